@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_row_gets_its_verdict_and_the_exit_code_says_whether_all_hold(folder: Path) -> None:
+def test_each_row_gets_its_verdict_and_the_exit_code_shows_whether_all_are_reproduced(folder: Path) -> None:
     name = "pytorch_gpu8_fp32_bs64.txt"
     parsed = _trainmark("parse", folder / name, "--rule", "mean-skip-9", "--json")
     value = json.loads(parsed[1])["throughput"]
@@ -46,7 +46,7 @@ def test_each_row_gets_its_verdict_and_the_exit_code_says_whether_all_hold(folde
     assert "1 reproduced, 0 unexplained, 1 contradicted, 1 unreadable" in stderr
 
 
-def test_a_table_that_holds_gives_exit_code_0_and_a_summary(folder: Path) -> None:
+def test_a_reproduced_table_gives_exit_code_0_and_a_summary(folder: Path) -> None:
     name = "pytorch_gpu8_fp32_bs64.txt"
     value = json.loads(_trainmark("parse", folder / name, "--rule", "summary", "--json")[1])["throughput"]
     table = folder / "table.csv"
@@ -60,18 +60,20 @@ def test_a_table_that_holds_gives_exit_code_0_and_a_summary(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("table", "logs", "said"),
+    ("table", "logs", "expected"),
     [
         ("log,published\n", ".", "has no row"),
         ("log,value\na,1\n", ".", "no column 'published'"),
         ("log,published\na,1\n", "nowhere", "no such folder"),
     ],
 )
-def test_a_usage_error_is_one_line_and_exit_code_2(tmp_path: Path, table: str, logs: str, said: str) -> None:
+def test_a_usage_error_is_one_line_and_exit_code_2(
+    tmp_path: Path, table: str, logs: str, expected: str
+) -> None:
     (tmp_path / "t.csv").write_text(table)
 
     code, stdout, stderr = _trainmark("audit", tmp_path / "t.csv", "--logs", tmp_path / logs)
 
     assert (code, stdout) == (2, "")
-    assert said in stderr
+    assert expected in stderr
     assert stderr.count("\n") == 1

@@ -76,7 +76,9 @@ def test_one_bad_log_gives_exit_code_1_and_the_others_are_still_read(good: Path,
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_a_folder_without_a_log_is_told_and_gives_exit_code_1(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_folder_without_a_log_is_reported_and_gives_exit_code_1(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     assert _trainmark("parse", tmp_path, *words)[0::2] == (1, "trainmark parse: no log files found\n")
 
 
@@ -99,7 +101,7 @@ def test_a_table_for_people_has_units_and_problems(good: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("parse",), "no log given"),
         (("parse", "nothing.log"), "nothing.log: no such file"),
@@ -109,11 +111,11 @@ def test_a_table_for_people_has_units_and_problems(good: Path) -> None:
         (("parse", "x", "--rule", "table", "--skip", "3"), "drop --skip"),
     ],
 )
-def test_a_usage_error_is_one_line_and_exit_code_2(words: tuple[str, ...], said: str) -> None:
+def test_a_usage_error_is_one_line_and_exit_code_2(words: tuple[str, ...], expected: str) -> None:
     code, stdout, stderr = _trainmark(*words)
 
     assert (code, stdout) == (2, "")
-    assert said in stderr
+    assert expected in stderr
     assert stderr.count("\n") == 1
 
 
@@ -139,19 +141,21 @@ def test_a_rule_can_be_named(good: Path, rule: tuple[str, ...], value: float, sk
     assert (row["throughput"], row["skipped"]) == (pytest.approx(value), skipped)
 
 
-def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
+def test_flags_fill_in_facts_that_the_log_lacks(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text(synthetic_log("pytorch-imagenet", SampleRun([0.5] * 60)))
 
     _, silent, _ = _trainmark("parse", path, "--json")
-    _, told, _ = _trainmark("parse", path, "--json", "--gpus", "4", "--batch", "32", "--precision", "tf32")
+    _, with_flags, _ = _trainmark(
+        "parse", path, "--json", "--gpus", "4", "--batch", "32", "--precision", "tf32"
+    )
 
-    (before,), (after,) = _rows(silent), _rows(told)
+    (before,), (after,) = _rows(silent), _rows(with_flags)
     assert (before["throughput"], before["status"], before["gpus"]) == (None, "incomplete", None)
     assert (after["throughput"], after["precision"], after["gpus"]) == (pytest.approx(256), "tf32", 4)
 
 
-def test_all_that_a_number_needs_is_said_at_once_and_the_log_is_not_called_cut(tmp_path: Path) -> None:
+def test_all_missing_flags_are_listed_and_the_log_is_not_called_truncated(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text(synthetic_log("pytorch-imagenet", SampleRun([0.5] * 60)))
 
@@ -163,19 +167,19 @@ def test_all_that_a_number_needs_is_said_at_once_and_the_log_is_not_called_cut(t
     assert _rows(silent)[0]["needs"] == ["--gpus", "--batch"]
 
 
-def test_a_global_batch_and_what_the_program_says_of_its_device_are_shown(tmp_path: Path) -> None:
+def test_the_global_batch_and_the_printed_device_use_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text(synthetic_log("nemo", SampleRun([0.5] * 60)))
     titan = tmp_path / "b.log"
     titan.write_text(synthetic_log("torchtitan", SampleRun([0.5] * 60)))
 
     _, stdout, _ = _trainmark("parse", path, titan)
-    _, told, _ = _trainmark("parse", path, titan, "--json")
+    _, as_json, _ = _trainmark("parse", path, titan, "--json")
 
-    batch = _rows(told)[0]["global_batch"]
+    batch = _rows(as_json)[0]["global_batch"]
     assert f"global {batch} " in stdout
     assert f"{titan}: the program prints 339.16 TFLOP/s per device, MFU 34.29%\n" in stdout
-    assert [row["mfu"] for row in _rows(told)] == [None, 0.3429]
+    assert [row["mfu"] for row in _rows(as_json)] == [None, 0.3429]
 
 
 def test_the_lists_name_every_rule_and_format() -> None:
@@ -188,7 +192,7 @@ def test_the_lists_name_every_rule_and_format() -> None:
     assert [row["format"] for row in _rows(listed[1])] == [known.name for known in formats()]
 
 
-def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> None:
+def test_a_tree_prints_the_rows_of_the_publishers_script(tmp_path: Path) -> None:
     for place, gpus, seconds in (("1n1g", 1, 0.5), ("1n8g", 8, 0.55)):
         (tmp_path / place).mkdir()
         for repeat in range(1, 6):
@@ -240,9 +244,7 @@ def test_logs_become_the_result_of_dlperf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tree", [True, False])
-def test_that_there_is_no_speedup_between_different_devices_is_said_beside_the_result(
-    tmp_path: Path, tree: bool
-) -> None:
+def test_a_missing_speedup_between_different_devices_is_reported(tmp_path: Path, tree: bool) -> None:
     for place, gpus, device in (("1n1g", 1, "Tesla V100-SXM2-32GB"), ("1n8g", 8, "NVIDIA A100-SXM4-40GB")):
         (tmp_path / place).mkdir()
         text = synthetic_log(
@@ -287,7 +289,7 @@ def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("--gpus", "8"), ("--precision", "fp32"), ("--model", "r50")])
-def test_a_flag_that_a_tree_would_not_heed_is_refused(tmp_path: Path, words: tuple[str, str]) -> None:
+def test_a_flag_that_a_tree_would_ignore_is_refused(tmp_path: Path, words: tuple[str, str]) -> None:
     code, stdout, stderr = _trainmark("parse", "--tree", tmp_path, *words)
 
     assert (code, stdout) == (2, "")
@@ -298,7 +300,7 @@ def test_a_flag_that_a_tree_would_not_heed_is_refused(tmp_path: Path, words: tup
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("--to", "paddle-json", "--json"), "leave out --json"),
         (("--mission", "x"), "--mission is for --to paddle-json"),
@@ -306,12 +308,12 @@ def test_a_flag_that_a_tree_would_not_heed_is_refused(tmp_path: Path, words: tup
     ],
 )
 def test_an_exchange_that_contradicts_itself_is_a_usage_error(
-    good: Path, words: tuple[str, ...], said: str
+    good: Path, words: tuple[str, ...], expected: str
 ) -> None:
     code, stdout, stderr = _trainmark("parse", good, *words)
 
     assert (code, stdout) == (2, "")
-    assert said in stderr
+    assert expected in stderr
 
 
 @pytest.fixture
@@ -342,7 +344,7 @@ def results(tmp_path: Path) -> Path:
     return folder
 
 
-def test_of_a_result_directory_its_runs_are_read_and_nothing_else(results: Path) -> None:
+def test_only_the_runs_of_a_result_directory_are_read(results: Path) -> None:
     code, stdout, stderr = _trainmark("parse", results, "--json")
 
     rows = _rows(stdout)
@@ -351,13 +353,11 @@ def test_of_a_result_directory_its_runs_are_read_and_nothing_else(results: Path)
         ("ngc-pytorch-convnets", "ok"),
         ("trainmark", "ok"),
     ]
-    assert "a result directory: of each run its events.jsonl or train.log is read, and nothing else" in stderr
+    assert "a result directory: only events.jsonl or train.log of each run is read" in stderr
 
 
 @pytest.mark.parametrize("printed", ["", "warming up\n"])
-def test_a_run_that_failed_before_its_events_has_the_outcome_that_is_recorded(
-    results: Path, printed: str
-) -> None:
+def test_a_run_that_failed_before_its_events_has_its_recorded_outcome(results: Path, printed: str) -> None:
     folder = results / "runs" / "ours" / "1"
     (folder / "events.jsonl").unlink()
     (folder / "train.log").write_text(printed)
@@ -368,18 +368,18 @@ def test_a_run_that_failed_before_its_events_has_the_outcome_that_is_recorded(
 
     (row,) = _rows(stdout)
     assert (code, row["status"], row["throughput"]) == (1, "failed", None)
-    assert "recorded as failed: no space left on device" in str(row["problems"])
+    assert "the recorded outcome of the run is failed: no space left on device" in str(row["problems"])
 
 
-def test_what_a_run_of_ours_printed_is_known_and_its_events_are_read(results: Path) -> None:
+def test_the_output_of_a_trainmark_run_is_recognised_and_its_events_are_read(results: Path) -> None:
     code, stdout, stderr = _trainmark("parse", results / "runs" / "ours" / "1" / "train.log", "--json")
 
     (row,) = _rows(stdout)
     assert (code, row["format"], Path(str(row["log"])).name) == (0, "trainmark", "events.jsonl")
-    assert "its events.jsonl beside it is read" in stderr
+    assert "events.jsonl in the same folder is read instead" in stderr
 
 
-def test_a_log_is_watched_until_the_reader_leaves(tmp_path: Path) -> None:
+def test_a_log_is_followed_until_the_user_interrupts(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     lines = synthetic_log("torchtitan", SampleRun([0.5] * 60, gpus=2)).splitlines(keepends=True)
     path.write_text("".join(lines[:40]))
@@ -415,7 +415,7 @@ def test_a_tree_of_another_layout_is_read_by_its_pattern(tmp_path: Path) -> None
     assert code == 1  # without 1n1g there is no speedup
 
 
-def test_a_tree_tells_a_contradiction_once_and_of_a_dead_run_why_it_died(tmp_path: Path) -> None:
+def test_a_tree_reports_a_contradiction_once_and_why_a_run_crashed(tmp_path: Path) -> None:
     folder = tmp_path / "1n8g"
     folder.mkdir()
     other = synthetic_log("ngc-mxnet-convnets", SampleRun([0.5] * 60, gpus=4, batch_per_device=32, amp=True))
@@ -429,13 +429,13 @@ def test_a_tree_tells_a_contradiction_once_and_of_a_dead_run_why_it_died(tmp_pat
     problems = [(p["code"], p["message"].partition(".log: ")[2]) for p in _rows(out)[0]["problems"]]  # type: ignore[attr-defined]
     contradictions = [message for code, message in problems if "contradicts" in code]
     assert contradictions == [
-        "the name says 8 devices, the log says 4: the log is believed",
-        "the name says 64 batch per device, the log says 32: the log is believed",
-        "the name says fp32 precision, the log says amp-fp16: the log is believed",
+        "the name says 8 devices, the log says 4: the log's value is used",
+        "the name says 64 batch per device, the log says 32: the log's value is used",
+        "the name says fp32 precision, the log says amp-fp16: the log's value is used",
     ]
     assert (
         "repeat-oom",
-        "oom, no speed: the run ended out of memory: RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+        "oom, no speed: the run ran out of memory: RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
     ) in problems
 
 

@@ -59,7 +59,7 @@ def test_out_of_memory_is_an_outcome_and_not_a_number(read: Reader, message: str
     assert "out-of-memory" in _codes(log)
 
 
-def test_an_allocator_that_says_it_is_no_failure_is_believed(read: Reader) -> None:
+def test_a_harmless_allocator_warning_is_not_a_failure(read: Reader) -> None:
     warning = "Allocator ran out of memory trying to allocate 2.2GiB. The caller indicates that this is not a failure"
 
     log = read(warning + "\n" + sample("ngc-tensorflow-convnets"))
@@ -140,7 +140,7 @@ def test_a_loss_that_is_not_a_number_makes_the_run_suspect(read: Reader) -> None
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "-1.0", "0.00", "None"])
-def test_a_rate_that_is_not_a_positive_number_is_left_out_and_told(read: Reader, word: str) -> None:
+def test_a_rate_that_is_not_positive_is_left_out_and_reported(read: Reader, word: str) -> None:
     text = _mapped_rates(sample("ngc-pytorch-convnets"), lambda i, rate: word if i == 60 else f"{rate:.2f}")
 
     result = measure_log(read(text))
@@ -160,7 +160,7 @@ def test_slow_steps_count_by_their_time_and_not_as_one_rate_among_many(read: Rea
     assert "uneven-steps" in {problem.code for problem in window.problems}
 
 
-def test_a_truncated_log_says_that_it_is_incomplete(read: Reader) -> None:
+def test_a_truncated_log_is_reported_as_incomplete(read: Reader) -> None:
     text = "\n".join(sample("ngc-pytorch-convnets").splitlines()[:80]) + "\n"
 
     log = read(text)
@@ -169,7 +169,7 @@ def test_a_truncated_log_says_that_it_is_incomplete(read: Reader) -> None:
     assert "incomplete" in _doubts(log)
 
 
-def test_a_log_whose_beginning_is_missing_says_so(read: Reader) -> None:
+def test_a_missing_start_of_a_log_is_reported(read: Reader) -> None:
     text = "\n".join(sample("ngc-pytorch-convnets").splitlines()[60:]) + "\n"
 
     assert "incomplete" in _codes(read(text))
@@ -237,7 +237,7 @@ def test_evaluation_lines_of_paddle_are_not_read(read: Reader) -> None:
     assert 99.9 not in rates(read(sample("paddleclas", steps=200) + clas))
 
 
-def test_a_summary_that_omits_skipped_steps_is_told(read: Reader) -> None:
+def test_a_summary_that_omits_skipped_steps_is_reported(read: Reader) -> None:
     text = re.sub(r"(-  throughput_train : )\S+", r"\g<1>870.5", sample("ngc-tensorflow-bert"))
 
     log = read(text)
@@ -255,7 +255,7 @@ def test_a_step_of_several_micro_batches_counts_all_their_samples(read: Reader) 
     assert measure_log(log).value == pytest.approx(8 * 16 * 4 / 2.0)
 
 
-def test_accumulation_that_is_not_known_gives_no_window_by_the_clock(read: Reader) -> None:
+def test_unknown_accumulation_gives_no_window_by_the_clock(read: Reader) -> None:
     text = "\n".join(line for line in sample("ngc-pytorch-bert").splitlines() if "PARAMETER" not in line)
     log = read(text, "bert_fp32_bs16_gpu8.log")
 
@@ -275,7 +275,7 @@ def test_a_counter_that_repeats_for_loss_scaling_counts_its_steps(read: Reader) 
     assert measure_log(log).value == pytest.approx(8 * 64 / 2.0)
 
 
-def test_a_counter_that_runs_backwards_is_told(read: Reader) -> None:
+def test_a_decreasing_counter_is_reported(read: Reader) -> None:
     lines = sample("ngc-pytorch-convnets").splitlines()
     lines[50], lines[54] = lines[54], lines[50]
 
@@ -296,7 +296,7 @@ def test_two_runs_in_one_file_are_not_one_number(read: Reader, format_name: str)
 
 
 @pytest.mark.parametrize("first_lines", [6, 20, 60])
-def test_a_run_that_died_early_and_was_started_again_into_its_file_is_not_one_number(
+def test_a_run_restarted_into_its_log_after_an_early_crash_gives_no_number(
     read: Reader, first_lines: int
 ) -> None:
     died = "".join(sample("ngc-pytorch-convnets").splitlines(keepends=True)[:first_lines])
@@ -307,7 +307,7 @@ def test_a_run_that_died_early_and_was_started_again_into_its_file_is_not_one_nu
     assert "several-runs" in _codes(log)
 
 
-def test_runs_of_two_programs_in_one_file_are_told(read: Reader) -> None:
+def test_runs_of_two_programs_in_one_file_are_reported(read: Reader) -> None:
     log = read(sample("ngc-pytorch-convnets") + sample("paddleseg", steps=200))
 
     assert "several-formats" in _doubts(log)
@@ -318,13 +318,13 @@ def test_a_log_of_one_program_has_records_of_one_format(read: Reader) -> None:
         assert "several-formats" not in _codes(read(sample(name)))
 
 
-def test_a_death_in_a_log_without_a_record_is_told_before_its_missing_format(read: Reader) -> None:
+def test_a_crash_in_a_log_without_records_is_reported_before_the_unknown_format(read: Reader) -> None:
     log = read("Traceback (most recent call last):\nResourceExhaustedError: OOM when allocating tensor\n")
 
     assert [problem.code for problem in log.problems] == ["out-of-memory", "unknown-format"]
 
 
-def test_an_empty_file_is_said_to_be_empty(read: Reader) -> None:
+def test_an_empty_file_has_the_status_empty(read: Reader) -> None:
     assert read(b"").status is Status.EMPTY
 
 
@@ -366,14 +366,14 @@ def test_a_flag_that_contradicts_the_log_is_a_problem_and_not_a_choice(
     assert measure_log(log).status is Status.INVALID
 
 
-def test_a_name_that_contradicts_the_log_is_told_and_the_log_believed(read: Reader) -> None:
+def test_a_name_that_contradicts_the_log_is_reported_and_the_log_wins(read: Reader) -> None:
     log = read(sample("ngc-pytorch-convnets"), "pytorch_gpu1_amp_bs256.txt")
 
     assert log.facts.gpus == 8
     assert [p.code for p in log.problems] == ["name-contradicts-log"] * 3 + ["tf32-unknown"]
 
 
-def test_a_folder_without_permission_is_told_and_the_walk_goes_on(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_reported_and_the_walk_continues(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed" / "a.log").write_text("x")
     (tmp_path / "open.log").write_text(sample("timm"))
@@ -453,7 +453,7 @@ def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
 _ENDED = {"outcome": "ok", "throughput": 1024.0, "window_s": 10.0, "samples": 10240, "suspect": []}
 
 
-def test_events_of_our_own_say_whether_tf32_was_on(read: Reader) -> None:
+def test_trainmarks_events_report_whether_tf32_was_on(read: Reader) -> None:
     log = read(_events(last=_ENDED))
 
     assert (log.facts.precision, log.problems) == (Precision.FP32, ())
@@ -461,13 +461,15 @@ def test_events_of_our_own_say_whether_tf32_was_on(read: Reader) -> None:
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("oom", Status.OOM), ("failed", Status.FAILED)])
-def test_an_outcome_in_events_of_our_own_is_no_number(read: Reader, outcome: str, status: Status) -> None:
+def test_a_failed_outcome_in_trainmarks_events_gives_no_number(
+    read: Reader, outcome: str, status: Status
+) -> None:
     log = read(_events(last={"outcome": outcome, "reason": "no more", "rank": 0}))
 
     assert (log.status, measure_log(log).value) == (status, None)
 
 
-def test_what_a_run_of_our_own_holds_against_itself_is_told(read: Reader) -> None:
+def test_suspicions_in_trainmarks_events_are_reported(read: Reader) -> None:
     suspect = [{"code": "ranks-disagree", "sentence": "The ranks hold different parameters."}]
 
     assert "ranks-disagree" in _doubts(read(_events(last=_ENDED | {"suspect": suspect})))

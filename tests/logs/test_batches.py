@@ -49,7 +49,7 @@ def truth(batches: Sequence[int], skipped: int) -> float:
     return sum(counted) / sum(map(seconds, counted))
 
 
-def said_of(log: ParsedLog) -> dict[str, Problem]:
+def problems_by_code(log: ParsedLog) -> dict[str, Problem]:
     return {problem.code: problem for problem in log.problems}
 
 
@@ -63,42 +63,44 @@ RAMPS = {
 
 
 @pytest.mark.parametrize("batches", RAMPS.values(), ids=RAMPS)
-def test_a_batch_that_grows_is_named_and_the_number_is_samples_over_time(batches: list[int]) -> None:
+def test_batch_size_ramp_up_is_reported_and_the_number_is_samples_over_time(batches: list[int]) -> None:
     log = megatron(batches)
     result = measure_log(log)
 
     assert result.value == pytest.approx(truth(batches, result.skipped), rel=1e-5)
-    said = said_of(log)
-    assert said["batch-changes"].severity is Severity.DOUBT
-    assert not {"pace-changes", "too-fast", "stall", "rates-contradict-clock", "few-records"} & said.keys()
+    problems = problems_by_code(log)
+    assert problems["batch-changes"].severity is Severity.DOUBT
+    assert (
+        not {"pace-changes", "too-fast", "stall", "rates-contradict-clock", "few-records"} & problems.keys()
+    )
     assert log.global_batch is None
 
 
-def test_the_sentence_says_from_what_to_what_and_where_and_how_one_batch_alone_is_read() -> None:
+def test_the_sentence_names_the_batches_the_iterations_and_the_skip_option() -> None:
     batches = RAMPS["several"]
     log = megatron(batches)
 
-    assert said_of(log)["batch-changes"].message == (
-        "the global batch size changes from 256 to 512 by iteration 140, and 2 times more, to 1024 by iteration 400: "
-        "the number is the samples over the time of all batches together; --skip 40 reads the last of them alone"
+    assert problems_by_code(log)["batch-changes"].message == (
+        "the global batch size changes from 256 to 512 by iteration 140 and 2 times more, to 1024 by iteration 400: "
+        "the number covers the samples and the time of all batches; pass --skip 40 to use only the last batch size"
     )
     only_last = measure_log(log, find_rule("window", 40))
     assert only_last.value == pytest.approx(1024 / seconds(1024), rel=1e-5)
 
 
-def test_what_an_interval_of_two_batches_holds_is_not_guessed() -> None:
+def test_the_samples_of_an_interval_with_two_batches_are_not_guessed() -> None:
     batches = RAMPS["between two steps of a line"]
     log = megatron(batches, consumed=False)
 
     counted = batches[EVERY:200] + batches[210:500]
     assert measure_log(log).value == pytest.approx(sum(counted) / sum(map(seconds, counted)), rel=1e-5)
-    assert "the records at which it changes are left out" in said_of(log)["batch-changes"].message
+    assert "the records at which it changes are left out" in problems_by_code(log)["batch-changes"].message
 
 
-def test_a_batch_that_stays_is_that_of_the_lines() -> None:
+def test_a_constant_batch_is_read_from_the_lines() -> None:
     log = megatron([256] * 300)
 
-    assert "batch-changes" not in said_of(log)
+    assert "batch-changes" not in problems_by_code(log)
     assert log.global_batch == 256
     assert measure_log(log).value == pytest.approx(256 / seconds(256), rel=1e-5)
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from trainmark.logs import Status
 from trainmark.logs.bulk import regular_fields
 from trainmark.logs.fields import _searched, extract, stamps
-from trainmark.logs.literals import tells_digits_apart
+from trainmark.logs.literals import depends_on_digits
 from trainmark.logs.synthetic import SampleRun
-from trainmark.logs.transport import clean, uncoloured
-from trainmark.logs.trouble import loss_is_lost
+from trainmark.logs.transport import clean, strip_colours
+from trainmark.logs.trouble import has_bad_loss
 from trainmark.programs import formats, synthetic_log
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
@@ -35,7 +35,7 @@ _REGULAR = {
 def _records(name: str, pattern: re.Pattern[bytes]) -> bytes:
     chance = random.Random(name)
     times = [0.05 + 0.2 * chance.random() for _ in range(400)]
-    lines = uncoloured(clean(synthetic_log(name, SampleRun(times)).encode())).splitlines(keepends=True)
+    lines = strip_colours(clean(synthetic_log(name, SampleRun(times)).encode())).splitlines(keepends=True)
     return b"".join(line for line in lines if pattern.search(line))
 
 
@@ -79,7 +79,7 @@ def test_coloured_lines_are_read_in_bulk_as_they_are(colour: bytes) -> None:
     assert found["rate"].tolist() == [100.25 + i for i in range(40)]
 
 
-def test_a_colour_inside_a_record_is_left_to_the_expression() -> None:
+def test_a_colour_code_within_a_record_is_left_to_the_expression() -> None:
     text = b"".join(b"step %d, \x1b[1mrate: \x1b[32m%d.5\x1b[0m img\n" % (i, i) for i in range(40))
 
     assert extract(_LINE, text).columns["rate"].tolist() == [i + 0.5 for i in range(40)]
@@ -127,7 +127,7 @@ def test_noise_anywhere_changes_no_more_than_it_does_for_the_expression(
         text = text[:at] + insert + text[at:]
     text = clean(text)
 
-    found, wanted = extract(pattern, text).columns, _searched(pattern, uncoloured(text))
+    found, wanted = extract(pattern, text).columns, _searched(pattern, strip_colours(text))
 
     assert _same(found, wanted)
 
@@ -146,7 +146,7 @@ def test_a_long_coloured_log_is_read_from_both_its_ends(read: Reader) -> None:
 
 @pytest.mark.parametrize("word", ["nan", "NaN", "inf", "-inf", "NAN"])
 @pytest.mark.parametrize("at", [0, 1, 7000, 19_999])
-def test_a_loss_that_is_lost_anywhere_in_a_long_log_is_found(read: Reader, word: str, at: int) -> None:
+def test_a_nan_loss_anywhere_in_a_long_log_is_found(read: Reader, word: str, at: int) -> None:
     lines = sample("ngc-pytorch-convnets", steps=20_000).splitlines(keepends=True)
     lines[at + 1] = lines[at + 1].replace("6.91234", word)
 
@@ -174,10 +174,10 @@ def test_other_lines_between_the_records_change_nothing(name: str) -> None:
     found = extract(pattern, text)
 
     assert _same(found.columns, _searched(pattern, text))
-    assert sum(map(len, found.seen)) < len(text) / 2 or name == "lightning"
+    assert sum(map(len, found.samples)) < len(text) / 2 or name == "lightning"
 
 
-def test_a_pattern_that_looks_at_the_next_lines_is_given_them() -> None:
+def test_a_pattern_that_needs_the_next_lines_gets_them() -> None:
     pattern = re.compile(rb"step (?P<step>\d+) of many\n(?!not this\n)")
     text = b"".join(b"step %d of many\nnot this\n" % i for i in range(3000))
 
@@ -197,13 +197,13 @@ def test_the_blank_and_dash_before_a_number_must_be_in_every_line() -> None:
 @pytest.mark.parametrize(
     "line", [b"loss: NaN", b"Loss -inf", b'{"loss_finite": false}', b"INFO loss: Infinity"]
 )
-@pytest.mark.parametrize("beside", [b"", b"INFO one\nINFO two\n"])
-def test_a_lost_loss_is_seen_beside_words_that_look_like_it(line: bytes, beside: bytes) -> None:
-    assert loss_is_lost(beside + line + b"\n" + beside)
-    assert not loss_is_lost(beside + b"loss: 0.5 banana\n")
+@pytest.mark.parametrize("other_lines", [b"", b"INFO one\nINFO two\n"])
+def test_a_nan_loss_is_found_among_similar_words(line: bytes, other_lines: bytes) -> None:
+    assert has_bad_loss(other_lines + line + b"\n" + other_lines)
+    assert not has_bad_loss(other_lines + b"loss: 0.5 banana\n")
 
 
-def test_an_expression_that_tells_digits_apart_reads_each_line() -> None:
+def test_an_expression_that_depends_on_digits_reads_each_line() -> None:
     drawn = "\u2501" * 20
     epoch = f"Epoch 1/9\n195/195 {drawn} 5s 63ms/step - loss: 1\n195/195 {drawn} 0s 63ms/step - loss: 1\n"
     text = (epoch * 1000).encode()
@@ -213,7 +213,7 @@ def test_an_expression_that_tells_digits_apart_reads_each_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "apart"),
+    ("pattern", "expected"),
     [
         (rb"(?P<step>\d+) (?P<rate>[\d.]+)/s[^\n]*?(?P<other>\S+)\s", False),
         (rb"a(?:b|c[^,}\s]+)*?[,}]", False),
@@ -224,5 +224,5 @@ def test_an_expression_that_tells_digits_apart_reads_each_line() -> None:
         (rb"[^0]x", True),
     ],
 )
-def test_which_expressions_tell_digits_apart(pattern: bytes, apart: bool) -> None:
-    assert tells_digits_apart(re.compile(pattern)) is apart
+def test_expressions_that_depend_on_digits_are_detected(pattern: bytes, expected: bool) -> None:
+    assert depends_on_digits(re.compile(pattern)) is expected

@@ -1,13 +1,13 @@
-"""Columns of a log's records: in memory, in a file, and beside each other."""
+"""Columns of a log's records: in memory, in a file, and side by side."""
 
 import numpy as np
 import pytest
 
-from trainmark.logs.columns import BLOCK_VALUES, HELD_VALUES, Column, in_step
+from trainmark.logs.columns import BLOCK_VALUES, BUFFERED_VALUES, Column, in_step
 
 
-@pytest.mark.parametrize("late", [3, HELD_VALUES - 7, 2 * HELD_VALUES + 5])
-def test_a_column_that_begins_late_is_read_beside_the_others(late: int) -> None:
+@pytest.mark.parametrize("late", [3, BUFFERED_VALUES - 7, 2 * BUFFERED_VALUES + 5])
+def test_a_column_that_begins_late_is_read_with_the_others(late: int) -> None:
     early, joins = Column(), Column()
     count = late + BLOCK_VALUES + 11
     for start in range(0, count, 1000):
@@ -24,9 +24,9 @@ def test_a_column_that_begins_late_is_read_beside_the_others(late: int) -> None:
     assert np.array_equal(second[late:], np.arange(late, count))
 
 
-def test_a_temporary_file_that_was_cut_is_an_error() -> None:
+def test_a_truncated_temporary_file_is_an_error() -> None:
     column = Column()
-    column.append(np.arange(2 * HELD_VALUES, dtype=np.float64))
+    column.append(np.arange(2 * BUFFERED_VALUES, dtype=np.float64))
     assert column._file is not None
     column._file.truncate(100)
 

@@ -105,7 +105,7 @@ _PERF = {
 
 
 @pytest.mark.parametrize("path", sorted(_PERF))
-def test_a_real_log_is_named_rightly(corpus: Path, path: str) -> None:
+def test_the_format_of_a_real_log_is_recognised(corpus: Path, path: str) -> None:
     log = read_log(corpus / path)
     facts = log.facts
 
@@ -125,7 +125,7 @@ def test_the_number_of_workers_comes_from_the_header(corpus: Path) -> None:
     assert read_log(corpus / "CtrDnn/CtrDnn_DataLoader_16Thread_8Node").facts.nodes == 8
 
 
-def test_the_recipe_of_a_real_log_is_kept_as_words(corpus: Path) -> None:
+def test_the_recipe_of_a_real_log_is_stored_as_strings(corpus: Path) -> None:
     log = read_log(corpus / "ResNet50V1.5/OtherReports/PyTorch/V100-LOG/pytorch_gpu1_amp_bs256.txt")
 
     assert log.parameters["memory_format"] == "nchw"

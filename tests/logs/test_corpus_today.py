@@ -14,7 +14,7 @@ _FLAGS = {"--gpus": "gpus", "--batch": "batch_per_device", "--nodes": "nodes"}
 
 
 @pytest.mark.parametrize("truth", truth_of(CORPUS_TODAY, lambda row: row["log"]))
-def test_a_log_of_today_gives_the_right_number_or_none(truth: dict[str, str]) -> None:
+def test_a_current_log_gives_the_right_number_or_none(truth: dict[str, str]) -> None:
     words = shlex.split(truth["flags"])
     given = {_FLAGS[flag]: int(value) for flag, value in zip(words[::2], words[1::2], strict=True)}
     log = read_log(CORPUS_TODAY / "logs" / truth["log"], Facts(**given))  # type: ignore[arg-type]

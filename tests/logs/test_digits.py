@@ -44,7 +44,7 @@ def test_numbers_of_all_sizes_side_by_side_are_the_nearest_doubles(words: list[s
         "4503599627370497.5",
         "9007199254740993.5",
         "99999999999999999.9",  # beyond 2**53 before the point
-        "0.99999999999999999",  # beside a power of two
+        "0.99999999999999999",  # next to a power of two
         "1.00000000000000000",
         "0.00000000000000000",
         "0.00000000000000001",

@@ -473,7 +473,7 @@ def test_a_printed_number_of_micro_batches_tells_a_step_from_its_parts() -> None
     assert (log.facts.batch_per_device, log.facts.accumulation, log.global_batch) == (96, 704, 67584)
 
 
-def test_a_batch_of_a_table_that_the_log_contradicts_is_known() -> None:
+def test_a_given_batch_that_the_log_contradicts_is_reported() -> None:
     log = read_stream(
         io.BytesIO(_mmseg(mpi=True).encode()), "deeplabv3p_c32_fp32.log", Facts(batch_per_device=4)
     )

@@ -13,7 +13,7 @@ from trainmark.logs.fields import SHORT_STAMP, extract, numbers, stamps
 
 @given(moments=st.lists(st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31)), min_size=1, max_size=30))
 @pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S,%f"])
-def test_time_stamps_are_read_as_the_calendar_has_them(form: str, moments: list[datetime]) -> None:
+def test_time_stamps_follow_the_calendar(form: str, moments: list[datetime]) -> None:
     words = [moment.strftime(form).encode() for moment in moments]
 
     found = stamps(words)
@@ -23,7 +23,7 @@ def test_time_stamps_are_read_as_the_calendar_has_them(form: str, moments: list[
 
 
 @pytest.mark.parametrize("count", [3, 400])
-def test_a_stamp_without_a_year_is_of_a_year_that_has_all_days(count: int) -> None:
+def test_a_stamp_without_a_year_is_read_in_a_leap_year(count: int) -> None:
     moments = [datetime(2000, 2, 29, 23, 59, 50, tzinfo=UTC) + timedelta(seconds=n) for n in range(count)]
     text = "".join(f"[{moment:%m/%d %H:%M:%S}] step {n}\n" for n, moment in enumerate(moments)).encode()
 
@@ -41,7 +41,7 @@ def test_numbers_are_read_to_the_last_bit(values: list[float]) -> None:
     assert numbers([repr(value).encode() for value in values]).tolist() == values
 
 
-def test_what_is_no_number_is_nan_and_its_neighbours_are_read() -> None:
+def test_an_invalid_number_is_nan_and_its_neighbours_are_read() -> None:
     found = numbers([b"1.5", b"None", b"", b"2"])
 
     assert found[[0, 3]].tolist() == [1.5, 2.0]

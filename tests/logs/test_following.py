@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trainmark.logs import Ending, Severity, Status
+from trainmark.logs import EndState, Severity, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import follow_log, synthetic_log
@@ -21,19 +21,19 @@ def test_a_log_in_progress_gives_the_rate_so_far_and_ends_with_the_run(tmp_path:
             file.write(rest.pop(0))
         return True
 
-    seen = []
+    results = []
     for log in follow_log(path, None, more):
         doubts = [problem.code for problem in log.problems if problem.severity is Severity.DOUBT]
-        seen.append((log.records.count, log.ending, measure_log(log).value, doubts))
+        results.append((log.records.count, log.end_state, measure_log(log).value, doubts))
 
-    counts, endings, values, doubts_of = zip(*seen, strict=True)
+    counts, end_states, values, doubts_of = zip(*results, strict=True)
     assert list(counts) == [*sorted(set(counts[:-1])), 100]
-    assert endings[-1] is Ending.SEEN
+    assert end_states[-1] is EndState.FOUND
     assert values == (1024.0,) * 3
     assert doubts_of == ([], [], [])
 
 
-def test_a_watched_log_that_is_left_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_a_followed_log_is_read_as_is_when_following_stops(tmp_path: Path) -> None:
     lines = synthetic_log("megatron-lm", _RUN).encode().splitlines(keepends=True)
     path = tmp_path / "train.log"
     path.write_bytes(b"".join(lines[:40]) + lines[40][:50])
@@ -44,7 +44,7 @@ def test_a_watched_log_that_is_left_is_read_as_it_stands(tmp_path: Path) -> None
     assert "incomplete" in [problem.code for problem in last.problems]
 
 
-def test_a_log_that_is_begun_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_truncated_and_rewritten_log_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(synthetic_log("megatron-lm", _RUN).replace("[after training is done]", ""))
     turns = iter([True, False])

@@ -69,7 +69,7 @@ def test_every_format_has_a_writer_and_every_writer_a_format() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(samples()))
-def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
+def test_a_synthetic_log_gives_the_values_it_was_written_from(name: str) -> None:
     run = _run(name)
     given = Facts(gpus=8, batch_per_device=64) if name in _SILENT else None
 
@@ -95,9 +95,7 @@ def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
         ("", None),
     ],
 )
-def test_timms_command_tells_which_16_bits_its_mixed_precision_has(
-    words: str, precision: Precision | None
-) -> None:
+def test_timms_command_decides_between_fp16_and_bf16(words: str, precision: Precision | None) -> None:
     text = (
         f"torchrun --nproc-per-node 8 train.py /data {words}\n{synthetic_log('timm', _run('timm', amp=True))}"
     )
@@ -237,7 +235,7 @@ def test_the_pure_fp16_of_nvidias_older_convnets_is_not_called_fp32() -> None:
     assert log.facts.precision is Precision.FP16
 
 
-def test_tracked_throughput_of_mlperf_is_read_where_the_log_says_how_large_a_batch_is() -> None:
+def test_mlperfs_tracked_throughput_is_read_if_the_log_prints_the_batch() -> None:
     batch = ':::MLLOG {"time_ms": 1700000000000, "key": "global_batch_size", "value": 96, "metadata": {}}'
     lines = [
         ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", "key": "tracked_stats", '

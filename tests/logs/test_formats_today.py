@@ -1,4 +1,4 @@
-"""Today's programs: what each figure averages over, what it leaves out, and what is not said."""
+"""Current programs: the steps that each figure averages over, what it leaves out, and unknown facts."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def _doubts(log: ParsedLog, result: RuleResult) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["pytorch-imagenet", "timm", "open-clip", "deepspeed", "detectron2", "lightning"]
 )
-def test_slow_steps_that_no_line_shows_are_in_the_rate(read: Reader, name: str) -> None:
+def test_slow_steps_between_lines_are_in_the_rate(read: Reader, name: str) -> None:
     # One step in ten is printed, and that one is five times as fast as the others.
     run = SampleRun(([0.5] * 9 + [0.1]) * 100, gpus=8, batch_per_device=64, interval=10)
 
@@ -57,7 +57,7 @@ def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
         ("lightning-2.6-tqdm.log", Facts(gpus=1, batch_per_device=64), 2000, 20),
     ],
 )
-def test_a_run_of_our_own_reads_as_the_program_timed_it(
+def test_a_trainmark_run_gives_the_throughput_that_it_reported(
     name: str, given: Facts, value: float, records: int
 ) -> None:
     log = read_log(_OWN_RUNS / name, given)
@@ -68,7 +68,7 @@ def test_a_run_of_our_own_reads_as_the_program_timed_it(
     assert _doubts(log, result) <= {"few-records"}  # two epochs of the busy machine differ
 
 
-def test_deepspeeds_timer_that_leaves_waiting_out_is_a_doubt_by_its_own_stamps() -> None:
+def test_deepspeeds_timer_without_waiting_is_a_doubt_by_its_time_stamps() -> None:
     log = read_log(_OWN_RUNS / "deepspeed-0.19.8.log")
     facts = log.facts
 
@@ -76,7 +76,7 @@ def test_deepspeeds_timer_that_leaves_waiting_out_is_a_doubt_by_its_own_stamps()
     assert "rates-contradict-clock" in _doubts(log, measure_log(log))
 
 
-def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:
+def test_a_namespace_alone_does_not_identify_a_program(read: Reader) -> None:
     text = (
         "Namespace(batch_size=64, epochs=14, log_interval=10)\nTrain Epoch: 1 [0/60000 (0%)]\tLoss: 2.299825\n"
         * 9
@@ -92,9 +92,7 @@ def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:
         ("  Continuing training from global step 500", "resumed"),
     ],
 )
-def test_what_a_trainers_summary_holds_besides_training_is_a_doubt(
-    read: Reader, line: str, doubt: str
-) -> None:
+def test_evaluation_in_the_summary_of_hf_trainer_is_a_doubt(read: Reader, line: str, doubt: str) -> None:
     log = read(f"{line}\n{{'train_runtime': '1575', 'train_samples_per_second': '1.333', 'epoch': '3'}}\n")
     result = measure_log(log)
 
@@ -141,7 +139,7 @@ def test_thousands_are_read(read: Reader, shown: str, rate: int) -> None:
         ("", None),
     ],
 )
-def test_the_tokens_of_a_step_are_what_the_source_says_or_unknown(
+def test_the_tokens_of_a_step_come_from_the_printed_source_or_are_unknown(
     read: Reader, source: str, value: float
 ) -> None:
     lines = "".join(f"step:{n}/900 train_time:{n * 100}ms step_avg:100.00ms\n" for n in range(1, 200))
@@ -217,13 +215,13 @@ _CLAS = "[2023/07/28 06:51:13] ppcls INFO: epoch:0   train step:790  lr: 0.1, lo
         (_CLAS, None),
     ],
 )
-def test_precision_is_what_a_log_says_and_silence_is_unknown(
+def test_precision_is_read_from_the_log_and_unknown_if_not_printed(
     read: Reader, text: str, precision: Precision | None
 ) -> None:
     assert read(text).facts.precision is precision
 
 
-def test_words_and_samples_are_other_units_of_the_same_program(read: Reader) -> None:
+def test_a_program_can_print_rates_in_several_units(read: Reader) -> None:
     words = read(
         "2021-03-01 10:00:00,123 - INFO - Epoch: 0, using time 1203.5 second, ips 150023.4 word/sec.\n"
     )
@@ -272,7 +270,7 @@ def test_averages_of_a_resumed_run_are_a_doubt(read: Reader) -> None:
     assert "resumed" in _doubts(log, measure_log(log))
 
 
-def test_a_rate_with_an_exponent_and_a_batch_with_commas_are_whole(read: Reader) -> None:
+def test_a_rate_with_an_exponent_and_a_batch_with_commas_are_read_completely(read: Reader) -> None:
     text = """***** Running training *****
   Instantaneous batch size per device = 1,024
   Total train batch size (w. parallel, distributed & accumulation) = 4,096

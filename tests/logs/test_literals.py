@@ -20,12 +20,12 @@ from trainmark.programs import formats, synthetic_log
         (rb"(?i:loss) value", (b" value",)),
     ],
 )
-def test_the_longest_words_that_must_be_there_are_found(pattern: bytes, words: tuple[bytes, ...]) -> None:
+def test_the_longest_required_words_are_found(pattern: bytes, words: tuple[bytes, ...]) -> None:
     assert required(re.compile(pattern)) == words
 
 
 @pytest.mark.parametrize("known", formats(), ids=lambda known: known.name)
-def test_no_log_is_passed_over(known: object) -> None:
+def test_the_prefilter_skips_no_log(known: object) -> None:
     text = synthetic_log(known.name, SampleRun([0.5] * 60, gpus=2, interval=5)).encode()  # type: ignore[attr-defined]
 
     patterns = [pattern for each in formats() for pattern in (*each.records, each.mark)]

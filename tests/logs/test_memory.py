@@ -19,7 +19,7 @@ from pathlib import Path
 from trainmark.logs import columns, read
 
 read._LARGEST_BLOCK_BYTES = 1  # never touched, and more than all that is
-columns.HELD_VALUES = 1 << 12  # or what a column keeps in memory at first would be all of these logs
+columns.BUFFERED_VALUES = 1 << 12  # or what a column keeps in memory at first would be all of these logs
 spec = importlib.util.spec_from_file_location("parse_benchmark", sys.argv[1])
 benchmark = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(benchmark)

@@ -38,7 +38,7 @@ def _mllog(samples: str) -> str:
         ),
     ],
 )
-def test_what_no_reader_expects_ends_in_a_status(read: Reader, text: str) -> None:
+def test_unexpected_content_ends_in_a_status(read: Reader, text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         log = read(text)

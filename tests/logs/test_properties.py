@@ -33,9 +33,7 @@ def _check_row(log: ParsedLog) -> None:
 
 @given(name=st.sampled_from(FORMATS), share=st.floats(0, 1))
 @settings(max_examples=150, deadline=None)
-def test_a_cut_at_any_byte_never_gives_a_number_without_saying_that_the_log_is_incomplete(
-    name: str, share: float
-) -> None:
+def test_a_log_truncated_at_any_byte_is_reported_as_incomplete(name: str, share: float) -> None:
     whole = _SAMPLES[name]
     cut = whole[: int(share * len(whole))]
     log, full = _read(cut), _read(whole)
@@ -47,7 +45,7 @@ def test_a_cut_at_any_byte_never_gives_a_number_without_saying_that_the_log_is_i
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_number_cut_in_its_digits_is_never_believed(name: str) -> None:
+def test_a_number_cut_within_its_digits_is_never_used(name: str) -> None:
     """Cut the last record at each of its bytes: the rates that are read are those of the whole log, never shorter."""
     whole = _SAMPLES[name]
     every_rate = set(rates(_read(whole)))

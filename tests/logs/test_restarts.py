@@ -45,20 +45,20 @@ def megatron(*parts: range, every: int = 10) -> list[str]:
     ]
 
 
-def said_of(log: ParsedLog) -> dict[str, Problem]:
+def problems_by_code(log: ParsedLog) -> dict[str, Problem]:
     return {problem.code: problem for problem in log.problems}
 
 
 @pytest.mark.parametrize("back", [481, 401, 31])
-def test_a_counter_that_goes_back_to_a_checkpoint_is_a_restart_and_no_cut_file(back: int) -> None:
+def test_a_counter_that_goes_back_to_a_checkpoint_is_a_restart(back: int) -> None:
     log = read(megatron(range(1, 501), range(back, 1001)))
 
-    said = said_of(log)
-    assert not {"records-missing", "counter-backwards", "counter-repeats", "ranks-untagged"} & said.keys()
-    assert said["restarted"].severity is Severity.DOUBT
-    assert said["restarted"].message == (
-        f"the counter goes back from step 500 to step {back + 9} at record 51: the run was started again there, from a "
-        "checkpoint; steps that were done twice count twice, and what lies between its two parts does not count"
+    problems = problems_by_code(log)
+    assert not {"records-missing", "counter-backwards", "counter-repeats", "ranks-untagged"} & problems.keys()
+    assert problems["restarted"].severity is Severity.DOUBT
+    assert problems["restarted"].message == (
+        f"the counter goes back from step 500 to step {back + 9} at record 51: the run was restarted from a "
+        "checkpoint there; repeated steps count twice, and the time between the two parts does not count"
     )
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
 
@@ -66,18 +66,18 @@ def test_a_counter_that_goes_back_to_a_checkpoint_is_a_restart_and_no_cut_file(b
 def test_the_checkpoint_may_lie_between_two_lines_and_there_may_be_several_restarts() -> None:
     log = read(megatron(range(1, 501), range(444, 701), range(444, 1001)))
 
-    assert "at record 51 (and 1 more time)" in said_of(log)["restarted"].message
-    assert "records-missing" not in said_of(log)
+    assert "at record 51 (and 1 more time)" in problems_by_code(log)["restarted"].message
+    assert "records-missing" not in problems_by_code(log)
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
 
 
 @pytest.mark.parametrize(("before", "after"), [(10, 1), (1, 10), (1, 50)])
-def test_a_run_that_is_started_again_may_print_its_lines_at_another_distance(before: int, after: int) -> None:
+def test_a_restarted_run_may_print_at_another_interval(before: int, after: int) -> None:
     lines = megatron(range(1, 501), every=before) + megatron(range(401, 1001), every=after)
     log = read(lines)
 
-    assert f"from step 500 to step {400 + after} at record" in said_of(log)["restarted"].message
-    assert not {"records-missing", "counter-backwards"} & said_of(log).keys()
+    assert f"from step 500 to step {400 + after} at record" in problems_by_code(log)["restarted"].message
+    assert not {"records-missing", "counter-backwards"} & problems_by_code(log).keys()
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
 
 
@@ -97,20 +97,20 @@ def imagenet(*parts: tuple[int, range], every: int = 10) -> list[str]:
     return lines
 
 
-def test_averages_begin_anew_where_the_epoch_does() -> None:
+def test_averages_restart_with_the_epoch() -> None:
     """The epoch goes back, and its averages are of the second life alone."""
     log = read(imagenet((0, range(1000)), (1, range(431)), (1, range(1000))), gpus=1, batch_per_device=BATCH)
     log_of_two_epochs = read(imagenet((0, range(1000)), (1, range(1000))), gpus=1, batch_per_device=BATCH)
 
-    assert "records-missing" not in said_of(log)
+    assert "records-missing" not in problems_by_code(log)
     assert "the counter goes back from epoch 1, step 430 to epoch 1, step 0 at record 145" in (
-        said_of(log)["restarted"].message
+        problems_by_code(log)["restarted"].message
     )
     # The window opens at record 3; each epoch's first step takes as long as ten.
     steps = (991 - 21) + 431 + 991
     assert measure_log(log).value == pytest.approx(BATCH * steps / (STEP_S * (steps + 18)), rel=1e-4)
-    assert "restarted" not in said_of(log_of_two_epochs)
-    assert not {"too-fast", "pace-changes"} & said_of(log).keys()
+    assert "restarted" not in problems_by_code(log_of_two_epochs)
+    assert not {"too-fast", "pace-changes"} & problems_by_code(log).keys()
 
 
 def detectron2(*parts: range) -> list[str]:
@@ -131,9 +131,7 @@ def detectron2(*parts: range) -> list[str]:
     return lines
 
 
-def test_averages_since_a_restart_within_an_epoch_are_of_an_unknown_number_of_steps_and_do_not_count() -> (
-    None
-):
+def test_averages_after_a_restart_within_an_epoch_do_not_count() -> None:
     log = read(detectron2(range(1000), range(600, 3000)))
 
     (problem,) = [problem for problem in measure_log(log).problems if problem.code == "averages-restarted"]
@@ -141,7 +139,7 @@ def test_averages_since_a_restart_within_an_epoch_are_of_an_unknown_number_of_st
         "the averages after the restart are of an unknown number of steps: 120 records"
     )
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
-    assert not {"records-missing", "stall", "too-fast", "pace-changes"} & said_of(log).keys()
+    assert not {"records-missing", "stall", "too-fast", "pace-changes"} & problems_by_code(log).keys()
 
 
 def by_clock(*parts: range) -> list[str]:
@@ -157,15 +155,15 @@ def by_clock(*parts: range) -> list[str]:
     ]
 
 
-def test_by_the_clock_the_hour_between_two_lives_does_not_count() -> None:
+def test_the_time_between_crash_and_restart_does_not_count() -> None:
     log = read(by_clock(range(1, 101), range(51, 301)))
 
-    assert "restarted" in said_of(log)
-    assert not {"stall", "records-missing", "rates-contradict-clock"} & said_of(log).keys()
+    assert "restarted" in problems_by_code(log)
+    assert not {"stall", "records-missing", "rates-contradict-clock"} & problems_by_code(log).keys()
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
 
 
-def test_dlperfs_rule_refuses_a_window_in_which_the_run_began_anew() -> None:
+def test_dlperfs_rule_refuses_a_window_with_a_restart() -> None:
     log = read(megatron(range(1, 61), range(31, 201), every=1))
 
     result = measure_log(log, find_rule("dlperf-time"))
@@ -175,9 +173,7 @@ def test_dlperfs_rule_refuses_a_window_in_which_the_run_began_anew() -> None:
 
 @pytest.mark.parametrize("back", [11, 21, 101])
 @pytest.mark.parametrize("rule", ["dlperf-time", "dlperf-speed"])
-def test_dlperfs_rule_reads_the_iterations_before_a_restart_that_passes_them_once_more(
-    back: int, rule: str
-) -> None:
+def test_dlperfs_rule_reads_the_iterations_before_a_restart_that_repeats_them(back: int, rule: str) -> None:
     log = read(megatron(range(1, 131), range(back, 501), every=1))
 
     result = measure_log(log, find_rule(rule))

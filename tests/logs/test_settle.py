@@ -4,7 +4,7 @@ import pytest
 from conftest_logs import Reader, sample
 
 from trainmark.logs import Facts, Hints, Severity
-from trainmark.logs.settle import settle
+from trainmark.logs.settle import merge_facts
 from trainmark.schema.case import Precision
 
 _SINGLE = frozenset({Precision.FP32, Precision.TF32})
@@ -21,26 +21,28 @@ _SINGLE = frozenset({Precision.FP32, Precision.TF32})
     ],
 )
 def test_devices_of_one_node_become_devices_of_all(hints: Hints, given: Facts, gpus: int) -> None:
-    settled = settle(Facts(gpus_per_node=8), hints, given)
+    settled = merge_facts(Facts(gpus_per_node=8), hints, given)
 
     assert settled.facts.gpus == gpus
     assert not settled.contested
 
 
-def test_one_node_is_assumed_aloud() -> None:
-    assert [p.code for p in settle(Facts(gpus_per_node=8), Hints(), Facts()).problems] == ["one-node-assumed"]
+def test_assuming_one_node_is_reported() -> None:
+    assert [p.code for p in merge_facts(Facts(gpus_per_node=8), Hints(), Facts()).problems] == [
+        "one-node-assumed"
+    ]
 
 
-def test_the_text_stands_before_flag_and_name() -> None:
-    settled = settle(Facts(gpus=8, batch_per_device=64), Hints(gpus=4), Facts(gpus=2))
+def test_the_text_wins_over_flag_and_name() -> None:
+    settled = merge_facts(Facts(gpus=8, batch_per_device=64), Hints(gpus=4), Facts(gpus=2))
 
     assert settled.facts.gpus == 8
     assert settled.contested == {"gpus"}
     assert {p.code for p in settled.problems} == {"flag-contradicts-log", "name-contradicts-log"}
 
 
-def test_a_flag_stands_before_the_name() -> None:
-    settled = settle(Facts(), Hints(gpus=4), Facts(gpus=2))
+def test_a_flag_wins_over_the_name() -> None:
+    settled = merge_facts(Facts(), Hints(gpus=4), Facts(gpus=2))
 
     assert settled.facts.gpus == 2
     assert [p.code for p in settled.problems] == ["flag-contradicts-name"]
@@ -53,27 +55,29 @@ def test_a_flag_stands_before_the_name() -> None:
 def test_fp32_is_not_claimed_where_tf32_may_have_been_on(
     hardware: str | None, precision: Precision | None
 ) -> None:
-    settled = settle(Facts(precision=Precision.FP32, hardware=hardware), Hints(precisions=_SINGLE), Facts())
+    settled = merge_facts(
+        Facts(precision=Precision.FP32, hardware=hardware), Hints(precisions=_SINGLE), Facts()
+    )
 
     assert settled.facts.precision is precision
     assert all(p.severity is Severity.NOTE for p in settled.problems)
 
 
-def test_a_reader_may_say_that_tf32_was_on() -> None:
-    said = Facts(precision=Precision.FP32, hardware="A100")
+def test_a_flag_can_declare_that_tf32_was_on() -> None:
+    logged = Facts(precision=Precision.FP32, hardware="A100")
 
-    assert settle(said, Hints(), Facts(precision=Precision.TF32)).facts.precision is Precision.TF32
+    assert merge_facts(logged, Hints(), Facts(precision=Precision.TF32)).facts.precision is Precision.TF32
 
 
 def test_fp16_in_a_name_does_not_decide_between_mixed_and_pure() -> None:
     either = frozenset({Precision.AMP_FP16, Precision.FP16})
 
-    assert settle(Facts(), Hints(precisions=either), Facts()).facts.precision is None
-    assert settle(Facts(precision=Precision.AMP_FP16), Hints(precisions=either), Facts()).problems == ()
+    assert merge_facts(Facts(), Hints(precisions=either), Facts()).facts.precision is None
+    assert merge_facts(Facts(precision=Precision.AMP_FP16), Hints(precisions=either), Facts()).problems == ()
 
 
 @pytest.mark.parametrize(("given", "doubtful"), [(Facts(), True), (Facts(nodes=1), False)])
-def test_a_number_that_is_built_on_one_assumed_node_is_in_doubt(
+def test_a_number_that_depends_on_an_assumed_node_is_a_doubt(
     read: Reader, given: Facts, doubtful: bool
 ) -> None:
     # Jobs of four nodes were published whose logs show the launcher's command without an address.
@@ -83,7 +87,7 @@ def test_a_number_that_is_built_on_one_assumed_node_is_in_doubt(
 
 
 @pytest.mark.parametrize(("name", "doubtful"), [("run_N1C8_log", False), ("run_N4C8_log", True)])
-def test_devices_that_are_multiplied_by_nodes_of_the_name_are_in_doubt(
+def test_devices_multiplied_by_the_nodes_in_the_name_are_a_doubt(
     read: Reader, name: str, doubtful: bool
 ) -> None:
     log = read(sample("paddledetection"), name=name)

@@ -46,14 +46,14 @@ def test_examples_come_in_the_order_of_the_text() -> None:
     assert _rows(found) == [[0], [1, 3], [2]]
 
 
-def test_a_text_of_many_shapes_is_none_of_few() -> None:
+def test_a_text_of_many_shapes_is_rejected() -> None:
     text = b"".join(b"x" * length + b"\n" for length in range(MOST_SHAPES + 1))
 
     assert shapes_of(text, Characters.of(text)) is None
     assert one_of_each(text * 100) == text * 100
 
 
-def test_one_line_of_each_says_all_that_is_no_finite_number() -> None:
+def test_one_line_of_each_shape_keeps_every_value_that_is_not_finite() -> None:
     text = b"loss 1.25\n" * 2000 + b"loss nan\n" + b"loss 2.25\n" * 2000
 
     assert one_of_each(text) == b"loss 1.25\nloss nan\n"
@@ -65,17 +65,17 @@ def test_records_are_read_among_other_lines_whatever_their_widths() -> None:
     found = fields_among_others(_LINE, b"".join(lines), None)
 
     assert found is not None
-    columns, seen = found
+    columns, samples = found
     assert columns["step"].tolist() == list(range(3000))
     assert columns["rate"].tolist() == [i / 8 for i in range(3000)]
-    assert b"other 0\n" in seen
+    assert b"other 0\n" in samples
 
 
-def test_where_a_log_begins_anew_all_of_its_lines_are_seen() -> None:
+def test_all_lines_are_returned_if_a_log_starts_again() -> None:
     lines = [b"step %d, rate: 5.5 img\n" % i for i in range(3000)]
     lines[2000:2000] = [b"Config: batch 32\n", b"Config: batch 64\n"]
 
-    seen = b"".join(extract(_LINE, b"".join(lines), re.compile(rb"Config: ")).seen)
+    samples = b"".join(extract(_LINE, b"".join(lines), re.compile(rb"Config: ")).samples)
 
-    assert b"batch 32" in seen
-    assert b"batch 64" in seen
+    assert b"batch 32" in samples
+    assert b"batch 64" in samples

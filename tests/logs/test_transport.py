@@ -6,13 +6,13 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
-from trainmark.logs.transport import Demultiplexer, clean, pieces, uncoloured
+from trainmark.logs.transport import Demultiplexer, clean, read_pieces, strip_colours
 from trainmark.schema.case import Precision
 
 
 def test_clean_text_has_no_nul_no_colour_and_one_kind_of_line_end() -> None:
     assert (
-        uncoloured(clean(b"a\0b\x1b[32m green\x1b[0m \x1b[1;31mred\x1b[m\r\nbar 1\rbar 2\n"))
+        strip_colours(clean(b"a\0b\x1b[32m green\x1b[0m \x1b[1;31mred\x1b[m\r\nbar 1\rbar 2\n"))
         == b"ab green red\nbar 1\nbar 2\n"
     )
 
@@ -22,7 +22,7 @@ def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
 
     data = b"".join(b"line %d\n" % i for i in range(1000)) + b"no end"
 
-    found = list(pieces(io.BytesIO(data), size=100))
+    found = list(read_pieces(io.BytesIO(data), size=100))
 
     assert b"".join(found) == data
     assert all(piece.endswith(b"\n") for piece in found[:-1])
@@ -40,7 +40,7 @@ def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
         "{rank}: ",
     ],
 )
-def test_ranks_are_told_apart_by_their_tags(read: Reader, tag: str) -> None:
+def test_ranks_are_distinguished_by_their_tags(read: Reader, tag: str) -> None:
     lines = sample("ngc-pytorch-convnets").splitlines()
     text = "".join(tag.format(rank=rank) + line + "\n" for line in lines for rank in range(8))
 
@@ -51,7 +51,7 @@ def test_ranks_are_told_apart_by_their_tags(read: Reader, tag: str) -> None:
     assert [p.code for p in log.problems] == ["several-ranks"]
 
 
-def test_a_line_that_tags_break_in_two_is_put_together() -> None:
+def test_a_line_broken_by_tags_is_joined() -> None:
     streams = Demultiplexer()
 
     found = streams.split(b"[1,0]<stdout>:train.ips : 15[1,1]<stdout>:other\n[1,0]<stdout>:02.5 images\n")
@@ -97,7 +97,7 @@ def test_a_gzip_archive_is_read_as_its_text(read: Reader) -> None:
     assert rates(read(gzip.compress(text))) == rates(read(text))
 
 
-def test_a_cut_gzip_archive_gives_what_is_there_and_says_so(read: Reader) -> None:
+def test_a_truncated_gzip_archive_gives_its_readable_part_and_a_problem(read: Reader) -> None:
     packed = gzip.compress(sample("ngc-pytorch-convnets", steps=4000).encode())
 
     log = read(packed[: len(packed) // 2])
@@ -106,15 +106,15 @@ def test_a_cut_gzip_archive_gives_what_is_there_and_says_so(read: Reader) -> Non
     assert any(p.code == "incomplete" and p.severity is Severity.DOUBT for p in log.problems)
 
 
-def test_a_launchers_own_words_before_the_tags_do_not_hide_them() -> None:
-    said = b"W0616 22:30:01 torch/distributed/run.py:766] *****\n"
+def test_a_launchers_own_lines_before_the_tags_do_not_hide_them() -> None:
+    untagged = b"W0616 22:30:01 torch/distributed/run.py:766] *****\n"
     tagged = b"".join(b"[rank%d]: step %d\n" % (step % 2, step) for step in range(2000))
 
     texts: dict[int | None, bytes] = {}
-    for rank, text in Demultiplexer().split(said + tagged):
+    for rank, text in Demultiplexer().split(untagged + tagged):
         texts[rank] = texts.get(rank, b"") + text
 
-    assert texts[None] == said
+    assert texts[None] == untagged
     assert [texts[rank].count(b"\n") for rank in (0, 1)] == [1000, 1000]
 
 

@@ -83,7 +83,7 @@ def test_an_epoch_count_that_counts_sequences_makes_no_number(read: Reader) -> N
 
 
 @pytest.mark.parametrize(("benchmark", "number"), [("bert", False), ("dlrm_dcnv2", True)])
-def test_an_only_epoch_that_the_runs_end_cut_is_not_believed_whole(
+def test_a_single_epoch_cut_by_the_end_of_the_run_is_a_doubt(
     read: Reader, benchmark: str, number: bool
 ) -> None:
     log = read(
@@ -96,7 +96,7 @@ def test_an_only_epoch_that_the_runs_end_cut_is_not_believed_whole(
     assert "epoch-unfinished" in _doubts(log)
 
 
-def test_samples_that_are_said_in_the_first_of_many_epochs_are_of_each(read: Reader) -> None:
+def test_samples_printed_in_the_first_of_many_epochs_count_for_each(read: Reader) -> None:
     blocks = [({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(1, 10)]
     head, *events = _run_of("resnet", 1_281_167, *blocks)
     late = sorted((head, *events), key=lambda event: (event[1], event[0] != "block_stop"))
@@ -159,7 +159,7 @@ def _bar(step: int, seconds: int, steps: int = 1570) -> str:
     ],
     ids=["epochs", "bar", "bar-begins-late", "whole", "max-steps", "whole-by-bar"],
 )
-def test_a_summary_that_counts_what_was_not_trained_is_a_doubt(
+def test_a_summary_that_counts_untrained_samples_is_a_doubt(
     read: Reader, text: str, doubt: str | None
 ) -> None:
     assert _doubts(read(text)) == ({doubt} if doubt else set())
@@ -207,7 +207,7 @@ _DRAWN = "[==============================]"
     ],
     ids=["digits", "seconds-are-finer", "first-step", "whole", "evaluate", "last-batch"],
 )  # fmt: skip
-def test_keras_two_times_are_held_against_each_other(
+def test_keras_two_times_are_compared(
     read: Reader, text: str, value: float | None, doubt: str | None
 ) -> None:
     log = read(text, given=_KERAS)
@@ -216,14 +216,16 @@ def test_keras_two_times_are_held_against_each_other(
     assert value is None or measure_log(log).value == pytest.approx(value)
 
 
-def test_validation_inside_an_epoch_of_lightning_is_a_doubt(read: Reader) -> None:
-    def epoch(inside: str) -> str:
+def test_validation_within_an_epoch_of_lightning_is_a_doubt(read: Reader) -> None:
+    def epoch(validation: str) -> str:
         bars = [
             f"Epoch 0:  5%|█▏| {n}/400 [00:{n // 8:02d}<02:55,  8.00it/s, v_num=0]\n"
             for n in range(50, 401, 50)
         ]
         return (
-            "GPU available: True\n" + "".join((*bars[:4], inside, *bars[4:])) + "`Trainer.fit` stopped: x\n"
+            "GPU available: True\n"
+            + "".join((*bars[:4], validation, *bars[4:]))
+            + "`Trainer.fit` stopped: x\n"
         )
 
     validation = "Validation DataLoader 0: 100%|██| 50/50 [00:30<00:00,  1.66it/s]\n"
@@ -244,7 +246,7 @@ def test_a_batch_that_several_devices_share_is_a_doubt(read: Reader) -> None:
     assert "model-parallel" in _doubts(log)
 
 
-def test_a_step_of_old_megatron_is_a_batch_of_each_group_that_holds_a_model(read: Reader) -> None:
+def test_a_step_of_old_megatron_is_a_batch_of_each_model_parallel_group(read: Reader) -> None:
     arguments = "using world size: 64 and model-parallel size: 8\n" + "".join(
         f"  {name} ...................... {value}\n"
         for name, value in (("batch_size", 4), ("model_parallel_size", 8))
@@ -278,7 +280,7 @@ def test_averages_that_begin_late_are_those_of_a_resumed_run(read: Reader) -> No
     assert _doubts(read(_maskrcnn(1000))) == {"resumed"}
 
 
-def test_a_bar_that_runs_through_the_steps_of_before_is_a_doubt(read: Reader) -> None:
+def test_a_progress_bar_that_counts_steps_before_a_checkpoint_is_a_doubt(read: Reader) -> None:
     head = "***** Running training *****\n  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
     bars = "".join(
         f"Steps:  5%|█▏ | {n}/1500 [00:{n // 50:02d}<01:00,  1.2s/it, lr=1e-05]\n" for n in range(1, 1501)
@@ -302,7 +304,7 @@ _D2 = "[09/02 02:37:24 d2.utils.events]:  eta: 0:05  iter: 19  total_loss: 1.9  
 _TIMER = "[2023-04-18 03:36:{n:02d},683] [INFO] [timer.py:199:stop] {at}, RunningAvgSamplesPerSec={rate}, CurrSamplesPerSec={rate}, MemAllocated=4GB\n"  # noqa: E501
 
 
-def test_the_line_that_times_both_engines_is_read_beside_those_of_each(read: Reader) -> None:
+def test_the_line_that_times_both_engines_wins_over_those_of_each(read: Reader) -> None:
     both = (
         "|E2E latency=3.17s |Gather latency=0.00s (0.00%) |Others=0.23 (7.40%)|CurSamplesPerSec=10.09 |Avg\n"
     )
@@ -318,7 +320,7 @@ def test_the_line_that_times_both_engines_is_read_beside_those_of_each(read: Rea
     assert _sound(log) == pytest.approx(10.09)
 
 
-def test_an_old_timer_without_a_configuration_to_hold_it_against_is_a_doubt(read: Reader) -> None:
+def test_an_old_timer_without_a_printed_configuration_is_a_doubt(read: Reader) -> None:
     lines = "".join(_TIMER.format(n=n, at=f"0/{10 * n}", rate=12.5) for n in range(1, 60))
 
     assert "unit-unclear" in _doubts(
@@ -326,15 +328,15 @@ def test_an_old_timer_without_a_configuration_to_hold_it_against_is_a_doubt(read
     )
 
 
-def test_deepspeeds_pipeline_engine_is_read_but_not_beside_megatrons_line(read: Reader) -> None:
+def test_deepspeeds_pipeline_engine_is_not_read_next_to_megatrons_line(read: Reader) -> None:
     lines = [
         f"steps: {n} loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000\n" for n in range(10, 990, 10)
     ]
     neox = " samples/sec: 54.243 | iteration {n:8d}/  3200 | elapsed time per iteration (ms): 23597.6 | learning rate 9.7E-05 | lm_loss: 2 |\n"  # noqa: E501
-    beside = "".join(line + neox.format(n=10 * n) for n, line in enumerate(lines, 1))
+    log_text = "".join(line + neox.format(n=10 * n) for n, line in enumerate(lines, 1))
 
     alone = read("".join(lines))
-    log = read(f"using world size: 96\n{beside}exiting program at iteration 3000\n")
+    log = read(f"using world size: 96\n{log_text}exiting program at iteration 3000\n")
 
     assert (alone.format, log.format) == ("deepspeed", "megatron-lm")
     assert measure_log(alone).value == pytest.approx(64)
@@ -384,7 +386,7 @@ _LAUNCH = "+ python -m paddle.distributed.launch {} --gpus 0,1,2,3 tools/train.p
         ("LAUNCH INFO x nnodes: 1\nLAUNCH INFO x Run Pod: abcdef, replicas 4, status ready\n", 4),
     ],
 )
-def test_paddles_launcher_tells_nodes_in_many_ways(read: Reader, head: str, devices: int) -> None:
+def test_paddles_launcher_prints_nodes_in_many_forms(read: Reader, head: str, devices: int) -> None:
     line = "[07/28 06:51:13] ppdet.engine.callbacks INFO: Epoch: [0] [20/7329] lr: 0.1 ips: 27.8440 images/s, max_mem\n"
 
     log = read(head + line)
@@ -438,7 +440,7 @@ def test_a_world_size_that_contradicts_being_distributed_is_unknown(read: Reader
     assert read(f"Namespace(distributed=False, world_size=1)\n{line}").facts.gpus == 1
 
 
-def test_a_rate_of_micro_batches_is_held_against_the_steps_tokens(read: Reader) -> None:
+def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Reader) -> None:
     line = "step {n:05d}/21400 (0.05%) | loss: 8.1 | dt: 440.12ms | tok/sec: {rate:,} | mfu: 48.02 | total\n"
     head = "Total batch size 524,288 => gradient accumulation steps: 8\n"
 
@@ -468,7 +470,7 @@ def test_a_log_of_llm_c_begins_with_step_1(read: Reader) -> None:
     assert _sound(read("".join(line.format(n=n) for n in range(1, 100)))) == pytest.approx(2_278_384)
 
 
-def test_torchtitans_mesh_of_today_tells_the_devices(read: Reader) -> None:
+def test_torchtitans_current_mesh_gives_the_devices(read: Reader) -> None:
     mesh = "[titan] 2025-06-16 22:20:01,100 - root - INFO - Building device mesh with parallelism: {}\n"
     line = "[titan] 2025-06-16 22:30:50,322 - root - INFO - step: 200  loss:  6.1  memory: 49.66GiB  tps: 5,856  x\n"
 
@@ -492,7 +494,7 @@ def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) ->
     assert _sound(log) == pytest.approx(28_800, rel=1e-3)
 
 
-def test_a_gradient_that_is_nan_is_a_training_that_failed(read: Reader) -> None:
+def test_a_nan_gradient_is_a_diverged_training(read: Reader) -> None:
     line = "{{'loss': 0.0, 'grad_norm': {}, 'learning_rate': 4.9e-05, 'epoch': 1.2}}\n"
     end = _SUMMARY.format(rate=5.233, epoch=10.0)
 
@@ -502,7 +504,7 @@ def test_a_gradient_that_is_nan_is_a_training_that_failed(read: Reader) -> None:
 
 
 @pytest.mark.parametrize(("slower", "doubts"), [(1.6, {"rates-contradict-clock"}), (1.0, set())])
-def test_paddledetections_stamps_are_held_against_its_times(
+def test_paddledetections_time_stamps_are_checked_against_its_step_times(
     read: Reader, slower: float, doubts: set[str]
 ) -> None:
     lines = []
@@ -519,11 +521,11 @@ def test_paddledetections_stamps_are_held_against_its_times(
     assert measure_log(log).value == pytest.approx(4 * 27.844)
 
 
-@pytest.mark.parametrize(("said", "devices"), [("False", 1), ("True", None)])
+@pytest.mark.parametrize(("flag", "devices"), [("False", 1), ("True", None)])
 def test_paddleocr_says_whether_there_is_more_than_one_process(
-    read: Reader, said: str, devices: int | None
+    read: Reader, flag: str, devices: int | None
 ) -> None:
-    head = f"[2024/08/06 18:03:30] ppocr INFO: Global : \n[2024/08/06 18:03:30] ppocr INFO:     distributed : {said}\n"
+    head = f"[2024/08/06 18:03:30] ppocr INFO: Global : \n[2024/08/06 18:03:30] ppocr INFO:     distributed : {flag}\n"
     line = "[2024/08/06 18:03:31] ppocr INFO: epoch: [1/2], global_step: 100, ips: 355.1 samples/s\n"
 
     log = read(head + line)
@@ -538,4 +540,6 @@ def test_a_log_without_either_end_has_one_problem_for_both(read: Reader) -> None
 
     found = [problem for problem in log.problems if problem.code == "incomplete"]
     assert len(found) == 1
-    assert "neither" in found[0].message
+    assert found[0].message == (
+        "the start of the log (the program prints its settings there) and the end of the run are missing"
+    )

@@ -27,7 +27,7 @@ def _torchvision(total: str, epochs: int = 2) -> str:
 @pytest.mark.parametrize(
     ("total", "doubtful"), [("0:35:52", False), ("0:53:48", True), ("1 day, 0:35:52", True)]
 )
-def test_the_total_time_of_an_epoch_is_held_against_its_records(
+def test_the_total_time_of_an_epoch_is_checked_against_its_records(
     read: Reader, total: str, doubtful: bool
 ) -> None:
     assert ("totals-disagree" in _doubts(read(_torchvision(total)))) is doubtful
@@ -47,7 +47,7 @@ def _mmengine(every: int) -> str:
     return "".join(lines)
 
 
-def test_slow_steps_that_a_record_of_the_last_steps_does_not_show_are_seen_by_the_clock(read: Reader) -> None:
+def test_slow_steps_hidden_by_records_of_the_last_steps_show_in_the_clock(read: Reader) -> None:
     assert "40% more" in _doubts(read(_mmengine(every=3)))["rates-contradict-clock"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.logs.columns import HELD_VALUES, Column, Floats
+from trainmark.logs.columns import BUFFERED_VALUES, Column, Floats
 from trainmark.measure.rules import formulas
 
 _RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=60)
@@ -79,8 +79,8 @@ def test_a_column_gives_back_any_slice_of_what_was_put_in(chunks: list[int], win
 def test_a_large_column_leaves_memory_for_a_file() -> None:
     column = Column()
     for _ in range(10):
-        column.append(np.ones(HELD_VALUES // 2))
+        column.append(np.ones(BUFFERED_VALUES // 2))
 
-    assert column._held_count <= HELD_VALUES
-    assert len(column) == 5 * HELD_VALUES
-    assert float(sum(block.sum() for block in column.blocks())) == 5.0 * HELD_VALUES
+    assert column._buffered_count <= BUFFERED_VALUES
+    assert len(column) == 5 * BUFFERED_VALUES
+    assert float(sum(block.sum() for block in column.blocks())) == 5.0 * BUFFERED_VALUES

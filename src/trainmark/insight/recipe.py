@@ -43,7 +43,7 @@ def recipe_from(parameters: Parameters) -> StatedRecipe:
     not stated.
     """
     for program, dialect in dialects().items():
-        if dialect.speaks(parameters):
+        if dialect.recognises(parameters):
             said = dialect.read(parameters)
             return StatedRecipe(
                 {axis: Reading(value, parameter.where) for axis, value, parameter in said}, program

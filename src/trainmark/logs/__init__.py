@@ -1,6 +1,6 @@
-"""Reading logs, of the formats of ``trainmark.programs``: ranks, colours, cuts and archives are handled once, for all.
+"""Log reading for the formats of ``trainmark.programs``: rank tags, colour codes, truncation and gzip handled once.
 
-Names are loaded when they are first used, so that ``trainmark.logs.events`` alone stays light.
+Names are loaded on first use, so importing ``trainmark.logs.events`` alone stays light.
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainmark.logs.format import Format, LogContext
     from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
-        Ending,
+        EndState,
         Facts,
         Meaning,
         ParsedLog,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Ending",
+    "EndState",
     "Facts",
     "Format",
     "Hints",
@@ -53,7 +53,7 @@ __getattr__ = attach(
         ".format": ("Format", "LogContext"),
         ".hints": ("Hints", "read_hints"),
         ".model": (
-            "Ending",
+            "EndState",
             "Facts",
             "Meaning",
             "ParsedLog",

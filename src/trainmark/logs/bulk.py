@@ -1,9 +1,9 @@
-"""Fields of many lines at once where the lines differ in their numbers only: decoded as arrays, without a loop.
+"""Fast extraction from lines that differ only in their numbers: decoded as arrays, without a loop.
 
-A training log is one line said a million times. Once a regular expression has matched one line, lines that are the
-same but for digits, signs, points and blanks match at the same places. Where lines have few shapes (``shapes``), the
-expression looks at one line of each; else those places are found by counting characters (the third ``:``, the second
-``,``). What is not so regular is left to the expression: the answer is the same, only slower.
+A training log repeats one line a million times. Once a regular expression has matched one line, lines that differ only
+in digits, signs, points and blanks match at the same places. If the lines have few shapes (``shapes``), the expression
+is applied to one line of each; else those places are found by counting characters (the third ``:``, the second ``,``).
+Less regular text is left to the expression: the result is the same, only slower.
 """
 
 import re
@@ -12,15 +12,15 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.literals import can_match, demanded, tells_digits_apart
-from trainmark.logs.shapes import DIGITS_ALIKE, Shapes, Table, shapes_of
-from trainmark.logs.transport import uncoloured
+from trainmark.logs.literals import can_match, depends_on_digits, required_all
+from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
+from trainmark.logs.transport import strip_colours
 
 VARYING = b"0123456789.+- "
-"""What is left out when two lines are compared: the characters of numbers, and the blanks that pad them."""
+"""Characters ignored when two lines are compared: those of numbers, and the blanks that pad them."""
 _FEWEST_LINES = 16
 _LONGEST_BETWEEN = 7
-"""Characters that vary elsewhere between one that never does and a number: they are compared as one word."""
+"""Most varying characters between a constant one and a number: they are compared as one word."""
 _NEWLINE, _BLANK, _POINT = b"\n ."
 _LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
 _NUMBER = re.compile(rb"(\d+)(?:\.(\d*))?")
@@ -29,16 +29,16 @@ _Match = re.Match[bytes]
 
 
 def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats] | None:
-    """Return what ``pattern`` finds in ``text`` as columns by group, one value a line; ``None`` if it is irregular.
+    """Return the groups of ``pattern`` in ``text`` as columns, one value per line; ``None`` if it is irregular.
 
-    Groups are numbers (those whose names begin with ``_`` are left out), but for ``stamp`` (date and time of day),
-    which comes out as ``clock_s``. A number is the same double that ``float`` gives.
+    Groups are numbers (names that begin with ``_`` are left out), except ``stamp`` (date and time of day), which is
+    returned as ``clock_s``. A number is the same double that ``float`` returns.
     """
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]
     skeleton = first.translate(None, VARYING)
     if (
-        tells_digits_apart(pattern)
+        depends_on_digits(pattern)
         or not second
         or second.translate(None, VARYING) != skeleton
         or not text.endswith(b"\n")
@@ -58,17 +58,17 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
 
 
 def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
-    """Say whether what ``pattern`` matches depends on lines before or after."""
+    """Return whether a match of ``pattern`` depends on lines before or after."""
     return _LOOKS_AT_OTHER_LINES.search(pattern.pattern) is not None
 
 
 def _lone_match(pattern: re.Pattern[bytes], line: bytes) -> _Match | None:
-    """Return the match of ``pattern`` in ``line``; ``None`` where there are several, or a colour stands in it."""
+    """Return the match of ``pattern`` in ``line``; ``None`` if there are several, or a colour code changes it."""
     match = pattern.search(line)
     if match is None or pattern.search(line, match.end()):
         return None
     if b"\x1b" in line:
-        plain = pattern.search(uncoloured(line))
+        plain = pattern.search(strip_colours(line))
         if plain is None or plain.groups() != match.groups():
             return None
     return match
@@ -81,27 +81,27 @@ def _names(pattern: re.Pattern[bytes]) -> list[str]:
 def fields_among_others(
     pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] | None
 ) -> tuple[dict[str, Floats], bytes] | None:
-    """Return the columns of the lines that ``pattern`` matches, and one line of each shape that ``text`` has.
+    """Return the columns of the lines that ``pattern`` matches, and one line of each shape in ``text``.
 
-    There is no column where no line matches. ``None`` is for a text that is irregular, or where a log may begin, as
-    ``header`` matches it.
+    The columns are empty if no line matches. ``None`` if the text is irregular, or ``header`` matches the start of a
+    log in it.
     """
-    words = demanded(pattern)
-    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern) or tells_digits_apart(pattern):
+    words = required_all(pattern)
+    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern) or depends_on_digits(pattern):
         return None
     characters = Characters.of(text)
     shapes = shapes_of(text, characters)
     if shapes is None:
         return None
-    said = [uncoloured(line) for line in shapes.examples]
-    seen = b"".join(said)
-    if header is not None and can_match(header, seen) and header.search(b"\n" + seen):
+    lines = [strip_colours(line) for line in shapes.examples]
+    samples = b"".join(lines)
+    if header is not None and can_match(header, samples) and header.search(b"\n" + samples):
         return None
-    ours = [number for number, line in enumerate(said) if all(word in line for word in words)]
-    if not ours:
-        return {}, seen
+    records = [number for number, line in enumerate(lines) if all(word in line for word in words)]
+    if not records:
+        return {}, samples
     try:
-        return _by_shape(pattern, shapes.some(ours)), seen
+        return _by_shape(pattern, shapes.some(records)), samples
     except IrregularError:
         return None
 
@@ -123,11 +123,11 @@ def _by_shape(pattern: re.Pattern[bytes], shapes: Shapes) -> dict[str, Floats]:
 
 
 def _columns(groups: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the values of groups by the names of the columns that they are."""
+    """Return the values of groups by the names of their columns."""
     return {"clock_s" if name == "stamp" else name: values for name, values in groups.items()}
 
 
-def _group(name: str, table: Table, matches: list[_Match]) -> Floats:
+def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
     """Return the values of one group in the lines of ``table``; ``matches`` are those of all shapes."""
     words = [match[name] for match in matches]
     if all(word is None for word in words):
@@ -144,22 +144,22 @@ def _group(name: str, table: Table, matches: list[_Match]) -> Floats:
     return table.characters.decimals(starts, whole, places)
 
 
-def _stamps(table: Table, starts: Starts, words: list[bytes]) -> Floats:
-    """Return the stamps at ``starts``, decoded together where they are written alike."""
-    forms = [word.translate(DIGITS_ALIKE) for word in words]
-    kinds = sorted(set(forms))
-    form = table.each([kinds.index(form) for form in forms])
-    if isinstance(form, int):
-        return table.characters.stamps(starts, words[forms.index(kinds[form])])
-    values, places = np.empty(len(form)), np.array(starts)
+def _stamps(table: LineTable, starts: Starts, words: list[bytes]) -> Floats:
+    """Return the time stamps at ``starts``, decoded in one pass per layout."""
+    layouts = [word.translate(DIGITS_ALIKE) for word in words]
+    kinds = sorted(set(layouts))
+    layout = table.each([kinds.index(layout) for layout in layouts])
+    if isinstance(layout, int):
+        return table.characters.stamps(starts, words[layouts.index(kinds[layout])])
+    values, places = np.empty(len(layout)), np.array(starts)
     for number, kind in enumerate(kinds):
-        rows = np.flatnonzero(form == number)
-        values[rows] = table.characters.stamps(places[rows], words[forms.index(kind)])
+        rows = np.flatnonzero(layout == number)
+        values[rows] = table.characters.stamps(places[rows], words[layouts.index(kind)])
     return values
 
 
 class _Counted:
-    """Lines of many shapes that are alike, and where in each of them the groups of the first one's match are."""
+    """Lines of many shapes with one skeleton, and the positions of the groups in each line, found by counting."""
 
     def __init__(self, text: bytes, characters: Characters, match: _Match, skeleton: bytes) -> None:
         self._characters, self._match, self._first = characters, match, match.string
@@ -184,7 +184,7 @@ class _Counted:
         }
 
     def columns(self) -> dict[str, Floats]:
-        """Return the values of all groups; NaN where the lines do not have one."""
+        """Return the values of all groups; NaN for a group that the lines lack."""
         found = {}
         for name in _names(self._match.re):
             if self._match[name] is None:
@@ -210,14 +210,14 @@ class _Counted:
         if int(widths.min()) < 1 or int(widths.max()) >= 1 << 5:
             raise IrregularError
         whole = self._characters.before_point(starts) if b"." in self._match[name] else widths
-        return self._of_each_form(starts, widths, np.minimum(whole, widths))
+        return self._by_layout(starts, widths, np.minimum(whole, widths))
 
-    def _of_each_form(self, starts: Ints, widths: Ints, whole: Ints) -> Floats:
-        forms = widths << 5 | whole
+    def _by_layout(self, starts: Ints, widths: Ints, whole: Ints) -> Floats:
+        layouts = widths << 5 | whole
         values = np.empty(len(starts))
-        for form in np.flatnonzero(np.bincount(forms)).tolist():
-            rows = np.flatnonzero(forms == form)
-            width, before = form >> 5, form & 31
+        for layout in np.flatnonzero(np.bincount(layouts)).tolist():
+            rows = np.flatnonzero(layouts == layout)
+            width, before = layout >> 5, layout & 31
             behind = max(width - before - 1, 0)
             if before < width and (self._characters.single[starts[rows] + before] != _POINT).any():
                 raise IrregularError
@@ -227,7 +227,7 @@ class _Counted:
         return values
 
     def _stamps(self) -> Floats:
-        """Return the times in the group ``stamp``: after the same day, digits and colons as the first one has them."""
+        """Return the times in the group ``stamp``; all have the same day and the layout of the first one."""
         start, word = self._match.start("stamp"), self._match["stamp"]
         before, _ = self._anchor_of["stamp"]
         starts = self._place(before) + (start - before)
@@ -243,7 +243,7 @@ class _Counted:
         return self._characters.stamps(starts, word)
 
     def _anchors(self, start: int, end: int, *, date: bool) -> tuple[int, int]:
-        """Return the nearest characters that never vary: before ``start`` (-1: the line's start) and from ``end``."""
+        """Return the nearest constant characters: before ``start`` (-1: the line's start) and from ``end``."""
         if start < 0:
             raise IrregularError
         before, after = start - 1, end
@@ -257,13 +257,13 @@ class _Counted:
         return before, after
 
     def _behind(self, starts: Ints, between: bytes) -> Ints:
-        """Return where ``between``, which every line must have at ``starts``, ends (the `` -`` of `` - 12s``)."""
+        """Return the end of ``between``, which every line must have at ``starts`` (the `` -`` of `` - 12s``)."""
         if not self._characters.all_have(between, starts):
             raise IrregularError
         return starts + len(between)
 
     def _place(self, place: int) -> Ints:
-        """Return where each line has the character that the first line has at ``place``."""
+        """Return the position in each line of the character that the first line has at ``place``."""
         if place < 0:
             return np.concatenate(([-1], self._places[-1][:-1]))
         found: Ints = self._places[self._number_of[place]]

@@ -1,4 +1,4 @@
-"""A column of float64 values that stays small in memory: past a limit its values go to a temporary file."""
+"""A column of float64 values with bounded memory: past a limit its values go to a temporary file."""
 
 import os
 import tempfile
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-HELD_VALUES = 1 << 17
-"""Values of one column that are kept in memory (1 MiB) before they are written out."""
+BUFFERED_VALUES = 1 << 17
+"""Values of one column that are buffered in memory (1 MiB) before they are written to the file."""
 BLOCK_VALUES = 1 << 15
 _BYTES = 8
 
@@ -21,37 +21,37 @@ class Column:
     """Values in the order of the log; appended in bulk, read in blocks. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._held: list[Floats] = []
-        self._held_count = 0
+        self._buffered: list[Floats] = []
+        self._buffered_count = 0
         self._file: IO[bytes] | None = None
         self._written_count = 0
 
     @classmethod
     def of(cls, values: Floats | list[float]) -> "Column":
-        """Return a column that holds ``values``."""
+        """Return a column of ``values``."""
         column = cls()
         column.append(np.asarray(values, dtype=np.float64))
         return column
 
     def __len__(self) -> int:
-        """Return how many values there are."""
-        return self._written_count + self._held_count
+        """Return the number of values."""
+        return self._written_count + self._buffered_count
 
     def append(self, values: Floats) -> None:
         """Add ``values`` at the end."""
         if not len(values):
             return
-        self._held.append(values)
-        self._held_count += len(values)
-        if self._held_count > HELD_VALUES:
+        self._buffered.append(values)
+        self._buffered_count += len(values)
+        if self._buffered_count > BUFFERED_VALUES:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="trainmark-column-")  # noqa: SIM115 (lives with us)
                 weakref.finalize(self, self._file.close)
-            for block in self._held:
+            for block in self._buffered:
                 self._file.write(np.ascontiguousarray(block, dtype=np.float64).data)
             self._file.flush()
-            self._written_count += self._held_count
-            self._held, self._held_count = [], 0
+            self._written_count += self._buffered_count
+            self._buffered, self._buffered_count = [], 0
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield the values ``start`` … ``stop`` (as in a slice, not negative) in blocks, in order."""
@@ -63,7 +63,7 @@ class Column:
             yield block
             position += len(block)
         offset = self._written_count
-        for held in self._held:
+        for held in self._buffered:
             first, last = max(position - offset, 0), min(stop - offset, len(held))
             if first < last:
                 yield held[first:last]
@@ -86,7 +86,9 @@ class Column:
         while len(rest) and self._file is not None:
             size = os.preadv(self._file.fileno(), [rest], at)
             if not size:
-                raise OSError("the temporary file of a log's records was cut: is the disk of TMPDIR full?")
+                raise OSError(
+                    "the temporary file of a log's records was truncated: is the disk of TMPDIR full?"
+                )
             rest, at = rest[size:], at + size
 
     def __iter__(self) -> Iterator[float]:
@@ -96,6 +98,6 @@ class Column:
 
 
 def in_step(columns: Sequence[Column]) -> Iterator[tuple[Floats, ...]]:
-    """Yield columns of one length in blocks of equal places, however each of them came by its values."""
+    """Yield columns of one length in aligned blocks."""
     for start in range(0, len(columns[0]) if columns else 0, BLOCK_VALUES):
         yield tuple(column.array(start, start + BLOCK_VALUES) for column in columns)

@@ -1,4 +1,4 @@
-"""What a gathered log amounts to: its records, facts, figures and outcome, and what is doubtful about them."""
+"""Final result of a collected log: its records, facts, figures, outcome and problems."""
 
 import re
 from dataclasses import replace
@@ -8,78 +8,82 @@ import numpy as np
 from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters
 from trainmark.logs.ends import (
-    about_the_end,
-    about_the_start,
     after_last_record,
-    of_no_format,
-    outcome_of,
-    what_is_missing,
+    end_problems,
+    merge_missing_ends,
+    run_outcome,
+    start_problems,
+    unknown_format_log,
 )
-from trainmark.logs.format import Format, LogContext, positive
-from trainmark.logs.gathering import HEAD_BYTES, Gathering
+from trainmark.logs.format import Format, LogContext, parse_positive
+from trainmark.logs.gathering import HEAD_BYTES, LogCollector
 from trainmark.logs.hints import Hints
 from trainmark.logs.literals import can_match
 from trainmark.logs.model import Facts, ParsedLog, Problem, Records, Status
-from trainmark.logs.multi_run import said_twice, two_results
-from trainmark.logs.other_formats import about_other_formats
+from trainmark.logs.multi_run import conflicting_facts, conflicting_results
+from trainmark.logs.other_formats import other_format_problems
 from trainmark.logs.rank_records import read_records
-from trainmark.logs.rejected_lines import misread
-from trainmark.logs.settle import settle
-from trainmark.logs.trouble import find_trouble
+from trainmark.logs.rejected_lines import find_rejected_lines
+from trainmark.logs.settle import merge_facts
+from trainmark.logs.trouble import find_failure
 
 _LONGEST_NUMBER = 10
 
 
 def conclude_log(
-    seen: Gathering, name: str, hints: Hints, given: Facts, damage: str | None, *, in_progress: bool
+    collected: LogCollector, name: str, hints: Hints, given: Facts, damage: str | None, *, in_progress: bool
 ) -> ParsedLog:
-    """Return what a log amounts to, with its name's hints, its reader's facts, and how it is damaged."""
-    known = seen.format
+    """Return the parsed log from its collected text, the hints of its name, the user's facts and its damage."""
+    known = collected.format
     if known is None:
-        return of_no_format(seen, name, settle(Facts(), hints, given).facts)
-    read = read_records(seen, known)
+        return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
+    read = read_records(collected, known)
     records, counters, batches = read.records, read.counters, read.batches
     problems = list(read.problems)
-    context = _context(seen, records, counters)
+    context = _context(collected, records, counters)
     words = known.parameters(context) if known.parameters else {}
-    settled = settle(
+    settled = merge_facts(
         known.facts(context),
         hints,
         given,
-        tf32_said=known.run_words is not None or _says_tf32(context),
+        tf32_logged=known.own_run is not None or _reports_tf32(context),
         named_fp16=known.fp16,
     )
     facts = replace(settled.facts, global_batch=batches.only) if batches else settled.facts
     problems += settled.problems
-    problems += said_twice(known, seen.pattern, context, seen.later)
-    problems += two_results(known, records, seen.tail)
-    problems += misread(known, seen.pattern, context.head, seen.tail)
-    figures = _figures(known, seen.tail)
-    ending = known.ending(context)
-    trouble = find_trouble(after_last_record(known, seen))
-    status, verdict = outcome_of(seen, known, records, counters, ending, trouble, figures)
+    problems += conflicting_facts(known, collected.pattern, context, collected.later)
+    problems += conflicting_results(known, records, collected.tail)
+    problems += find_rejected_lines(known, collected.pattern, context.head, collected.tail)
+    figures = _figures(known, collected.tail)
+    end_state = known.end_state(context)
+    failure = find_failure(after_last_record(known, collected))
+    status, verdict = run_outcome(collected, known, records, counters, end_state, failure, figures)
     problems += verdict
-    problems += about_other_formats(seen, seen.formats)
-    end = [] if in_progress else about_the_end(ending, trouble, seen, damage, status)
-    start = about_the_start(known, context, records)
-    problems += what_is_missing(start, end) if status is Status.OK else end
-    # The warm-up of a run is not in an excerpt from its middle.
+    problems += other_format_problems(collected, collected.formats)
+    end = [] if in_progress else end_problems(end_state, failure, collected, damage, status)
+    start = start_problems(known, context, records)
+    problems += merge_missing_ends(start, end) if status is Status.OK else end
+    # An excerpt from the middle of a run has no warm-up.
     warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
-    if seen.loss_not_finite:
+    if collected.loss_not_finite:
         problems.append(
-            Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")
+            Problem(
+                "loss-not-finite", "the loss of at least one record is NaN or infinite: the training diverged"
+            )
         )
-    said = {problem.code for problem in problems}
-    problems += [doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in said]
+    reported = {problem.code for problem in problems}
+    problems += [
+        doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in reported
+    ]
     return ParsedLog(
         log=name,
         status=status,
         format=known.name,
         framework=known.framework or words.get("framework"),
-        unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
-        scope=known.scope_said(context) if known.scope_said else known.scope,
+        unit=words.get("unit", known.unit) if known.own_run else _unit(known, collected.pattern),
+        scope=known.find_scope(context) if known.find_scope else known.scope,
         meaning=known.meaning,
-        ending=ending,
+        end_state=end_state,
         facts=facts,
         records=records,
         figures=figures,
@@ -96,41 +100,43 @@ def conclude_log(
         restarts=counters.restarts,
         usual_batch=batches.usual if batches else None,
         problems=tuple(problems),
-        run_words=known.run_words(context) if known.run_words else None,
+        own_run=known.own_run(context) if known.own_run else None,
     )
 
 
-def _context(seen: Gathering, records: Records, counters: Counters) -> LogContext:
-    head = bytes(seen.head)
+def _context(collected: LogCollector, records: Records, counters: Counters) -> LogContext:
+    head = bytes(collected.head)
     return LogContext(
         head=head,
-        tail=seen.tail,
-        text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
+        tail=collected.tail,
+        text=head if collected.text_bytes <= HEAD_BYTES else head + b"\n" + collected.tail,
         first_step=int(np.nan_to_num(_first(records.step))) if records.step is not None else None,
         last_epoch=_last(records.epoch),
         last_step=_last(records.step),
         step_interval=counters.interval,
-        ranks=max(seen.streams.ranks, default=-1) + 1,
-        notes=bytes(seen.notes),
+        ranks=max(collected.streams.ranks, default=-1) + 1,
+        notes=bytes(collected.notes),
         records=records.count,
     )
 
 
 def _figures(known: Format, tail: bytes) -> dict[str, float]:
-    """Return the tool's own results, the last of each."""
+    """Return the tool's own results, the last value of each."""
     found = ((key, _last_match(pattern, tail)) for key, pattern in known.figures.items())
-    return {key: value for key, match in found if match and (value := positive(match)) is not None}
+    return {key: value for key, match in found if match and (value := parse_positive(match)) is not None}
 
 
 def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:
-    """Return the seconds that each epoch took, as the program says itself."""
+    """Return the seconds of each epoch, as the program prints them."""
     if known.epoch_seconds is None or not can_match(known.epoch_seconds, text):
         return {}
     found: dict[int, float] = {}
     for match in known.epoch_seconds.finditer(text):
         words = match.groupdict(b"0")
         units = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-        seconds = sum(scale * (positive(words.get(unit) or b"0") or 0.0) for unit, scale in units.items())
+        seconds = sum(
+            scale * (parse_positive(words.get(unit) or b"0") or 0.0) for unit, scale in units.items()
+        )
         if seconds > 0 and len(words["epoch"]) < _LONGEST_NUMBER:
             found[int(words["epoch"])] = seconds
     return found
@@ -167,6 +173,6 @@ def _last_match(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
     return found[-1] if found else None
 
 
-def _says_tf32(context: LogContext) -> bool:
+def _reports_tf32(context: LogContext) -> bool:
     switches = (b"NVIDIA_TF32_OVERRIDE=0", b"allow_tf32", b'"tf32_matmul"')
     return any(switch in context.head for switch in switches)

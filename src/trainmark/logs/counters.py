@@ -1,4 +1,4 @@
-"""What the counters of the records tell: ranks printed on top of each other, glued runs, repeats, steps backwards."""
+"""Analysis of the records' counters: mixed ranks, concatenated runs, repeats, and decreasing steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ import numpy as np
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.model import Records, Restart
-from trainmark.logs.restarts import restarts_of
+from trainmark.logs.restarts import find_restarts
 
 _EPOCH = 1e9
 _SAMPLE = 1 << 18
-"""Records on which the pattern of repeats is judged: it shows from the start, and sorting all costs memory."""
+"""Records used to detect repeated counters: repeats show from the start, and sorting all costs memory."""
 _BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """How the records are numbered.
+    """The numbering of the records.
 
-    ``interval`` is the usual number of steps from one record to the next. ``repeated`` and ``backwards`` count
-    records whose number was seen just before, or is lower than one before. ``copies`` is how often nearly every
-    number occurs (ranks that print the same lines untagged), 1 as a rule. ``starts`` are the positions at which
-    the numbering starts anew as a second run would. ``restarts`` are where it goes back to a checkpoint: they explain
-    all that is ``backwards``, or there are none.
+    ``interval`` is the usual number of steps between records. ``repeated`` and ``backwards`` count records whose
+    number equals, or is lower than, the highest one before. ``copies`` is how often nearly every number occurs (more
+    than once if several ranks print the same lines untagged). ``starts`` are the positions at which the numbering
+    restarts like a second run. ``restarts`` are the returns to a checkpoint; if present, they explain all
+    ``backwards`` records.
     """
 
     interval: int = 1
@@ -36,7 +36,7 @@ class Counters:
 
 
 def count(records: Records) -> Counters:
-    """Look at the numbering of ``records`` (one rank's, in the order of the log)."""
+    """Return the numbering of ``records`` (of one rank, in the order of the log)."""
     if records.step is None and records.epoch is None:
         return Counters()
     interval = _interval(records)
@@ -54,12 +54,12 @@ def count(records: Records) -> Counters:
         while offset < len(keys):
             rest = keys[offset:]
             before = np.maximum.accumulate(np.concatenate(([high], rest)))[:-1]
-            # Numbers that fall back to the first one, after the run had moved on, start a second run.
+            # A number back at or below the first one, after higher ones, starts a second run.
             anew = np.flatnonzero((rest <= first) & (before > first)) if len(rest) else np.empty(0)
             end = int(anew[0]) if len(anew) else len(rest)
-            part, seen = rest[:end], before[:end]
-            repeated += int(np.count_nonzero(part == seen))
-            backwards += int(np.count_nonzero(part < seen))
+            part, highest = rest[:end], before[:end]
+            repeated += int(np.count_nonzero(part == highest))
+            backwards += int(np.count_nonzero(part < highest))
             if end:
                 high = max(high, float(part.max()))
             if end < len(rest):
@@ -71,34 +71,34 @@ def count(records: Records) -> Counters:
     if not (repeated or backwards or starts):
         return Counters(interval=interval)
     copies = _copies(records)
-    restarts = restarts_of(records, interval) if backwards and not starts else None
+    restarts = find_restarts(records, interval) if backwards and not starts else None
     if restarts and (copies == 1 or len(restarts) < copies):
-        # Where the counter catches up with itself it repeats one number.
+        # When the counter reaches its value before the restart, it repeats one number.
         return Counters(interval, max(repeated - len(restarts), 0), backwards, restarts=restarts)
     if starts and copies > 1 and not _whole_runs(records, starts):
-        starts = []  # lines of several ranks that overtake each other, not runs one after the other
+        starts = []  # interleaved lines of several ranks, not consecutive runs
     elif starts:
         copies = 1
     return Counters(interval, repeated, backwards, copies, tuple(starts))
 
 
 def first_of_each(records: Records) -> Records:
-    """Return the first record of each number: what one rank would have printed."""
-    kept = {name: Column() for name in _names(records)}
+    """Return the first record of each number, as one rank would have printed them."""
+    columns = {name: Column() for name in _names(records)}
     high, position, total = -np.inf, 0, 0
     for keys in _keys(records):
         before = np.maximum.accumulate(np.concatenate(([high], keys)))[:-1]
         keep = keys > before
         high = max(high, float(keys.max()))
-        for name, column in kept.items():
+        for name, column in columns.items():
             column.append(getattr(records, name).array(position, position + len(keys))[keep])
         position += len(keys)
         total += int(np.count_nonzero(keep))
-    return Records(count=total, **kept)
+    return Records(count=total, **columns)
 
 
-def copies_apart(records: Records, copies: int) -> float:
-    """Return by what share the ``copies`` of a record usually differ in speed; 0 where they say none."""
+def copy_deviation(records: Records, copies: int) -> float:
+    """Return the median relative difference in speed between the ``copies`` of a record; 0 if they print none."""
     column = next(
         (c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None), None
     )
@@ -108,9 +108,9 @@ def copies_apart(records: Records, copies: int) -> float:
     order = np.argsort(keys, kind="stable")
     _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
     places = first[size == copies][:, None] + np.arange(copies)
-    said = column.array(0, len(keys))[order][places]
-    said = said[(said > 0).all(axis=1)]
-    return float(np.median(said.max(axis=1) / said.min(axis=1))) - 1 if len(said) else 0.0
+    values = column.array(0, len(keys))[order][places]
+    values = values[(values > 0).all(axis=1)]
+    return float(np.median(values.max(axis=1) / values.min(axis=1))) - 1 if len(values) else 0.0
 
 
 def _names(records: Records) -> list[str]:
@@ -157,7 +157,7 @@ def _copies(records: Records) -> int:
 
 
 def _whole_runs(records: Records, starts: list[int]) -> bool:
-    """Say whether the part before the first new start went half as far as any part did."""
+    """Return whether the part before the first new start covers at least half the range of all parts."""
     reach, all_reach = (np.ptp(list(_extremes(records, stop))) for stop in (starts[0], records.count))
     return bool(reach >= 0.5 * all_reach)
 

@@ -1,4 +1,4 @@
-"""Numbers and times of many lines decoded as arrays, eight characters at a time, where each has as many digits."""
+"""Decoding of numbers and time stamps of many lines as arrays, eight characters at a time."""
 
 import re
 from typing import Any
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 from trainmark.logs.columns import Floats
 
 ANY_YEAR = b"2000/"
-"""Of a stamp without a year: this one has all days."""
+"""Year assumed for a stamp without a year: a leap year."""
 SHORT_STAMP_BYTES = 14
 _MOST_DIGITS = 18
 _MOST_PLACES = 17
 ROOM = 32
-"""Characters behind a text, so that eight can be loaded from any place in it, and those of the longest number."""
+"""Padding after a text, so that eight characters, or the longest number, can be loaded from any position."""
 _LARGEST_EXACT = 1 << 53
 _SIGNIFICAND = (1 << 52) - 1
 _BIAS = 1075
-"""Of a double ``significand * 2**(exponent - 1075)``."""
+"""Exponent bias of a double: ``significand * 2**(exponent - 1075)``."""
 _POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
 _NEWLINE, _POINT = b"\n."
 _DATE = np.uint64(0xFFFFFFFFFF)
@@ -35,7 +35,7 @@ Words = NDArray[np.uint64]
 
 
 def _u8(byte: int) -> np.uint64:
-    """Return a word of eight times ``byte``."""
+    """Return a word that repeats ``byte`` eight times."""
     return np.uint64(byte * 0x0101010101010101)
 
 
@@ -45,15 +45,15 @@ _FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 
 
 class IrregularError(Exception):
-    """The lines are not alike enough: the regular expression has to read them."""
+    """The lines are too irregular: the regular expression has to read them."""
 
 
 Starts = Ints | range
-"""Where numbers begin in a text; a range where they are equally far apart, which is read many times faster."""
+"""Positions of numbers in a text; a range for equal distances, which is read many times faster."""
 
 
-def moved(starts: Starts, by: Ints | int) -> Starts:
-    """Return ``starts`` so many characters on."""
+def shifted(starts: Starts, by: Ints | int) -> Starts:
+    """Return ``starts`` shifted ``by`` characters."""
     if isinstance(starts, range):
         if isinstance(by, int):
             return range(starts.start + by, starts.stop + by, starts.step)
@@ -62,7 +62,7 @@ def moved(starts: Starts, by: Ints | int) -> Starts:
 
 
 class Characters:
-    """The characters of a text, with room behind them: one by one, and eight together from any place on."""
+    """The characters of a text with padding: single, and as words of eight from any position."""
 
     def __init__(self, single: Bytes) -> None:
         self.single = single
@@ -74,13 +74,13 @@ class Characters:
         return cls(np.frombuffer(text + bytes(ROOM), np.uint8))
 
     def words(self, starts: Starts) -> Words:
-        """Return the eight characters from each of ``starts`` on."""
+        """Return the eight characters at each of ``starts``."""
         if isinstance(starts, range):
             return np.ndarray((len(starts),), "<u8", self.single, starts.start, (starts.step,)).copy()
         return self._words[starts]
 
     def rows(self, starts: Starts, count: int) -> Words:
-        """Return ``count`` (up to 4) words from each of ``starts`` on, a row each: as fast as one of them."""
+        """Return a row of ``count`` (up to 4) words at each of ``starts``, as fast as a single word."""
         kind = f"V{8 * count}"
         if isinstance(starts, range):
             found = np.ndarray((len(starts),), kind, self.single, starts.start, (starts.step,)).copy()
@@ -89,33 +89,33 @@ class Characters:
         return found.view("<u8").reshape(-1, count)
 
     def all_have(self, word: bytes, starts: Starts) -> bool:
-        """Say whether ``word`` stands at each of ``starts``."""
+        """Return whether the text has ``word`` at each of ``starts``."""
         for at in range(0, len(word), 8):
             part = word[at : at + 8]
             wanted = np.uint64(int.from_bytes(part, "little"))
             mask = np.uint64((1 << 8 * len(part)) - 1)
-            if ((self.words(moved(starts, at)) & mask) != wanted).any():
+            if ((self.words(shifted(starts, at)) & mask) != wanted).any():
                 return False
         return True
 
     def line_ends(self) -> Ints:
-        """Return where each line ends: behind its ``\\n``."""
-        there = self.single[: len(self.single) // 8 * 8] == _NEWLINE  # none is in the room behind the text
-        words = there.view("<u8")
+        """Return the end of each line, after its ``\\n``."""
+        newlines = self.single[: len(self.single) // 8 * 8] == _NEWLINE  # the padding has none
+        words = newlines.view("<u8")
         at = np.flatnonzero(words != 0)
         lines = words[at]
         if (lines & (lines - _ONE)).any():  # two in eight characters
-            return np.flatnonzero(there) + 1
+            return np.flatnonzero(newlines) + 1
         return 8 * at + _bytes_below(lines) + 1
 
     def before_point(self, starts: Ints) -> Ints:
-        """Return the number of characters before the first point from each of ``starts`` on; 8 where there is none."""
+        """Return the number of characters before the first point after each of ``starts``; 8 if there is none."""
         others = self.words(starts) ^ _u8(_POINT)
         points = (others - _ONES) & ~others & _TOPS
         return _bytes_below((points & (~points + _ONE)) >> np.uint64(7))
 
     def demand_digits(self, starts: Ints, count: int) -> None:
-        """Raise ``IrregularError`` where not all of the ``count`` characters from ``starts`` on are digits."""
+        """Raise ``IrregularError`` unless the ``count`` characters at each of ``starts`` are all digits."""
         for done in range(0, count, 8):
             words, over = self.words(starts + done), 8 * (8 - min(count - done, 8))
             if over:
@@ -125,9 +125,10 @@ class Characters:
                 raise IrregularError
 
     def decimals(self, starts: Starts, whole: Ints | int, places: Ints | int) -> Floats:
-        """Return the numbers at ``starts``: ``whole`` digits, and ``places`` behind a point where there are any.
+        """Return the numbers at ``starts`` with ``whole`` digits, and ``places`` digits after a point (if not 0).
 
-        Both are of each number, or of all. All must be digits. The values are the doubles that ``float`` gives.
+        Both are arrays, or one value for all numbers. The caller ensures that the characters are digits. The values
+        are the doubles that ``float`` returns.
         """
         most_places = int(np.max(places))
         if np.min(whole) < 1 or np.max(whole + places) > _MOST_DIGITS or most_places > _MOST_PLACES:
@@ -140,11 +141,11 @@ class Characters:
             return mantissa.astype(np.float64)
         scale = int(_POWERS[most_places])
         mantissa *= scale
-        mantissa += self._fraction(moved(starts, whole + 1), places, most_places)
+        mantissa += self._fraction(shifted(starts, whole + 1), places, most_places)
         values: Floats = mantissa / float(scale)
         if most < len(str(_LARGEST_EXACT)):
             return values
-        # Above 2**53 what is divided was rounded before.
+        # A dividend above 2**53 was already rounded.
         for index in _round_once(values, mantissa, scale).tolist():
             start = int(starts[index])
             size, digits = (int(np.broadcast_to(of, len(starts))[index]) for of in (whole, places))
@@ -152,7 +153,7 @@ class Characters:
         return values
 
     def _decimals_by_size(self, starts: Starts, whole: Ints, places: Ints | int) -> Floats:
-        """Return ``decimals`` where some have many digits before the point, and others many behind it."""
+        """Return ``decimals`` of numbers of which some have many digits before the point, and others many after it."""
         values, where = np.empty(len(whole)), np.array(starts)
         behind = np.broadcast_to(places, len(whole))
         for size in np.unique(whole).tolist():
@@ -163,8 +164,8 @@ class Characters:
     def stamps(self, starts: Starts, first: bytes) -> Floats:
         """Return the times at ``starts`` as seconds since 1970, as UTC.
 
-        All are written as ``first``, which is the first of them (``2023-08-04 05:47:54.922593``); raises
-        ``IrregularError`` where one is of another day.
+        All have the layout of ``first``, the first of them (``2023-08-04 05:47:54.922593``). Raises
+        ``IrregularError`` if one has another day.
         """
         if len(first) == SHORT_STAMP_BYTES:
             return self._short_stamps(starts, first)
@@ -181,7 +182,7 @@ class Characters:
         digits = len(first) - 20
         if digits <= 0:
             return seconds.astype(np.float64)
-        # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
+        # Summed separately: adding to 1.7e9 seconds would lose a tenth of a microsecond each time.
         behind = (then >> np.uint64(32)) | (words[:, 3] << np.uint64(32))
         fraction: Floats = _whole_number(behind, digits, digits) / float(_POWERS[digits])
         return seconds + fraction
@@ -192,16 +193,16 @@ class Characters:
         if not _SHORT_STAMP.fullmatch(first) or (date != date[0]).any():
             raise IrregularError
         day = _day(ANY_YEAR.replace(b"/", b"-") + first[:5])
-        return (_seconds_of_day(self.words(moved(starts, 6))) + day * 86400).astype(np.float64)
+        return (_seconds_of_day(self.words(shifted(starts, 6))) + day * 86400).astype(np.float64)
 
     def _fraction(self, starts: Starts, places: Ints | int, most: int) -> Ints:
-        """Return the ``places`` (0 … ``most``) digits from ``starts`` on, and zeros up to ``most``."""
+        """Return the ``places`` (0 … ``most``) digits at ``starts``, padded with zeros up to ``most``."""
         rows = self.rows(starts, -(-most // 8))
         found: Ints = np.zeros(1, np.int64)
         for done in range(0, most, 8):
             words, size = rows[:, done // 8].copy(), min(most - done, 8)
             if not isinstance(places, int):
-                # What stands behind the last digit becomes zeros.
+                # Replace the characters after the last digit by zeros.
                 words -= _ZEROS
                 words &= first_bytes(places - done)
                 words |= _ZEROS
@@ -210,12 +211,12 @@ class Characters:
         return found
 
     def _digits(self, starts: Starts, count: Ints | int) -> Ints:
-        """Return the ``count`` (0 … 18, of each or of all) digits from each of ``starts`` on as a whole number."""
+        """Return the ``count`` (0 … 18, an array or one value) digits at each of ``starts`` as an integer."""
         most = int(np.max(count))
         found = _whole_number(self.words(starts), np.minimum(count, 8), min(most, 8))
         for done in range(8, most, 8):
             here = np.minimum(np.maximum(count - done, 0), 8)
-            more = _whole_number(self.words(moved(starts, done)), here, min(most - done, 8))
+            more = _whole_number(self.words(shifted(starts, done)), here, min(most - done, 8))
             found = found * _POWERS[here] + more
         return found
 
@@ -230,12 +231,12 @@ def _seconds_of_day(words: Words) -> Ints:
 
 
 def first_bytes(counts: Ints) -> Words:
-    """Return words whose first so many bytes are all ones: none below 1, eight above."""
+    """Return words whose first ``counts`` bytes are all ones: none below 1, eight above 8."""
     return np.take(_FIRST_BYTES, counts, mode="clip")
 
 
 def _bytes_below(bits: Words) -> Ints:
-    """Return how many bytes are below the only one that is not 0, and 1, in each of ``bits``; 8 where none is."""
+    """Return the number of bytes below the only non-zero byte, which is 1, in each of ``bits``; 8 if all are 0."""
     below = (bits - _ONE) & _ONES
     below *= _ONES
     below >>= np.uint64(56)
@@ -243,10 +244,10 @@ def _bytes_below(bits: Words) -> Ints:
 
 
 def _round_once(values: Floats, mantissa: Ints, scale: int) -> Ints:
-    """Make ``values``, quotients of ``mantissa`` and ``scale`` to some units in the last place, the nearest doubles.
+    """Correct ``values``, quotients of ``mantissa`` and ``scale`` off by a few last places, to the nearest doubles.
 
-    Returns the places of those that are left: halfway between two doubles, beside a power of two, or beyond 2**53.
-    What is left over of a division is less than 2**63, so that it is exact although what it is made of overflows.
+    Returns the indices of the undecided ones: halfway between two doubles, next to a power of two, or beyond 2**53.
+    The remainder of the division is less than 2**63, so it is exact although its terms overflow.
     """
     bits = values.view(np.int64)
     significand = bits & _SIGNIFICAND
@@ -256,7 +257,7 @@ def _round_once(values: Floats, mantissa: Ints, scale: int) -> Ints:
     over = mantissa << shift
     over -= significand * scale
     over *= 2
-    some = mantissa != 0  # nothing is over of a zero, whose significand is none
+    some = mantissa != 0  # a zero has no remainder, and no significand
     off = np.flatnonzero((np.abs(over) >= scale) & some)
     moved_by = np.sign(over[off])
     bits[off] += moved_by
@@ -268,12 +269,12 @@ def _round_once(values: Floats, mantissa: Ints, scale: int) -> Ints:
 
 
 def _whole_number(words: Words, count: Any, most: int) -> Ints:
-    """Return the first ``count`` (0 … 8, ``most`` of all) digits of each of ``words``, which are overwritten.
+    """Return the number in the first ``count`` (0 … 8, at most ``most``) digits of each word; overwrites ``words``.
 
-    Source of the steps: D. Lemire, "Quickly parsing eight digits", 2018; few digits need but the first ones.
+    Source of the steps: D. Lemire, "Quickly parsing eight digits", 2018; few digits need only the first steps.
     """
     room = 2 if most <= 2 else 4 if most <= 4 else 8
-    # The digits move to the upper bytes, so that the lower ones can be zeros in front.
+    # Move the digits to the upper bytes, so that the lower ones can be leading zeros.
     over = np.uint64(8 * (room - count)) if np.ndim(count) == 0 else (8 * (room - count)).astype(np.uint64)
     words <<= over
     words -= _ZEROS >> over << over
@@ -301,7 +302,7 @@ def _whole_number_of_digits(words: Words, room: int) -> Ints:
 
 
 def _day(date: bytes) -> int:
-    """Return the days from 1970 to ``2023-08-04``."""
+    """Return the days from 1970 to ``date`` (``2023-08-04``)."""
     try:
         return int(np.datetime64(date.replace(b"/", b"-").decode("ascii"), "D").astype(np.int64))
     except ValueError:

@@ -15,7 +15,7 @@ _PARAMETER_LINE = re.compile(rb"DLLL? [^\n]*PARAMETER[^\n]*\n")
 
 
 def stream_event(line: str) -> dict[str, Any] | None:
-    """Return the JSON object of a line of the stream, whatever stands before it; ``None`` where it is none or damaged.
+    """Return the JSON object of a stream line, with any text before it; ``None`` if there is none or it is damaged.
 
     An event has a ``step`` and an object ``data``.
     """
@@ -25,7 +25,7 @@ def stream_event(line: str) -> dict[str, Any] | None:
     try:
         event = json.loads(body, parse_constant=_refuse)
         if "\\u" in body:
-            # Half a surrogate pair is JSON, but no text that could be written again.
+            # Half a surrogate pair is valid JSON, but cannot be written as UTF-8.
             json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
@@ -34,9 +34,9 @@ def stream_event(line: str) -> dict[str, Any] | None:
 
 
 def parameter_pairs(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings in one line as words, in either form; what is nested has its names joined by dots."""
-    before, said, settings = line.partition(f" - {PARAMETER} ")
-    if said and "DLL " in before:
+    """Yield the settings in one line of either form as strings; names of nested settings are joined by dots."""
+    before, separator, settings = line.partition(f" - {PARAMETER} ")
+    if separator and "DLL " in before:
         for item in settings.split("  "):
             name, colon, value = item.partition(" : ")
             if colon:
@@ -46,7 +46,7 @@ def parameter_pairs(line: str) -> Iterator[tuple[str, str]]:
 
 
 def dll_parameters(text: bytes) -> dict[str, str]:
-    """Return all settings in ``text`` as words; of equal names the first stays."""
+    """Return all settings in ``text`` as strings; the first value of a name wins."""
     found: dict[str, str] = {}
     for line in _PARAMETER_LINE.findall(text):
         for name, value in parameter_pairs(line.decode("utf-8", "replace")):

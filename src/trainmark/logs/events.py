@@ -1,7 +1,7 @@
-"""Our own events: one run's ``events.jsonl``, written by a built-in worker when its window is over.
+"""Events of a trainmark run: ``events.jsonl``, written by a built-in worker after its measured window.
 
-Each line is ``DLLL`` and a JSON object, the DLLogger JSON-stream convention: ``step`` is ``"PARAMETER"`` for
-what the run was, ``[epoch, step]`` for one step, and ``[]`` for what holds for the whole run.
+Each line is ``DLLL`` and a JSON object, the DLLogger JSON-stream convention: ``step`` is ``"PARAMETER"`` for the
+run's parameters, ``[epoch, step]`` for one step, and ``[]`` for the summary of the whole run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,18 +17,18 @@ from trainmark.schema.parameters import Parameters
 
 SCHEMA = "trainmark.events/1"
 
-UNSAID_UNIT = "samples/s"
-"""The unit of a run that says none, as those of earlier versions do: they count their samples alone."""
+DEFAULT_UNIT = "samples/s"
+"""Unit of a run that reports none, as in earlier versions, which only counted samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvents:
-    """What one run said of itself.
+    """The events of one run.
 
-    ``steps`` are each step's number of epoch and of step. ``step_times_s`` (seconds), ``losses`` and ``data_waits_s``
-    (seconds) have one value a step, NaN where it was not said; ``measured`` is true for the steps of the measured
-    window, of which ``losses_not_finite`` say that their loss is none. ``parameters`` and ``summary`` are the run's own
-    words; an absent line leaves them empty.
+    ``steps`` has the epoch number and the step number of each step. ``step_times_s`` (seconds), ``losses`` and
+    ``data_waits_s`` (seconds) have one value per step, NaN if it was not reported; ``measured`` is true for the steps
+    of the measured window, of which ``losses_not_finite`` have a loss that is not finite. ``parameters`` and
+    ``summary`` are as reported, and empty if the line is missing.
     """
 
     parameters: Parameters
@@ -43,7 +43,7 @@ class RunEvents:
 
 
 def read_events(path: Path) -> RunEvents:
-    """Read an events file; a file that is not there reads as one without lines."""
+    """Read an events file; a missing file reads as an empty one."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def read_events(path: Path) -> RunEvents:
 
 
 def parse_events(lines: Iterable[str]) -> RunEvents:
-    """Turn lines into ``RunEvents``; lines that are not events or are damaged are counted and left out."""
+    """Parse lines into ``RunEvents``; lines that are damaged or not events are counted and left out."""
     parameters: dict[str, Any] = {}
     summary: dict[str, Any] = {}
     numbers: list[Any] = []

@@ -1,4 +1,4 @@
-"""Fields of many lines at once: the groups of one regular expression over a text, as arrays of numbers."""
+"""Extraction of the groups of one regular expression from many lines, as arrays of numbers."""
 
 import gc
 import re
@@ -11,13 +11,13 @@ from trainmark.logs.bulk import VARYING, fields_among_others, looks_at_other_lin
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import ANY_YEAR, SHORT_STAMP_BYTES, Characters
 from trainmark.logs.literals import required
-from trainmark.logs.transport import uncoloured
+from trainmark.logs.transport import strip_colours
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 """A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
 
 SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
-"""The same without a year, as PaddleDetection prints it: taken as of a year that has all days."""
+"""The same without a year, as PaddleDetection prints it: read as a date of a leap year."""
 
 _UNITS = {
     "rate_thousands": ("rate", 1e3),
@@ -33,7 +33,7 @@ _UNITS = {
 _PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 
 _SEARCHED_BYTES = 1 << 15
-"""Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
+"""Irregular text is halved down to this size, so that an irregular line slows down only its neighbours."""
 _MOSTLY = 0.95
 _STAMP_BYTES = 29
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
@@ -51,17 +51,18 @@ FIELDS = (
 
 
 class Extract(NamedTuple):
-    """Columns of fields, and the lines that say all that the text says but for its finite numbers."""
+    """Columns of fields, and sample lines that represent the text except for its finite numbers."""
 
     columns: dict[str, Floats]
-    seen: list[bytes]
+    samples: list[bytes]
 
 
 def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] | None = None) -> Extract:
     """Return the columns of all matches of ``pattern`` in ``text``, by the names of its groups.
 
-    Groups are named as in ``FIELDS``, or ``stamp`` (seconds since 1970 come out as ``clock_s``). What is no
-    number becomes NaN. No column means no match. What ``header`` matches, which a log begins with, is seen as a whole.
+    Groups are named as in ``FIELDS``, or ``stamp`` (returned as ``clock_s``, seconds since 1970). A value that is not a
+    number becomes NaN. No column means no match. Text that contains a match of ``header``, the start of a log, is
+    returned whole in the samples.
     """
     if len(text) > _SEARCHED_BYTES and (regular := fields_among_others(pattern, text, header)):
         return Extract(regular[0], [regular[1]])
@@ -71,7 +72,7 @@ def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] |
     found = _in_parts(pattern, lines)
     if not others:
         return found
-    return Extract(found.columns, [*found.seen, others] if found.columns else [text])
+    return Extract(found.columns, [*found.samples, others] if found.columns else [text])
 
 
 def _is_regular_at_start(text: bytes) -> bool:
@@ -80,7 +81,7 @@ def _is_regular_at_start(text: bytes) -> bool:
 
 
 def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
-    """Return the lines of ``text`` that ``pattern`` may match, which are regular by themselves, and the others."""
+    """Return the lines of ``text`` that ``pattern`` may match, and the other lines."""
     word, *more = required(pattern)
     if more or not word or looks_at_other_lines(pattern):
         return text, b""
@@ -95,34 +96,34 @@ def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]
     wanted[np.searchsorted(ends, places)] = True
     if wanted.mean() > _MOSTLY:
         return text, b""
-    kept = np.repeat(wanted, np.diff(ends, prepend=-1))
+    chosen = np.repeat(wanted, np.diff(ends, prepend=-1))
     single = characters.single[: len(text)]
-    return single[kept].tobytes(), single[~kept].tobytes()
+    return single[chosen].tobytes(), single[~chosen].tobytes()
 
 
 def _in_parts(pattern: re.Pattern[bytes], text: bytes) -> Extract:
     found = regular_fields(pattern, text)
     if found is not None:
-        return Extract(found, [uncoloured(text[: text.find(b"\n")])])
-    if len(plain := uncoloured(text)) < len(text):
+        return Extract(found, [strip_colours(text[: text.find(b"\n")])])
+    if len(plain := strip_colours(text)) < len(text):
         return _in_parts(pattern, plain)
     middle = text.find(b"\n", len(text) // 2) + 1
     if len(text) <= _SEARCHED_BYTES or not 0 < middle < len(text):
         return Extract(_searched(pattern, text), [text])
     left, right = _in_parts(pattern, text[:middle]), _in_parts(pattern, text[middle:])
-    seen = left.seen + right.seen
+    samples = left.samples + right.samples
     if not left.columns or not right.columns:
-        return Extract(left.columns or right.columns, seen)
+        return Extract(left.columns or right.columns, samples)
     joined = {name: np.concatenate((left.columns[name], right.columns[name])) for name in left.columns}
-    return Extract(joined, seen)
+    return Extract(joined, samples)
 
 
 def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
-    """Return ``columns`` with what other units say turned into the units of ``FIELDS``.
+    """Return ``columns`` converted to the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds
-    over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
+    microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``; ``batch`` is the samples of
+    one step over all devices, which turns its time into a rate; ``seconds`` (of the record) turns a rate into samples.
     """
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:
@@ -145,12 +146,12 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _sum(left: Floats, right: Floats, is_part: bool) -> Floats:
-    """Return the sum of a number's parts, or whichever of two alternatives a line has."""
+    """Return the sum of a number's parts, or the one of two alternatives that a line has."""
     return left + right if is_part else np.where(np.isnan(left), right, left)
 
 
 def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
-    # Thousands of tuples that cannot form cycles: the cyclic collector would walk them again and again.
+    # Thousands of tuples that cannot form cycles: the cyclic collector would traverse them repeatedly.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -174,7 +175,7 @@ def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
 
 
 def numbers(words: Sequence[bytes]) -> Floats:
-    """Return ``words`` (at least one) as floats; what is no number is NaN."""
+    """Return ``words`` (at least one) as floats; NaN for a word that is not a number."""
     if words.count(words[0]) == len(words):
         return np.full(len(words), number(words[0]))
     try:
@@ -184,7 +185,7 @@ def numbers(words: Sequence[bytes]) -> Floats:
 
 
 def number(word: bytes | str) -> float:
-    """Return ``word`` as a float; NaN where it is none."""
+    """Return ``word`` as a float; NaN if it is not a number."""
     try:
         return float(word)
     except ValueError:
@@ -208,15 +209,15 @@ def stamps(words: Sequence[bytes]) -> Floats:
     days = past * 365 + past // 4 - past // 100 + past // 400 - 719162
     days += _DAYS_BEFORE_MONTH[month & 15] + (leap & (month > 2)) + two(8) - 1
     seconds: Floats = (days * 86400 + two(11) * 3600 + two(14) * 60 + two(17)).astype(np.float64)
-    # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
+    # Summed separately: adding to 1.7e9 seconds would lose a tenth of a microsecond each time.
     whole, places, is_digit = np.zeros(len(words), np.int64), 0, np.ones(len(words), bool)
     for digit in digits[20:]:
-        # What stands behind something else is no part of the number.
+        # Digits after another character are not part of the number.
         is_digit &= (digit >= 0) & (digit <= 9)
         if not is_digit.any():
             break
         whole, places = whole * 10 + np.where(is_digit, digit, 0), places + 1
-    # One division, which rounds once: so the same double comes out whichever way a log is read.
+    # One division rounds once, so every reader of the log gets the same double.
     seconds += whole / 10.0**places
     seconds[characters[:, 0] == 0] = np.nan
     return seconds

@@ -1,4 +1,4 @@
-"""What a log format is: patterns of its lines, and how its header and its end are read."""
+"""Definition of a log format: patterns of its lines, and readers of its header and its end."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
-from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope
+from trainmark.logs.model import EndState, Facts, Meaning, OwnRun, Problem, Scope
 from trainmark.schema.case import Precision
 
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """What a format may look at besides its records: the log's first and last part, and where it stopped.
+    """The parts of a log that a format's functions may read besides its records.
 
-    ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
+    ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (they overlap in a short log), ``text``
     both. ``first_step``, ``last_epoch`` and ``last_step`` are counters of the first and last record, ``step_interval``
-    the steps a record. ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what
-    the format's ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number
-    of records.
+    the steps per record. ``ranks`` is the number of ranks named by a launcher's tags, 0 without tags. ``notes`` holds
+    the matches of the format's ``notes`` pattern in the whole log (all ranks), one per line, up to 1 MiB; ``records``
+    is the number of records.
     """
 
     head: bytes
@@ -36,7 +36,7 @@ class LogContext:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One way in which figures of a program are published: the ``rule``, by its name, and by whom."""
+    """A rule by which figures of a program are published: the name of the ``rule`` and the publisher."""
 
     rule: str
     by: str
@@ -46,27 +46,26 @@ class Published:
 class Format:
     """One log format; ``title`` is the program's short name for readers.
 
-    ``records`` match a training record each; the one that matches most is used. Their groups are named ``epoch``,
-    ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step where ``samples_of_step``),
-    ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and of what the program averages
-    since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` has the units in
-    which each may be printed). A pattern demands a character after each number: otherwise a log cut inside a number
-    would go unseen. The pattern at the place ``overall`` is read wherever
-    it occurs: it times as a whole what others time in parts. ``scope_said`` is there where only the log tells whose
-    rate a line prints. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
-    needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
-    alone says too little (it is given everything at once: few rows); ``reworked`` makes other records of many, a block
-    at a time. ``figures`` are the tool's own results, looked
-    for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
-    optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
-    ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` is of ``n - averages_from`` steps. With ``of_last_steps`` a record may be of the last steps of its
-    interval only. ``epoch_seconds`` finds what an epoch's training took (groups ``epoch``, ``s``, and ``d``, ``h``,
-    ``m`` before it): the records are held against it. ``doubts`` reads what the program itself holds against its
-    result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines, or reading becomes slow).
-    ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
-    for a program that says its own measured window. ``published`` are the rules by which figures of this program are
-    published, in the order in which an audit tries them.
+    Each pattern in ``records`` matches one training record; the pattern with the most matches is used. Its groups are
+    named ``epoch``, ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step with
+    ``samples_of_step``), ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and for running
+    averages since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` lists the
+    units). A pattern requires a character after each number: otherwise a log truncated inside a number would go
+    unnoticed. The pattern with index ``overall`` is preferred wherever it occurs: it times as a whole what the others
+    time in parts. ``find_scope`` returns the scope of the rates where it differs between logs. ``mark`` recognises a
+    log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``
+    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once); ``transform``
+    maps blocks of columns to blocks of columns. ``figures`` match the tool's own results in the tail. ``header``
+    matches the start of every complete log. With ``accumulates`` a printed step is an optimizer step of several
+    micro-batches. ``pattern_units`` are the units of each of ``records`` if they differ. With ``counts_samples`` the
+    counter of a record counts samples of all devices, not steps. A running average printed at step ``n`` covers
+    ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only the last steps of its interval.
+    ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``, ``h``,
+    ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result; ``notes``
+    matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the precision
+    that "fp16" in a log's name means for this program. ``own_run`` reads the measured window of a program that
+    reports it. ``published`` lists the rules by which figures of this program are published, in the order in which an
+    audit tries them.
     """
 
     name: str
@@ -77,18 +76,18 @@ class Format:
     records: tuple[re.Pattern[bytes], ...]
     mark: re.Pattern[bytes]
     facts: Callable[[LogContext], Facts]
-    ending: Callable[[LogContext], Ending]
+    end_state: Callable[[LogContext], EndState]
     meaning: Meaning = Meaning.INTERVAL
     overall: int | None = None
-    scope_said: Callable[[LogContext], Scope] | None = None
+    find_scope: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], Extract] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
-    reworked: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
+    transform: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
     notes: re.Pattern[bytes] | None = None
-    run_words: Callable[[LogContext], RunWords] | None = None
+    own_run: Callable[[LogContext], OwnRun] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
     averages_from: int = 0
@@ -103,27 +102,27 @@ class Format:
     published: tuple[Published, ...] = ()
 
 
-def unknowable(_: LogContext) -> Ending:
-    """Say that the format prints nothing by which its end can be known."""
-    return Ending.UNKNOWABLE
+def unknown_end(_: LogContext) -> EndState:
+    """Return that the end is unknown, for formats that print nothing at the end of a run."""
+    return EndState.UNKNOWN
 
 
-def ends_with(pattern: re.Pattern[bytes]) -> Callable[[LogContext], Ending]:
-    """Return a reader that has seen the end when ``pattern`` is in the tail."""
+def ends_with(pattern: re.Pattern[bytes]) -> Callable[[LogContext], EndState]:
+    """Return a function that finds the end of the run by ``pattern`` in the tail."""
 
-    def ending(context: LogContext) -> Ending:
-        return Ending.SEEN if pattern.search(context.tail) else Ending.MISSING
+    def end_state(context: LogContext) -> EndState:
+        return EndState.FOUND if pattern.search(context.tail) else EndState.MISSING
 
-    return ending
+    return end_state
 
 
 def dll_parameters(context: LogContext) -> dict[str, str]:
-    """Return the ``PARAMETER`` lines of NVIDIA's DLLogger as words."""
+    """Return the settings on the ``PARAMETER`` lines of NVIDIA's DLLogger, as strings."""
     return dllogger.dll_parameters(context.text)
 
 
-def namespace(context: LogContext) -> dict[str, str]:
-    """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as words; never evaluated."""
+def namespace_arguments(context: LogContext) -> dict[str, str]:
+    """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as strings; never evaluated."""
     found: dict[str, str] = {}
     for body in re.findall(rb"Namespace\(([^\n]*)\)", context.text):
         for key, value in re.findall(rb"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^,()\s]+)", body):
@@ -132,7 +131,7 @@ def namespace(context: LogContext) -> dict[str, str]:
 
 
 def config_lines(context: LogContext, pattern: re.Pattern[bytes]) -> dict[str, str]:
-    """Return the pairs (key, value) that ``pattern`` finds; the first of equal keys stays."""
+    """Return the pairs (key, value) that ``pattern`` finds; the first value of a key wins."""
     found: dict[str, str] = {}
     for key, value in pattern.findall(context.text):
         found.setdefault(_word(key), _word(value).strip("'\","))
@@ -141,36 +140,36 @@ def config_lines(context: LogContext, pattern: re.Pattern[bytes]) -> dict[str, s
 
 _THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 _LONGEST_COUNT = 18
-"""Digits of a count: more are a damaged line."""
+"""Most digits of a count: a longer one comes from a damaged line."""
 
 
-def integer(words: Mapping[str, str], key: str) -> int | None:
+def parse_setting(words: Mapping[str, str], key: str) -> int | None:
     """Return the positive integer under ``key``, else ``None``."""
-    return counted(words.get(key, ""))
+    return parse_count(words.get(key, ""))
 
 
-def all_devices(nodes: int | None, per_node: int | None) -> int | None:
-    """Return the devices of all nodes, of one where nothing is said of them; ``None`` where those of a node are not."""
+def total_devices(nodes: int | None, per_node: int | None) -> int | None:
+    """Return nodes x devices per node (one node if not logged); ``None`` if the devices per node are unknown."""
     return per_node * (nodes or 1) if per_node else None
 
 
-def counted(word: str) -> int | None:
-    """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
+def parse_count(word: str) -> int | None:
+    """Return ``word`` as a positive integer (commas between thousands allowed); ``None`` if it is none or too long."""
     digits = word.replace(",", "")
     return (int(digits) or None) if digits.isdecimal() and len(digits) <= _LONGEST_COUNT else None
 
 
 def search_integer(pattern: bytes, text: bytes) -> int | None:
-    """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
+    """Return the first matched group of ``pattern`` as a positive integer, else ``None``."""
     match = re.search(pattern, text)
     word = next((group for group in match.groups() if group), None) if match else None
-    return counted(word.decode("ascii", "replace")) if word else None
+    return parse_count(word.decode("ascii", "replace")) if word else None
 
 
-def positive(word: bytes) -> float | None:
-    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless.
+def parse_positive(word: bytes) -> float | None:
+    """Return a printed number (commas between thousands allowed); ``None`` unless it is positive and finite.
 
-    A comma elsewhere is a point of another locale (``2560,02``), and what it says is not guessed.
+    A comma elsewhere is a decimal point of another locale (``2560,02``), which is not guessed.
     """
     if b"," in word and not _THOUSANDS.fullmatch(word):
         return None
@@ -182,13 +181,13 @@ def positive(word: bytes) -> float | None:
 
 
 def search_word(pattern: bytes, text: bytes) -> str | None:
-    """Return the first group of ``pattern`` as a word, else ``None``."""
+    """Return the first group of ``pattern`` as a string, else ``None``."""
     match = re.search(pattern, text)
     return _word(match[1]) if match else None
 
 
-def listed(word: str | None) -> int | None:
-    """Return how many items a printed list such as ``0,1,2,3`` or ``[0, 1]`` has; ``None`` where it was cut."""
+def count_items(word: str | None) -> int | None:
+    """Return the number of items in a printed list such as ``0,1,2,3`` or ``[0, 1]``; ``None`` if it was truncated."""
     if word is None or word.endswith(","):
         return None
     items = [item for item in word.strip("[]()'\" ").split(",") if item.strip()]

@@ -1,4 +1,4 @@
-"""What is kept of a log while it streams by: its head, its tail, and the columns of each rank."""
+"""Collector of a streamed log: its head, its tail, and the columns of each rank."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
 from trainmark.logs.literals import can_match
 from trainmark.logs.shapes import one_of_each
-from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
-from trainmark.logs.trouble import loss_is_lost
+from trainmark.logs.transport import Demultiplexer, Rank, strip_colours
+from trainmark.logs.trouble import has_bad_loss
 
 HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
@@ -21,14 +21,14 @@ NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
 _MOST_KINDS = 4096
 _OVERALL = 1 << 15
-"""By how much a line outweighs others beside which it is the one to read."""
+"""Weight of a match of the ``overall`` pattern against matches of other patterns."""
 
 
 @dataclass(slots=True)
-class Gathering:
-    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records.
+class LogCollector:
+    """Collects a log piece by piece; recognises which of ``formats`` it has from the first records.
 
-    ``later`` is the text from where the log seems to begin anew after its first records.
+    ``later`` is the text from a second header of a log after the first records.
     """
 
     formats: Sequence[Format]
@@ -48,45 +48,45 @@ class Gathering:
     _kinds: set[bytes] = field(default_factory=set)
 
     def take(self, piece: bytes) -> None:
-        """Take in the next piece of the log."""
+        """Add the next piece of the log."""
         self.total_bytes += len(piece)
         self.tail_is_open = not piece.endswith((b"\n", b"\r"))
         for rank, text in self.streams.split(piece):
             self._take_text(rank, text)
 
     def finish(self) -> None:
-        """Take in the lines that never ended."""
+        """Add the lines without a line end."""
         for rank, text in self.streams.rest():
             self._take_text(rank, text)
 
     def _take_text(self, rank: Rank, text: bytes) -> None:
         if self.text_bytes < HEAD_BYTES:
-            self.head += uncoloured(text[: HEAD_BYTES - self.text_bytes])
+            self.head += strip_colours(text[: HEAD_BYTES - self.text_bytes])
         self.text_bytes += len(text)
-        end = uncoloured(text[-TAIL_BYTES:])
+        end = strip_colours(text[-TAIL_BYTES:])
         self.tail = end if len(text) >= TAIL_BYTES else (self.tail + end)[-TAIL_BYTES:]
         if self.format is None or not self.counts:
-            self._recognise(uncoloured(text))
+            self._recognise(strip_colours(text))
         if self.format is None:
             return
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
-            for match in noted.finditer(uncoloured(text)):
+            for match in noted.finditer(strip_colours(text)):
                 self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
-        self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
+        self.loss_not_finite = self.loss_not_finite or any(map(has_bad_loss, found.samples))
         if not self.later and found.columns:
-            self.later = _another_beginning(self.format, found.seen if self.counts else found.seen[1:])
+            self.later = _second_start(self.format, found.samples if self.counts else found.samples[1:])
         if found.columns:
             self._append(rank, found.columns)
 
     def _recognise(self, text: bytes) -> None:
-        """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
-        # Whole lines: of one that is cut a poorer form of the record would match.
+        """Choose the format with the most records in the first lines; in all of ``text`` if there are none."""
+        # Whole lines: a truncated one would match a pattern with fewer fields.
         cut = text.rfind(b"\n", 0, _RECOGNISED_BYTES) + 1 or _RECOGNISED_BYTES
         samples = [text[:cut], text[cut:]]
         if self.format is not None and not self.format.records and self.format.extract is None:
-            # It has no records: every piece comes here. Its start shows whose it is, if it says anything new.
+            # Every piece of a log without records gets here. Its start is enough, if it has new lines.
             samples = samples[:1] if self._is_new(samples[0]) else []
         for sample in samples:
             most = 0
@@ -109,7 +109,7 @@ class Gathering:
             self.format = next(marks, None)
 
     def _is_new(self, text: bytes) -> bool:
-        """Say whether ``text`` has a line that differs from all that came here before by more than its numbers."""
+        """Return whether ``text`` has a line that differs from all earlier ones by more than its numbers."""
         lines = set(text.translate(None, VARYING).split(b"\n")) - self._kinds
         if len(self._kinds) < _MOST_KINDS:
             self._kinds |= lines
@@ -129,19 +129,19 @@ class Gathering:
         self.counts[rank] += length
 
 
-def _another_beginning(known: Format, seen: list[bytes]) -> bytes:
-    """Return the text from where a log begins anew, as a run does that goes on; none where it does not."""
+def _second_start(known: Format, samples: list[bytes]) -> bytes:
+    """Return the text from a second start of a log, as a resumed run prints it; empty if there is none."""
     if known.header is None or not known.records:
         return b""
-    for text in seen:
+    for text in samples:
         if can_match(known.header, text) and (start := known.header.search(text)):
-            return uncoloured(text[start.start() :])
+            return strip_colours(text[start.start() :])
     return b""
 
 
 def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     if known.extract:
-        found = known.extract(uncoloured(text))
+        found = known.extract(strip_colours(text))
     elif known.records:
         found = extract(known.records[pattern], text, known.header)
     else:

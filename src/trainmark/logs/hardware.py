@@ -1,4 +1,4 @@
-"""Which device a log was made on, and whether TF32 can hide behind its "fp32"."""
+"""Device names in logs, and whether a device may use TF32 for "fp32"."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _NAMES = re.compile(
     rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
 )
 _WORDS = (b"Tesla", b"NVIDIA", b"GeForce", b"Quadro", b"-SXM", b"-PCIE")
-"""Of which each name has one: to look for them is twenty times faster than for the names."""
+"""Words of which each name has one: searching them is twenty times faster than searching the names."""
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 _CAPABILITY_WORDS = "compute capability"
 _CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
@@ -29,10 +29,10 @@ def read_hardware(text: bytes) -> str | None:
     return f"{_CAPABILITY_WORDS} {int(capability[1])}" if capability else None
 
 
-def one_device(names: Iterable[str]) -> bool:
-    """Tell whether all ``names`` can be of one kind of device: by their words, the maker's aside.
+def same_device(names: Iterable[str]) -> bool:
+    """Return whether all ``names`` can denote one kind of device, by their words without the vendor's.
 
-    A short name (``V100``) is of each that has its words, and a compute capability of each of its generation.
+    A short name (``V100``) matches each name that has its words, and a compute capability each of its generation.
     """
     return all(_alike(*pair) for pair in combinations(dict.fromkeys(names), 2))
 
@@ -45,7 +45,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def has_tf32(hardware: str | None) -> bool | None:
-    """Return whether the device can compute in TF32 (NVIDIA Ampere and later); ``None`` when it is not known."""
+    """Return whether the device can compute in TF32 (NVIDIA Ampere and later); ``None`` if unknown."""
     if hardware is None:
         return None
     if _AMPERE_OR_LATER.search(hardware):

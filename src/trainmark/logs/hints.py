@@ -1,20 +1,20 @@
-"""What a log's name says: ``4n8g/r50_b128_fp32_1.log``, ``pytorch_gpu8_amp_bs256.txt``, ``…_N1C8_log``.
+"""Hints from a log's name: ``4n8g/r50_b128_fp32_1.log``, ``pytorch_gpu8_amp_bs256.txt``, ``…_N1C8_log``.
 
-A name is a hint. It fills what the text leaves open, and is reported where the text says otherwise.
+A hint fills in facts that the text lacks; a hint that contradicts the text is reported.
 """
 
 import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from trainmark.logs.plausibility.bounds import possible
+from trainmark.logs.plausibility.bounds import is_possible
 from trainmark.schema.case import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
 _END = r"(?=[\W_]|$)"
 _NODES_BY_GPUS = re.compile(rf"{_WORD}(\d+)n(\d+)[gc]{_END}", re.IGNORECASE)
 _N_C = re.compile(rf"{_WORD}N(\d+)C(\d+){_END}")
-"""Paddle's test names: N4C32 is 4 nodes with 32 cards in all."""
+"""Paddle's test names: N4C32 is 4 nodes with 32 cards in total."""
 _GPUS = re.compile(rf"{_WORD}(?:gpu|gpus|c|N)(\d+){_END}")
 _GPUS_AFTER = re.compile(rf"{_WORD}(\d+)gpus?{_END}", re.IGNORECASE)
 _SPEED = re.compile(r"_(\d+)_speed$")
@@ -37,7 +37,7 @@ _PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the name of a log says; ``precisions`` are those that agree with it (empty: it says nothing)."""
+    """Facts in the name of a log; ``precisions`` are those that agree with it (empty: it names none)."""
 
     model: str | None = None
     precisions: frozenset[Precision] = frozenset()
@@ -49,7 +49,7 @@ class Hints:
 
 
 def read_hints(path: str) -> Hints:
-    """Return what the last part of ``path`` says, and its folder where that is named ``<n>n<g>g``."""
+    """Return the hints in the file name of ``path``, and in its folder's name if that is ``<n>n<g>g``."""
     parts = PurePath(path).parts
     if not parts or path == "-":
         return Hints()
@@ -63,14 +63,14 @@ def read_hints(path: str) -> Hints:
     repeat = _REPEAT.search(name) if _BATCH.search(name) and not _SPEED.search(name) else None
     accelerator = next((m for part in reversed(parts) if (m := _ACCELERATOR.search(part))), None)
     size = int(batch[1]) if batch else None
-    if not possible(gpus, nodes):
-        nodes, gpus = None, None  # a hash or a number of something else, not a machine
+    if not is_possible(gpus, nodes):
+        nodes, gpus = None, None  # a hash or another number, not a machine
     return Hints(
         model=_model(name),
         precisions=precisions,
         nodes=nodes,
         gpus=gpus or None,
-        batch_per_device=size if possible(batch=size) else None,
+        batch_per_device=size if is_possible(batch=size) else None,
         repeat=int(repeat[1]) if repeat else None,
         hardware=accelerator[1] if accelerator else None,
     )
@@ -82,7 +82,7 @@ def _devices(name: str) -> tuple[int | None, int | None]:
         return int(match[1]), int(match[1]) * int(match[2])
     if match := _N_C.search(name):
         nodes, cards = int(match[1]), int(match[2])
-        # N4C8 can be 8 cards in all or on each node: the number of nodes is all that it says for sure.
+        # N4C8 can mean 8 cards in total or per node: only the number of nodes is certain.
         return nodes, cards if nodes == 1 or cards > 8 else None
     if match := _NODES.search(name):
         return int(match[1]), None
@@ -92,7 +92,7 @@ def _devices(name: str) -> tuple[int | None, int | None]:
 
 
 def _model(name: str) -> str | None:
-    """The words before the batch in a DLPerf name, or between repository and mode in a framework-benchmark name."""
+    """Return the part before the batch in a DLPerf name, or between repository and mode in a benchmark name."""
     if match := re.match(r"[a-z]+_(.+)_[sm]p_bs\d+", name):
         return match[1]
     match = re.match(r"([A-Za-z0-9.-]+)_b\d+_", name)

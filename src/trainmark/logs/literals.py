@@ -1,4 +1,4 @@
-"""The plain characters that every match of an expression has: looking for them first is a hundred times faster."""
+"""Plain characters that every match of an expression contains: searching them first is a hundred times faster."""
 
 import re
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ _LONG_ENOUGH = 4
 
 
 def can_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Say whether ``text`` holds what every match of ``pattern`` has; where it does not, there is no match."""
+    """Return False if ``text`` lacks the words of every match of ``pattern``, so that it cannot match."""
     return any(word in text for word in required(pattern))
 
 
 @cache
 def required(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
-    """Return words of which one stands in whatever ``pattern`` matches: the longest of each of its alternatives."""
+    """Return words of which each match of ``pattern`` contains at least one: the longest of each alternative."""
     if pattern.flags & re.IGNORECASE:
         return (b"",)
     return _of(parser.parse(pattern.pattern))
 
 
 @cache
-def demanded(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
-    """Return words that all stand in whatever ``pattern`` matches; none where nothing is sure."""
+def required_all(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
+    """Return words that each match of ``pattern`` contains, all of them; empty if there is no such word."""
     if pattern.flags & re.IGNORECASE:
         return ()
     runs: list[bytearray] = [bytearray()]
@@ -34,13 +34,13 @@ def demanded(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
 
 
 @cache
-def tells_digits_apart(pattern: re.Pattern[bytes]) -> bool:
-    """Say whether which digit a digit is decides what ``pattern`` matches (``[1-9]``, a group that comes again)."""
-    return any(map(_looks_at_digits, _nodes(parser.parse(pattern.pattern))))
+def depends_on_digits(pattern: re.Pattern[bytes]) -> bool:
+    """Return whether a match of ``pattern`` depends on the value of a digit (``[1-9]``, a backreference)."""
+    return any(map(_distinguishes_digits, _nodes(parser.parse(pattern.pattern))))
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield all that an expression is made of, (code, argument), what is within repeats and groups included."""
+    """Yield all nodes (code, argument) of a parsed expression, including those in repeats and groups."""
     for code, argument in tree:
         yield code, argument
         for part in argument if isinstance(argument, tuple) else ():
@@ -49,21 +49,21 @@ def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
                     yield from _nodes(inner)
 
 
-def _looks_at_digits(node: tuple[Any, Any]) -> bool:
+def _distinguishes_digits(node: tuple[Any, Any]) -> bool:
     code, argument = node
     if code in (codes.LITERAL, codes.NOT_LITERAL):
         return argument in _DIGITS
     if code is codes.IN:
         whole = {codes.CATEGORY_DIGIT, codes.CATEGORY_WORD, codes.CATEGORY_NOT_SPACE}
-        if any(kind is codes.CATEGORY and said in whole for kind, said in argument):
+        if any(kind is codes.CATEGORY and value in whole for kind, value in argument):
             return False
         ranges = (
-            (said, said) if kind is codes.LITERAL else said
-            for kind, said in argument
+            (value, value) if kind is codes.LITERAL else value
+            for kind, value in argument
             if kind in _OF_CHARACTERS
         )
-        there = {byte for low, high in ranges for byte in _DIGITS if low <= byte <= high}
-        return 0 < len(there) < len(_DIGITS)
+        members = {byte for low, high in ranges for byte in _DIGITS if low <= byte <= high}
+        return 0 < len(members) < len(_DIGITS)
     return code in (codes.GROUPREF, codes.GROUPREF_EXISTS)
 
 

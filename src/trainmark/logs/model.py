@@ -1,4 +1,4 @@
-"""What reading a log gives: facts about the run, columns of records, the tool's own figures, and problems."""
+"""Result of reading a log: facts about the run, columns of records, the tool's own figures, and problems."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """What came of reading one log. Only ``OK`` can carry a throughput."""
+    """Outcome of reading one log. Only ``OK`` can carry a throughput."""
 
     OK = "ok"
-    OOM = "oom"  # the run ended for want of memory
-    FAILED = "failed"  # the run ended in an error
-    INVALID = "invalid"  # the log contradicts itself, or holds more than one run
-    INCOMPLETE = "incomplete"  # too little for a number: no record, only warm-up, or a fact is missing
-    UNKNOWN = "unknown"  # text of no known format
+    OOM = "oom"  # the run ran out of memory
+    FAILED = "failed"  # the run ended with an error
+    INVALID = "invalid"  # the log contradicts itself, or contains more than one run
+    INCOMPLETE = "incomplete"  # too little for a number: no record, only warm-up, or a missing fact
+    UNKNOWN = "unknown"  # no known format
     EMPTY = "empty"
     UNREADABLE = "unreadable"  # a binary, a broken archive, no permission
 
 
 class Severity(StrEnum):
-    """How much a problem weighs: a ``DOUBT`` makes the number suspect, a ``NOTE`` only informs."""
+    """Weight of a problem: a ``DOUBT`` makes the number suspect, a ``NOTE`` only informs."""
 
     NOTE = "note"
     DOUBT = "doubt"
 
     @classmethod
     def of_effect(cls, share: float) -> "Severity":
-        """Return how much something weighs that moves the number by ``share``: no note moves it by more than 5 %."""
+        """Return the severity of an effect that changes the number by ``share``: above 5 % it is a doubt."""
         return cls.DOUBT if abs(share) > MOST_OF_A_NOTE else cls.NOTE
 
 
 MOST_OF_A_NOTE = 0.05
-"""By what share a thing may move the number that is only noted."""
+"""Largest share by which the cause of a note may change the number."""
 
 
 class Scope(StrEnum):
-    """Whose rate one printed rate is."""
+    """The devices that a printed rate covers."""
 
     DEVICE = "device"
     NODE = "node"
@@ -51,25 +51,25 @@ class Scope(StrEnum):
 
 
 class Meaning(StrEnum):
-    """What one printed rate averages over."""
+    """The steps that a printed rate averages over."""
 
-    INTERVAL = "interval"  # exactly the steps since the record before
-    RUNNING = "running"  # everything since the start of the epoch
-    SAMPLED = "sampled"  # one step out of the interval
+    INTERVAL = "interval"  # exactly the steps since the previous record
+    RUNNING = "running"  # all steps since the start of the epoch
+    SAMPLED = "sampled"  # one step of the interval
 
 
-class Ending(StrEnum):
-    """Whether the run is seen to come to its end in the log."""
+class EndState(StrEnum):
+    """State of the log's end: the end of the run, or an earlier point."""
 
-    SEEN = "seen"
-    MISSING = "missing"  # the format prints its end, and it is not there
-    STOPPED = "stopped"  # stopped from outside on purpose (a signal, Ctrl-C)
-    UNKNOWABLE = "unknowable"  # the format prints nothing by which the end can be known
+    FOUND = "found"
+    MISSING = "missing"  # the format prints the end of a run, but the log does not have it
+    STOPPED = "stopped"  # stopped on purpose by a signal or Ctrl-C
+    UNKNOWN = "unknown"  # the format prints nothing at the end of a run
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that a reader of the number must know: a stable ``code`` and a sentence."""
+    """One thing that the reader of a number must know: a stable ``code`` and a sentence."""
 
     code: str
     message: str
@@ -78,12 +78,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the run; ``None`` is "not said".
+    """Known facts about the run; ``None`` means "not logged".
 
     ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the number of
-    micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that tells only its own
-    node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes. ``global_batch`` is what one printed step
-    holds over all devices, where the log says that itself.
+    micro-batches in one printed step. ``hardware`` is the device's name as printed. ``gpus_per_node`` holds the devices
+    of a log that reports only its own node; ``gpus`` counts all nodes. ``global_batch`` is the number of samples of one
+    printed step over all devices, if the log reports it.
     """
 
     model: str | None = None
@@ -99,11 +99,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One training record, in the scope in which it was printed; ``None`` where the line has no such field.
+    """One training record, in the scope in which it was printed; ``None`` for a field that the line lacks.
 
     ``rate`` is in units per second, ``step_time_s`` the seconds of one step, ``samples`` the units that the
     whole record covers, ``clock_s`` a wall clock or elapsed time in seconds. ``average_rate`` and ``average_time_s``
-    are what is printed beside them of all steps since the epoch's start.
+    are the averages over all steps since the epoch's start that the same line prints.
     """
 
     epoch: int | None
@@ -118,9 +118,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The training records of one rank as columns of equal length; a field that no line has is ``None``.
+    """The training records of one rank as columns of equal length; ``None`` for a field that no line has.
 
-    Columns hold 8 bytes a value and go to a temporary file when they grow (``trainmark.logs.columns``).
+    Columns take 8 bytes per value and move to a temporary file when they grow (``trainmark.logs.columns``).
     """
 
     count: int = 0
@@ -134,7 +134,7 @@ class Records:
     average_time_s: "Column | None" = None
 
     def rows(self) -> Iterator[Record]:
-        """Yield the records one by one (slow: for looking, not for computing)."""
+        """Yield the records one by one (slow: for inspection, not for computing)."""
         names = (
             "epoch",
             "step",
@@ -156,11 +156,11 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A run that died went on from a checkpoint into the same log.
+    """A restart from a checkpoint that continues in the same log.
 
-    ``record`` is the place (from 0) of its first record afterwards, ``before`` and ``after`` are the epoch and step of
-    the record before it and of it (0 where a log does not count them). Its epoch ends before the record ``until``. One
-    that is ``fresh`` went on at an epoch's start, so that averages since that start are of the steps that are counted.
+    ``record`` is the index (from 0) of the first record after it, ``before`` and ``after`` are the epoch and step of
+    the previous record and of this one (0 if the log does not count them). Its epoch ends before the record ``until``.
+    A ``fresh`` restart begins at an epoch's start, so averages since that start cover exactly the counted steps.
     """
 
     record: int
@@ -171,8 +171,8 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class RunWords:
-    """What a run of our own says of itself: its parameters, and what holds for the whole run."""
+class OwnRun:
+    """The parameters and the whole-run summary that a trainmark run reports in its events."""
 
     parameters: Parameters
     summary: Mapping[str, Any]
@@ -180,19 +180,18 @@ class RunWords:
 
 @dataclass(frozen=True, slots=True)
 class ParsedLog:
-    """One log, read.
+    """The content of one log.
 
-    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run). ``parameters`` is
-    what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps the format's default
-    window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``. ``step_interval`` is the usual
-    number of steps a record; with ``accumulates`` a printed step is several micro-batches, ``facts.accumulation`` of
-    them. A running average printed at step ``n`` is of ``n - averages_from`` steps. With ``counts_samples`` the
-    counter of the records counts samples of all devices. With ``of_last_steps`` a record may be of the last steps of
-    its interval only; ``epoch_seconds`` is what the program says that its epochs took, without validation.
-    ``contested`` names the facts on which the reader of the log contradicts the log; no number may be built on them.
-    ``restarts`` are where the counter goes back, as after a crash; ``usual_batch`` is the global batch that most
-    records have, where it changes between them. ``run_words`` are there for a run of our own, which says its measured
-    window itself.
+    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run). ``parameters`` are
+    the settings that the program printed, as strings. ``warmup_steps`` is the number of steps that the format's default
+    window leaves out. ``clock_resolution_s`` is the resolution of ``records.clock_s``. ``step_interval`` is the usual
+    number of steps per record; with ``accumulates`` a printed step has ``facts.accumulation`` micro-batches. A running
+    average printed at step ``n`` covers ``n - averages_from`` steps. With ``counts_samples`` the counter of the records
+    counts samples of all devices. With ``of_last_steps`` a record may cover only the last steps of its interval;
+    ``epoch_seconds`` are the durations of the epochs, without validation, as the program prints them. ``contested``
+    names the facts on which the user's flags contradict the log; no number may be computed from them. ``restarts`` are
+    the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
+    if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
     """
 
     log: str
@@ -202,7 +201,7 @@ class ParsedLog:
     unit: str | None = None
     scope: Scope = Scope.GLOBAL
     meaning: Meaning = Meaning.INTERVAL
-    ending: Ending = Ending.UNKNOWABLE
+    end_state: EndState = EndState.UNKNOWN
     facts: Facts = field(default_factory=Facts)
     records: Records = field(default_factory=Records)
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -219,11 +218,11 @@ class ParsedLog:
     restarts: tuple[Restart, ...] = ()
     usual_batch: float | None = None
     problems: tuple[Problem, ...] = ()
-    run_words: RunWords | None = None
+    own_run: OwnRun | None = None
 
     @property
     def global_batch(self) -> int | None:
-        """Samples of one printed step over all devices, where the log (or its reader) says enough."""
+        """Samples of one printed step over all devices; ``None`` if a factor is unknown."""
         facts = self.facts
         if facts.global_batch is not None:
             return facts.global_batch

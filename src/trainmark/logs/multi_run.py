@@ -1,18 +1,18 @@
-"""Does one file hold several runs, whose counters go on? By what it says twice: facts, results, and lines of a step."""
+"""Detection of several runs in one file with continuing counters: by facts, results or step lines that differ."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainmark.logs.counters import copies_apart
-from trainmark.logs.format import Format, LogContext, positive
+from trainmark.logs.counters import copy_deviation
+from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.literals import can_match
 from trainmark.logs.model import MOST_OF_A_NOTE, Facts, Meaning, Problem, Records, Scope
 
 SEVERAL_RUNS = "several-runs"
-_COPIES_APART = 0.02
-"""Ranks that print one figure of all devices print the same, but for what they wait for each other."""
-_SAMPLES_APART = 0.1
-"""Of single steps, or of averages since each rank's own start, they need not."""
+_COPY_DEVIATION = 0.02
+"""Ranks that print one figure of all devices print nearly the same value."""
+_SAMPLE_DEVIATION = 0.1
+"""Values of single steps, or averages since each rank's own start, may differ more."""
 _WORDS = {
     "nodes": "{} nodes",
     "gpus": "{} devices",
@@ -24,10 +24,10 @@ _WORDS = {
 }
 
 
-def said_twice(known: Format, pattern: int, context: LogContext, later: bytes) -> Iterator[Problem]:
-    """Yield a doubt where the text before the first record and what follows say other facts of the run.
+def conflicting_facts(known: Format, pattern: int, context: LogContext, later: bytes) -> Iterator[Problem]:
+    """Yield a doubt if the text before the first record and the text after it report different facts of the run.
 
-    ``pattern`` is which of the format's records the log has; ``later`` is what was seen of another beginning further
+    ``pattern`` is the index of the format's record pattern; ``later`` is the text of another start of a log, further
     down than the context reaches.
     """
     if not known.records:
@@ -45,39 +45,40 @@ def said_twice(known: Format, pattern: int, context: LogContext, later: bytes) -
             one, other = getattr(before, name), getattr(after, name)
             if one is not None and other is not None and one != other:
                 sentence = (
-                    f"the log says {words.format(one)}, and after its first records {words.format(other)}: "
-                    "it holds runs of two kinds, and the number is built on the first; split the file"
+                    f"the log reports {words.format(one)}, and after its first records {words.format(other)}: "
+                    "it contains two different runs, and the number uses the settings of the first; split the file"
                 )
                 yield Problem(SEVERAL_RUNS, sentence)
                 return
 
 
-def two_results(known: Format, records: Records, tail: bytes) -> Iterator[Problem]:
-    """Yield a doubt where a program that prints its result once prints two that are not alike.
+def conflicting_results(known: Format, records: Records, tail: bytes) -> Iterator[Problem]:
+    """Yield a doubt if a program that prints its result once per run printed two different results.
 
-    Of programs with records the result is not what the number is made of, but for runs of our own.
+    For programs with records the number does not come from the result, except for trainmark runs.
     """
     summary = known.figures.get("summary")
-    if (records.count and known.run_words is None) or summary is None or not can_match(summary, tail):
+    if (records.count and known.own_run is None) or summary is None or not can_match(summary, tail):
         return
-    values = [value for word in summary.findall(tail) if (value := positive(word)) is not None]
+    values = [value for word in summary.findall(tail) if (value := parse_positive(word)) is not None]
     if values and max(values) > min(values) * (1 + MOST_OF_A_NOTE):
         sentence = (
-            f"the program's own result stands there {len(values)} times, from {min(values):.6g} to {max(values):.6g}: "
-            "the file holds several runs, and the last one is given; split it"
+            f"the log contains {len(values)} results of the program, from {min(values):.6g} to {max(values):.6g}: "
+            "the file contains several runs, and the last result is used; split it"
         )
         yield Problem(SEVERAL_RUNS, sentence)
 
 
-def unlike_copies(known: Format, records: Records, copies: int) -> Iterator[Problem]:
-    """Yield a doubt where the lines that print one step are taken for ranks, and say other figures of the whole."""
+def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator[Problem]:
+    """Yield a doubt if several lines per step, taken for ranks, report different figures of all devices."""
     if copies < 2 or known.scope is not Scope.GLOBAL:
         return
-    apart = copies_apart(records, copies)
-    limit = _COPIES_APART if known.meaning is Meaning.INTERVAL else _SAMPLES_APART
-    if apart > limit:
+    deviation = copy_deviation(records, copies)
+    limit = _COPY_DEVIATION if known.meaning is Meaning.INTERVAL else _SAMPLE_DEVIATION
+    if deviation > limit:
         sentence = (
-            f"{copies} lines print each step and are {apart:.0%} apart, though each is to be of all devices: "
-            "they are of several runs, or each of one worker; the first of each is read"
+            f"each step is printed by {copies} lines whose rates differ by {deviation:.0%}, although each should be "
+            "that of all devices: they come from several runs, or each from one worker; the first line of each step "
+            "is used"
         )
         yield Problem(SEVERAL_RUNS, sentence)

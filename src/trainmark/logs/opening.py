@@ -1,4 +1,4 @@
-"""The first bytes of a log: unpack what is packed, refuse what is no text."""
+"""First bytes of a log: unpack gzip, reject binaries."""
 
 import gzip
 import os
@@ -23,8 +23,8 @@ _BINARY_SIGNS = (
 
 
 @contextmanager
-def plain(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """Yield ``stream`` unpacked; a pipe cannot seek, so its first bytes are put back in front."""
+def unpack(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """Yield ``stream`` unpacked; the first bytes of a pipe, which cannot seek, are put back in front."""
     start = stream.read(2)
     joined: BinaryIO
     if stream.seekable():
@@ -40,14 +40,14 @@ def plain(stream: BinaryIO) -> Iterator[BinaryIO]:
 
 
 class _Salvaging:
-    """An archive that gives all it holds before it says that it is damaged."""
+    """A gzip reader that returns all readable data before it raises for damage."""
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self._packed = packed
         self._damage: Exception | None = None
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer at the end; raise what gzip raises once nothing sound is left."""
+        """Return ``size`` bytes, fewer at the end; raise gzip's error once no readable data is left."""
         parts: list[bytes] = []
         try:
             while size > 0 and self._damage is None and (part := self._packed.read1(size)):
@@ -68,11 +68,11 @@ class _Joined(RawIOBase):
         self._start, self._rest = start, rest
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True: the stream can be read."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer`` and return how many bytes it got; 0 at the end."""
+        """Fill ``buffer`` and return the number of bytes; 0 at the end."""
         into = memoryview(buffer)
         if self._start:
             data, self._start = self._start[: len(into)], self._start[len(into) :]
@@ -83,7 +83,7 @@ class _Joined(RawIOBase):
 
 
 def binary_kind(piece: bytes) -> str | None:
-    """Return what kind of binary begins with ``piece``; ``None`` for text."""
+    """Return the kind of binary that begins with ``piece``; ``None`` for text."""
     head = piece[:4096]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16: save it as UTF-8"

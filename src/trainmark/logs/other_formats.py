@@ -1,11 +1,11 @@
-"""Records of another program in a log: the file then holds more than the run that is read."""
+"""Detection of records of another program in a log: the file then contains more than one run."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from trainmark.logs.bulk import VARYING
 from trainmark.logs.format import Format
-from trainmark.logs.gathering import Gathering
+from trainmark.logs.gathering import LogCollector
 from trainmark.logs.literals import can_match
 from trainmark.logs.model import Problem
 from trainmark.logs.shapes import few_of_each
@@ -14,11 +14,14 @@ _FEWEST_OTHERS = 2
 _FEW = 4
 
 
-def about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Problem]:
-    """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
-    known = seen.format
+def other_format_problems(collected: LogCollector, formats: Sequence[Format]) -> list[Problem]:
+    """Return a problem if either end of the log has records of another program."""
+    known = collected.format
     assert known is not None
-    for place, text in (("beginning", _few_of_each(bytes(seen.head))), ("end", _few_of_each(seen.tail))):
+    for place, text in (
+        ("beginning", _few_of_each(bytes(collected.head))),
+        ("end", _few_of_each(collected.tail)),
+    ):
         others = [other for other in formats if other is not known and _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
@@ -29,15 +32,15 @@ def about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Prob
 
 
 def _few_of_each(text: bytes) -> bytes:
-    """Return the lines of ``text``, of those that differ in their numbers only the first few."""
-    met: Counter[bytes] = Counter()
-    kept = []
-    text = few_of_each(text, _FEW)  # these first: to look at each line by itself costs more
+    """Return the lines of ``text``, but of lines that differ only in their numbers only the first few."""
+    counts: Counter[bytes] = Counter()
+    chosen = []
+    text = few_of_each(text, _FEW)  # first, because checking each line costs more
     for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
-        met[kind] += 1
-        if met[kind] <= _FEW:
-            kept.append(line)
-    return b"\n".join(kept)
+        counts[kind] += 1
+        if counts[kind] <= _FEW:
+            chosen.append(line)
+    return b"\n".join(chosen)
 
 
 def _without(known: Format, text: bytes) -> bytes:
@@ -55,7 +58,7 @@ def _may_be_in(other: Format, text: bytes) -> bool:
 
 
 def _is_in(other: Format, text: bytes) -> bool:
-    """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
+    """Return whether ``text`` contains two records of ``other``, or a result that it prints."""
     if other.extract is not None:
         return other.mark.search(text) is not None and bool(other.extract(text).columns)
     results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))

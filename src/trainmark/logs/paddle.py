@@ -1,13 +1,13 @@
-"""What ``paddle.distributed.launch`` prints of nodes and devices; shared by Paddle's programs."""
+"""Nodes and devices as printed by ``paddle.distributed.launch``; shared by Paddle's programs."""
 
 from dataclasses import dataclass
 
-from trainmark.logs.format import listed, search_integer, search_word
+from trainmark.logs.format import count_items, search_integer, search_word
 
 
 @dataclass(frozen=True, slots=True)
 class PaddleDevices:
-    """Nodes, devices of all nodes, devices of the log's own node: as far as Paddle's launcher tells them."""
+    """Nodes, devices of all nodes, and devices of the log's own node, where Paddle's launcher prints them."""
 
     nodes: int | None
     gpus: int | None
@@ -15,9 +15,9 @@ class PaddleDevices:
 
 
 def paddle_devices(text: bytes) -> PaddleDevices:
-    """Return what ``paddle.distributed.launch`` tells by its lines, its command or its variables.
+    """Return the devices from the lines, the command or the variables of ``paddle.distributed.launch``.
 
-    Of the job its replicas are nodes, of a node's pod they are its processes (``launch/controllers/controller.py``).
+    The replicas of the job are nodes, those of a node's pod are processes (``launch/controllers/controller.py``).
     """
     trainers = search_integer(
         rb"PADDLE_TRAINERS_NUM(?:['\"]?\s*[:=]\s*['\"]?| +)(\d+)", text
@@ -30,11 +30,11 @@ def paddle_devices(text: bytes) -> PaddleDevices:
         search_integer(_LAUNCH_INFO + rb"nnodes: (\d+)\n", text)
         or search_integer(_LAUNCH_INFO + rb"mode collective, replicas (\d+)\[", text)
         or search_integer(_LAUNCH + rb"--nnodes[= ]['\"]?(\d+)['\"\s]", text)
-        or listed(search_word(_LAUNCH + rb"--(?:ips|cluster_node_ips)[= ]['\"]?([\w.,-]+)", text))
-        # As older launchers print their arguments, one a line.
-        or listed(search_word(rb"\n(?:ips|cluster_node_ips)[:=] ?(?!None)([\w.,-]+)\n", text))
+        or count_items(search_word(_LAUNCH + rb"--(?:ips|cluster_node_ips)[= ]['\"]?([\w.,-]+)", text))
+        # Older launchers print their arguments one per line.
+        or count_items(search_word(rb"\n(?:ips|cluster_node_ips)[:=] ?(?!None)([\w.,-]+)\n", text))
     )
-    own = replicas or listed(devices) or search_integer(_LAUNCH_INFO + rb"nproc_per_node: (\d+)\n", text)
+    own = replicas or count_items(devices) or search_integer(_LAUNCH_INFO + rb"nproc_per_node: (\d+)\n", text)
     return PaddleDevices(nodes=nodes, gpus=trainers, gpus_per_node=own)
 
 

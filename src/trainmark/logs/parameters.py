@@ -1,7 +1,7 @@
-"""What a training program printed of its own settings: names, words and the lines on which they stand.
+"""Settings that a training program printed: names, values and line numbers.
 
-Read are: the ``PARAMETER`` lines of DLLogger (text and JSON stream), argparse's ``Namespace(...)``, a printed
-Python dictionary (one key a line), PaddleClas' ``ppcls INFO:   name : value``, PaddleSeg's block of YAML, and the
+Supported are the ``PARAMETER`` lines of DLLogger (text and JSON stream), argparse's ``Namespace(...)``, a printed
+Python dictionary (one key per line), PaddleClas' ``ppcls INFO:   name : value``, PaddleSeg's block of YAML, and the
 command line of a pre-training as ``set -x`` prints it.
 """
 
@@ -13,7 +13,7 @@ from itertools import islice
 from trainmark.logs.dllogger import parameter_pairs
 
 HEAD_LINES = 20_000
-"""Settings are printed before training starts; what stands further down is not searched."""
+"""Lines that are searched: settings are printed before training starts."""
 
 _NAMESPACE = re.compile(r"\bNamespace\((.*)\)")
 _ASSIGNMENT = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|[^,]*)")
@@ -27,7 +27,7 @@ _YAML_LINE = re.compile(r"^(\s*)([\w.]+):\s*(\S.*)?$")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One printed setting; ``value`` is the word as printed, without quotes; ``line`` counts from 1."""
+    """One printed setting; ``value`` is the text as printed, without quotes; ``line`` counts from 1."""
 
     name: str
     value: str
@@ -35,14 +35,14 @@ class Parameter:
 
     @property
     def where(self) -> str:
-        """Where it stands, for a reader: ``line 3: amp : true``."""
+        """Position and text for display: ``line 3: amp : true``."""
         return f"line {self.line}: {self.name} : {self.value}"
 
 
 def read_parameters(lines: Iterable[str]) -> dict[str, Parameter]:
-    """Return the settings in a log's head by name; where one is printed twice, the first one stands.
+    """Return the settings in a log's head by name; the first value of a setting wins.
 
-    ``lines`` are lines without prefixes, colours and newlines, as ``trainmark.logs`` reads them.
+    ``lines`` have no prefixes, colour codes and newlines, as ``trainmark.logs`` reads them.
     """
     found: dict[str, Parameter] = {}
     in_yaml = False
@@ -59,7 +59,7 @@ def read_parameters(lines: Iterable[str]) -> dict[str, Parameter]:
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    # A program of NVIDIA prints its Namespace inside a PARAMETER line.
+    # One of NVIDIA's programs prints its Namespace inside a PARAMETER line.
     if "PARAMETER" in line and "Namespace(" not in line and (pairs := list(parameter_pairs(line))):
         yield from pairs
     elif match := _NAMESPACE.search(line):

@@ -1,4 +1,4 @@
-"""From the words that programs print to the precisions that trainmark knows; shared by the formats."""
+"""Conversion of printed settings to trainmark's precisions; shared by the formats."""
 
 import re
 
@@ -7,10 +7,10 @@ from trainmark.schema.case import Precision
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no", "none")
 
 
-def by_switch(word: str | None, when_on: Precision) -> Precision | None:
-    """Return ``when_on`` for a switch printed as on, ``fp32`` for off, ``None`` where it was not printed.
+def precision_from_switch(word: str | None, when_on: Precision) -> Precision | None:
+    """Return ``when_on`` for a switch printed as on, ``fp32`` for off, ``None`` if it was not printed.
 
-    ``fp32`` here is what was asked for; whether TF32 was on is judged later, from the device.
+    ``fp32`` is the requested precision; whether TF32 was on is decided later, from the device.
     """
     if word is None:
         return None
@@ -20,11 +20,11 @@ def by_switch(word: str | None, when_on: Precision) -> Precision | None:
     return Precision.FP32 if lowered in _NO else None
 
 
-def of_paddle(use_amp: str | None, pure_fp16: str | None) -> Precision | None:
+def paddle_precision(use_amp: str | None, pure_fp16: str | None) -> Precision | None:
     """Return Paddle's precision from ``use_amp`` and ``use_pure_fp16`` (level O2)."""
-    if by_switch(pure_fp16, Precision.FP16) is Precision.FP16:
+    if precision_from_switch(pure_fp16, Precision.FP16) is Precision.FP16:
         return Precision.FP16
-    return by_switch(use_amp, Precision.AMP_FP16)
+    return precision_from_switch(use_amp, Precision.AMP_FP16)
 
 
 _MIXED = re.compile(
@@ -35,12 +35,12 @@ _MIXED = re.compile(
 _NOT_MIXED = re.compile(rb"\b(?:use_)?(?:fp16|amp) *[:=] *['\"]?(?:False|None|off)\b", re.IGNORECASE)
 
 
-def says_mixed(text: bytes) -> bool | None:
-    """Say whether ``text`` tells of mixed precision by one of the ways in which programs and commands do.
+def mentions_mixed_precision(text: bytes) -> bool | None:
+    """Return whether ``text`` (output or a command) enables mixed precision.
 
-    ``None`` is silence, which says nothing: a switch may stand in a file that is not printed.
+    ``None`` if it does not mention it: a switch may be in a file that is not printed.
     """
-    words = text.lower().replace(b"ampl", b"")  # samples and examples, which stand in every line
+    words = text.lower().replace(b"ampl", b"")  # "samples" and "examples" occur in every line
     if not any(word in words for word in (b"amp", b"fp16", b"mixed")):
         return None
     if _MIXED.search(text):

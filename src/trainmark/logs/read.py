@@ -1,4 +1,4 @@
-"""Reading one log: recognise its format, collect its records in bulk, and conclude; nothing in a file raises."""
+"""Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
 import gzip
 import zlib
@@ -10,12 +10,12 @@ import numpy as np
 
 from trainmark.logs.concluding import conclude_log
 from trainmark.logs.format import Format
-from trainmark.logs.gathering import Gathering
+from trainmark.logs.gathering import LogCollector
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
-from trainmark.logs.opening import binary_kind, plain
-from trainmark.logs.plausibility import checked
-from trainmark.logs.transport import pieces
+from trainmark.logs.opening import binary_kind, unpack
+from trainmark.logs.plausibility import check_plausibility
+from trainmark.logs.transport import read_pieces
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 
@@ -23,8 +23,8 @@ _LARGEST_BLOCK_BYTES = 30 << 20
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
     """Read the log at ``path`` (text or gzip; one of ``formats``), with facts ``given`` by its reader.
 
-    Never raises for what is in the file: a file that cannot be opened, is no text, or has no known format
-    comes back with that status.
+    Never raises for the content of a file: a file that cannot be opened, is not text, or has no known format
+    is returned with that status.
     """
     name = str(path)
     try:
@@ -38,67 +38,65 @@ def read_stream(
     stream: BinaryIO, formats: Sequence[Format], name: str = "-", given: Facts | None = None
 ) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    seen = Gathering(formats)
+    collected = LogCollector(formats)
     _keep_freed_memory()
     damage: str | None = None
     try:
-        with plain(stream) as unpacked, np.errstate(all="ignore"):
+        with unpack(stream) as unpacked, np.errstate(all="ignore"):
             try:
-                for piece in pieces(unpacked):
-                    if seen.total_bytes == 0 and (sign := binary_kind(piece)):
+                for piece in read_pieces(unpacked):
+                    if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return _unreadable(name, f"is not text ({sign})")
-                    seen.take(piece)
+                    collected.take(piece)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 damage = f"the gzip stream is damaged or cut: {error}"
-            seen.finish()
+            collected.finish()
     except OSError:
         raise
-    except (
-        Exception
-    ) as error:  # one log that a format's reader stumbles over must not end the reading of others
-        return _beyond(seen, name, error)
-    return conclude(seen, name, given, damage)
+    except Exception as error:  # an error in one format's reader must not end the reading of other logs
+        return _beyond(collected, name, error)
+    return conclude(collected, name, given, damage)
 
 
 def conclude(
-    seen: Gathering,
+    collected: LogCollector,
     name: str,
     given: Facts | None = None,
     damage: str | None = None,
     *,
     in_progress: bool = False,
 ) -> ParsedLog:
-    """Return what ``seen`` amounts to; never raises for what a log says.
+    """Return the parsed log; never raise for the content of a log.
 
-    Of a log in progress more can be taken in afterwards, and that its end is not there is no problem; of a whole one
-    the lines that never ended are taken in by ``Gathering.finish`` before.
+    A log ``in_progress`` can be continued afterwards, and its missing end is not a problem. For a complete log call
+    ``LogCollector.finish`` first, which adds the lines without a line end.
     """
-    if not seen.total_bytes:
+    if not collected.total_bytes:
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
     try:
         with np.errstate(all="ignore"):
             log = conclude_log(
-                seen, name, read_hints(name), given or Facts(), damage, in_progress=in_progress
+                collected, name, read_hints(name), given or Facts(), damage, in_progress=in_progress
             )
-            return checked(log)
+            return check_plausibility(log)
     except Exception as error:
-        return _beyond(seen, name, error)
+        return _beyond(collected, name, error)
 
 
-def _beyond(seen: Gathering, name: str, error: Exception) -> ParsedLog:
-    """Return the log as unreadable: a reader of its format met what it does not know, and has no number to give."""
-    of = f"as a log of {seen.format.name}" if seen.format else "as any known format"
+def _beyond(collected: LogCollector, name: str, error: Exception) -> ParsedLog:
+    """Return the log as unreadable after an exception in the reader of its format."""
+    of = f"as a log of {collected.format.name}" if collected.format else "in any known format"
     where = f"cannot be read {of}: {type(error).__name__}: {str(error)[:160]}"
-    return _unreadable(name, f"{where}; please report it with the line that it stumbles over")
+    return _unreadable(name, f"{where}; please report this together with the line that causes it")
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc reuse what each piece of a log frees, and not map it anew: a quarter of the time of reading.
+    """Make glibc reuse freed blocks instead of mapping new ones, which saves a quarter of the reading time.
 
-    It keeps freed blocks as large as the largest one that was freed so far, up to 32 MiB (mallopt(3),
-    M_MMAP_THRESHOLD). This one is never touched, so it takes no memory. Other allocators do not mind.
+    It retains freed blocks as large as the largest one freed so far, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD).
+    This block is never touched, so it takes no memory. Other allocators ignore it.
     """
     np.empty(_LARGEST_BLOCK_BYTES, np.uint8)
 

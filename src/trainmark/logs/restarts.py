@@ -1,4 +1,4 @@
-"""Where a run went on from a checkpoint into the same file: its counter goes back, and passes the same again."""
+"""Restarts from a checkpoint within one log: the counter goes back and repeats earlier steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from trainmark.logs.model import Problem, Records, Restart
 
 RESTARTED = "restarted"
 _MOST = 64
-"""Restarts that are looked at; a counter that falls more often is of something else."""
+"""Most restarts of one log; a counter that decreases more often counts something else."""
 _AROUND = 3
-"""Records on either side of a fall that have to follow each other as they do elsewhere."""
+"""Records on either side of a decrease that must follow each other at the usual interval."""
 _BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The counters of the records, read where they are needed."""
+    """The counters of the records, read in blocks on demand."""
 
     count: int
     epoch: Column | None
     step: Column | None
 
     def blocks(self, stop: int) -> Iterator[tuple[Floats, Floats]]:
-        """Yield epochs and steps of the records before ``stop``; what is not counted is 0."""
+        """Yield epochs and steps of the records before ``stop``; 0 for a counter that the log lacks."""
         for first in range(0, stop, _BLOCK):
             yield self.of(first, min(first + _BLOCK, stop))
 
@@ -39,7 +39,7 @@ class _Places:
         return epoch, step
 
     def turns(self, start: int) -> int:
-        """Return at which record after ``start`` the epoch changes; the number of records where it does not."""
+        """Return the first record after ``start`` with another epoch; the number of records if there is none."""
         here = self.of(start, start + 1)[0][0]
         for first in range(start, self.count, _BLOCK):
             changed = np.flatnonzero(self.of(first, first + _BLOCK)[0] != here)
@@ -48,11 +48,11 @@ class _Places:
         return self.count
 
 
-def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
-    """Return where the counters of ``records`` go back to a place that they had passed, and go on regularly from it.
+def find_restarts(records: Records, interval: int) -> tuple[Restart, ...] | None:
+    """Return the records at which the counters go back to an earlier value and continue regularly from it.
 
-    ``interval`` is the usual number of steps from one record to the next. ``None`` where some fall of the counters is
-    nothing of the kind, as of lines in another order.
+    ``interval`` is the usual number of steps between records. ``None`` if any decrease of the counters has another
+    cause, such as lines out of order.
     """
     places = _Places(records.count, records.epoch, records.step)
     falls = _falls(places)
@@ -62,12 +62,12 @@ def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
     for at in falls:
         epochs, steps = places.of(max(at - _AROUND, 0), at + _AROUND)
         here = min(at, _AROUND)
-        apart = [
-            _apart(epochs[:here][::-1], -steps[:here][::-1], interval),
-            _apart(-epochs[here:], steps[here:], interval),
+        spacing = [
+            _spacing(epochs[:here][::-1], -steps[:here][::-1], interval),
+            _spacing(-epochs[here:], steps[here:], interval),
         ]
         epoch, step = float(epochs[here]), float(steps[here])
-        if None in apart or not _passed(places, at, epoch, step, max(filter(None, apart))):
+        if None in spacing or not _passed(places, at, epoch, step, max(filter(None, spacing))):
             return None
         before = float(epochs[here - 1]), float(steps[here - 1])
         fresh = records.epoch is not None and step <= interval
@@ -76,19 +76,15 @@ def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
     return tuple(found)
 
 
-def about_restarts(records: Records, restarts: tuple[Restart, ...], counted: str = "step") -> Problem:
-    """Return the problem that a log has ``restarts``: what it holds is not one run from its beginning to its end.
-
-    What its counter counts is called ``counted``.
-    """
+def restart_problem(records: Records, restarts: tuple[Restart, ...], counted: str = "step") -> Problem:
+    """Return the problem of a log with ``restarts``; ``counted`` is the unit of its counter."""
     first, more = restarts[0], len(restarts) - 1
     times = f" (and {more} more time{'s' if more > 1 else ''})" if more else ""
     before, after = (_words(records, counted, *place) for place in (first.before, first.after))
     return Problem(
         RESTARTED,
-        f"the counter goes back from {before} to {after} at record {first.record + 1}{times}: the run was started "
-        "again there, from a checkpoint; steps that were done twice count twice, and what lies between its two parts "
-        "does not count",
+        f"the counter goes back from {before} to {after} at record {first.record + 1}{times}: the run was restarted "
+        "from a checkpoint there; repeated steps count twice, and the time between the two parts does not count",
     )
 
 
@@ -106,11 +102,11 @@ def _falls(places: _Places) -> list[int] | None:
     return found
 
 
-def _apart(epoch: Floats, step: Floats, interval: int) -> float | None:
-    """Return how many steps the records beside a fall are apart, away from it; ``None`` where they are not regular.
+def _spacing(epoch: Floats, step: Floats, interval: int) -> float | None:
+    """Return the number of steps between the records on one side of a decrease; ``None`` if they are irregular.
 
-    They are, up to the usual ``interval``, or as far as the next ones there; one alone, at an end of the log, is. The
-    steps rise and the epochs fall away from the place, on whichever side of it.
+    Regular means at most ``interval`` apart, or as far apart as the next ones; a single record at an end of the log is
+    regular. The caller orders each side so that steps rise and epochs fall with the distance from the decrease.
     """
     if len(epoch) < 2:
         return interval
@@ -122,7 +118,7 @@ def _apart(epoch: Floats, step: Floats, interval: int) -> float | None:
 
 
 def _passed(places: _Places, at: int, epoch: float, step: float, interval: float) -> bool:
-    """Say whether the counter was within less than an interval of this place before."""
+    """Return whether an earlier record has a counter within less than an interval of this one."""
     return any(
         bool(((epochs == epoch) & (np.abs(steps - step) < interval)).any())
         for epochs, steps in places.blocks(at)
@@ -130,5 +126,5 @@ def _passed(places: _Places, at: int, epoch: float, step: float, interval: float
 
 
 def _words(records: Records, counted: str, epoch: float, step: float) -> str:
-    said = [f"epoch {epoch:.0f}"] if records.epoch is not None else []
-    return ", ".join([*said, *([f"{counted} {step:.0f}"] if records.step is not None else [])])
+    parts = [f"epoch {epoch:.0f}"] if records.epoch is not None else []
+    return ", ".join([*parts, *([f"{counted} {step:.0f}"] if records.step is not None else [])])

@@ -1,4 +1,4 @@
-"""One set of facts from three sources: the log's text, its name, and the reader's flags."""
+"""Facts about a run, merged from three sources: the log's text, its name, and the user's flags."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from trainmark.logs.model import Facts, Problem, Severity
 from trainmark.schema.case import SINGLE, Precision
 
 TF32_UNKNOWN = "tf32-unknown"
-"""The code of a log that names single precision and not whether TF32 was on."""
+"""Problem code of a log that reports single precision but not whether TF32 was on."""
 
 _COUNTS = ("nodes", "gpus", "batch_per_device")
 _FLAG = {"nodes": "--nodes", "gpus": "--gpus", "batch_per_device": "--batch", "precision": "--precision"}
@@ -21,37 +21,36 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Facts, the problems met on the way, and the facts on which the reader contradicts the log."""
+class MergedFacts:
+    """Merged facts, the problems found, and the facts on which the user's flags contradict the log."""
 
     facts: Facts
     problems: tuple[Problem, ...]
     contested: frozenset[str]
 
 
-def settle(
-    said: Facts,
+def merge_facts(
+    logged: Facts,
     hints: Hints,
     given: Facts,
     *,
-    tf32_said: bool = False,
+    tf32_logged: bool = False,
     named_fp16: Precision | None = None,
-) -> Settled:
-    """Return what is known of a run.
+) -> MergedFacts:
+    """Return the merged facts of a run.
 
-    What the text ``said`` stands. What it leaves open is taken from ``given`` (flags), then from the name's
-    ``hints``. Every contradiction is a problem, one where flag and name say the same; one between flag and text makes
-    the fact contested.
-    ``tf32_said`` is whether the log itself tells TF32 from FP32; ``named_fp16`` is what "fp16" in a name means for
-    the program that wrote the log.
+    Facts ``logged`` in the text win. Missing ones are taken from ``given`` (flags), then from the name's ``hints``.
+    Every contradiction is a problem (a single one if flag and name agree); a contradiction between flag and text makes
+    the fact contested. ``tf32_logged``: the log distinguishes TF32 from FP32. ``named_fp16`` is the precision that
+    "fp16" in a name means for the program that wrote the log.
     """
     problems: list[Problem] = []
     contested: set[str] = set()
-    said, assumed = _over_nodes(said, hints, given)
+    logged, assumed = _over_nodes(logged, hints, given)
     problems += assumed
     values: dict[str, int | None] = {}
     for name in _COUNTS:
-        text, hint, flag = getattr(said, name), getattr(hints, name), getattr(given, name)
+        text, hint, flag = getattr(logged, name), getattr(hints, name), getattr(given, name)
         values[name] = text if text is not None else flag if flag is not None else hint
         if text is not None and flag is not None and text != flag:
             problems.append(_contradiction(name, "log", text, flag))
@@ -62,60 +61,60 @@ def settle(
             problems.append(
                 Problem(
                     "name-contradicts-log",
-                    f"the name says {hint} {_WORDS[name]}, the log says {text}: the log is believed",
+                    f"the name says {hint} {_WORDS[name]}, the log says {text}: the log's value is used",
                 )
             )
         elif text is None and flag is None and hint is not None:
             problems.append(
                 Problem(
                     "from-name",
-                    f"{_WORDS[name]} ({hint}) is taken from the log's name; its text does not say it",
+                    f"{_WORDS[name]} ({hint}) is taken from the log's name: the text does not contain it",
                     Severity.NOTE,
                 )
             )
     if named_fp16 in hints.precisions:
         hints = replace(hints, precisions=frozenset({named_fp16}))
-    hardware = said.hardware or given.hardware or hints.hardware
-    precision = _precision(said, hints, given, hardware, problems, contested, tf32_said=tf32_said)
+    hardware = logged.hardware or given.hardware or hints.hardware
+    precision = _precision(logged, hints, given, hardware, problems, contested, tf32_logged=tf32_logged)
     facts = Facts(
-        model=said.model or given.model or hints.model,
+        model=logged.model or given.model or hints.model,
         precision=precision,
         nodes=values["nodes"],
         gpus=values["gpus"],
         batch_per_device=values["batch_per_device"],
-        accumulation=said.accumulation,
+        accumulation=logged.accumulation,
         hardware=hardware,
-        gpus_per_node=said.gpus_per_node,
-        global_batch=said.global_batch,
+        gpus_per_node=logged.gpus_per_node,
+        global_batch=logged.global_batch,
     )
-    return Settled(facts, tuple(problems), frozenset(contested))
+    return MergedFacts(facts, tuple(problems), frozenset(contested))
 
 
-def _over_nodes(said: Facts, hints: Hints, given: Facts) -> tuple[Facts, list[Problem]]:
-    """Turn one node's devices into the devices of all nodes, by whichever source tells the number of nodes."""
-    own = said.gpus_per_node
-    if said.gpus is not None or own is None:
-        return said, []
+def _over_nodes(logged: Facts, hints: Hints, given: Facts) -> tuple[Facts, list[Problem]]:
+    """Return ``logged`` with the devices of all nodes, using the number of nodes from any source."""
+    own = logged.gpus_per_node
+    if logged.gpus is not None or own is None:
+        return logged, []
     wholes = [total // own for total in (given.gpus, hints.gpus) if total and total % own == 0]
-    nodes = said.nodes or given.nodes or hints.nodes or next(iter(wholes), None)
-    found = replace(said, gpus=own * (nodes or 1))
+    nodes = logged.nodes or given.nodes or hints.nodes or next(iter(wholes), None)
+    found = replace(logged, gpus=own * (nodes or 1))
     if nodes:
         return found, []
-    sentence = f"the log tells {own} devices of its node and not how many nodes: one is assumed; give --nodes"
+    sentence = f"the log reports {own} devices per node but not the number of nodes: one node is assumed (pass --nodes)"
     return found, [Problem("one-node-assumed", sentence, Severity.NOTE)]
 
 
 def _precision(
-    said: Facts,
+    logged: Facts,
     hints: Hints,
     given: Facts,
     hardware: str | None,
     problems: list[Problem],
     contested: set[str],
     *,
-    tf32_said: bool,
+    tf32_logged: bool,
 ) -> Precision | None:
-    text, flag = said.precision, given.precision
+    text, flag = logged.precision, given.precision
     agrees = text is None or not hints.precisions or text in hints.precisions
     if text is Precision.FP16 and Precision.AMP_FP16 in hints.precisions:
         agrees = True  # people name pure FP16 runs "amp" too; both are FP16 computation
@@ -123,7 +122,7 @@ def _precision(
         named = " or ".join(sorted(hints.precisions))
         problems.append(
             Problem(
-                "name-contradicts-log", f"the name says {named}, the log says {text}: the log is believed"
+                "name-contradicts-log", f"the name says {named}, the log says {text}: the log's value is used"
             )
         )
     if flag is not None and text is not None and flag != text and not {flag, text} <= SINGLE:
@@ -141,13 +140,13 @@ def _precision(
             problems.append(
                 Problem("from-name", f"precision ({found}) is taken from the log's name", Severity.NOTE)
             )
-    if found is Precision.FP32 and not tf32_said and has_tf32(hardware) is not False:
+    if found is Precision.FP32 and not tf32_logged and has_tf32(hardware) is not False:
         device = f"{hardware}, which has TF32" if has_tf32(hardware) else "a device that may have TF32"
         problems.append(
             Problem(
                 TF32_UNKNOWN,
-                f"single precision on {device}: the log does not say whether it was on; "
-                "say --precision fp32 or --precision tf32",
+                f"single precision on {device}: the log does not report whether TF32 was on; "
+                "pass --precision fp32 or --precision tf32",
                 Severity.NOTE,
             )
         )
@@ -155,9 +154,9 @@ def _precision(
     return found
 
 
-def _contradiction(name: str, source: str, said: object, flag: object) -> Problem:
+def _contradiction(name: str, source: str, value: object, flag: object) -> Problem:
     where = "the log" if source == "log" else "the log's name"
     return Problem(
         f"flag-contradicts-{source}",
-        f"{_FLAG[name]} says {flag} {_WORDS[name]}, {where} says {said}",
+        f"{_FLAG[name]} says {flag} {_WORDS[name]}, {where} says {value}",
     )

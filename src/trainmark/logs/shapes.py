@@ -1,7 +1,7 @@
-"""Lines of a text by their shape: which are the same, character for character, but for which digit a digit is.
+"""Lines of a text grouped by shape: two lines have one shape if they are equal after replacing every digit by 0.
 
-A line has a shape; the numbers in lines of one shape stand at the same places and have as many digits. The lines of a
-log have few shapes, so each is looked at once, and what holds for it holds for all its lines.
+The numbers in lines of one shape are at the same offsets and have the same number of digits. The lines of a log have
+few shapes, so matching one line per shape is enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,33 +16,33 @@ _MOST_IN_SAMPLE = 24
 _SAMPLE_BYTES = 1 << 14
 _LONGEST_LINE = 1 << 16
 _MUCH_LONGER = 1.25
-"""Lines that are longer than the mean by more are set apart: each takes as much room as the longest beside it."""
+"""Lines longer than the mean by this factor get a table of their own: each row is as long as the longest line."""
 _ZERO, _NINES = np.uint8(ord("0")), np.full(1 << 18, 9, np.uint8)
-"""Two arrays are compared ten times faster than one and a number."""
+"""An array, because comparing two arrays is ten times faster than comparing an array with a number."""
 _FACTORS = np.random.default_rng(1).integers(0, 1 << 64, _LONGEST_LINE // 4, np.uint64) | np.uint64(1)
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Lines of about one length, each a row of as many ``characters``; ``kinds`` are the numbers of their shapes.
+class LineTable:
+    """Lines of similar length, stored as rows of ``characters``; ``kinds`` are their shape numbers.
 
-    ``lines`` are the places of the lines in the text, in its order; ``met`` are the shapes that there are, each once.
+    ``lines`` are the line numbers in the text, in its order; ``present`` are the shape numbers in the table, each once.
     """
 
     lines: Ints
     kinds: Ints
-    met: list[int]
+    present: list[int]
     characters: Characters
     row_bytes: int
 
     def each(self, values: Sequence[int]) -> Ints | int:
-        """Return for each line the one of ``values`` that is of its shape; one number where all have the same."""
-        met = {values[kind] for kind in self.met}
-        return met.pop() if len(met) == 1 else np.array(values)[self.kinds]
+        """Return for each line the value of its shape; a single number if all are equal."""
+        distinct = {values[kind] for kind in self.present}
+        return distinct.pop() if len(distinct) == 1 else np.array(values)[self.kinds]
 
     def starts(self, columns: Sequence[int]) -> Starts:
-        """Return where each line has the column that is of its shape."""
+        """Return the position of each line's column, given one column per shape."""
         column, end = self.each(columns), len(self.lines) * self.row_bytes
         if isinstance(column, int):
             return range(column, column + end, self.row_bytes)
@@ -51,10 +51,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """The lines of a text in tables, and the first line of each shape, with its end, in the order of the text."""
+    """The lines of a text in tables, and the first line of each shape (with its line end) in the order of the text."""
 
     examples: list[bytes]
-    tables: list[Table]
+    tables: list[LineTable]
 
     @property
     def count(self) -> int:
@@ -62,7 +62,7 @@ class Shapes:
         return sum(len(table.lines) for table in self.tables)
 
     def some(self, numbers: Sequence[int]) -> "Shapes":
-        """Return the lines of the shapes with these ``numbers`` alone."""
+        """Return only the lines of the shapes with these ``numbers``."""
         if len(numbers) == len(self.examples):
             return self
         renumbered = np.full(len(self.examples), -1)
@@ -70,16 +70,18 @@ class Shapes:
         tables = []
         for table in self.tables:
             kinds = renumbered[table.kinds]
-            kept = np.flatnonzero(kinds >= 0)
-            if len(kept):
-                rows = _rows(table.characters.single, kept * table.row_bytes, table.row_bytes)
-                met = [number for kind in table.met if (number := int(renumbered[kind])) >= 0]
-                tables.append(Table(table.lines[kept], kinds[kept], met, Characters(rows), table.row_bytes))
+            chosen = np.flatnonzero(kinds >= 0)
+            if len(chosen):
+                rows = _rows(table.characters.single, chosen * table.row_bytes, table.row_bytes)
+                present = [number for kind in table.present if (number := int(renumbered[kind])) >= 0]
+                tables.append(
+                    LineTable(table.lines[chosen], kinds[chosen], present, Characters(rows), table.row_bytes)
+                )
         return Shapes([self.examples[number] for number in numbers], tables)
 
 
 def shapes_of(text: bytes, characters: Characters) -> Shapes | None:
-    """Return the lines of ``text`` (whole lines, at least one) by shape; ``None`` where the shapes are many."""
+    """Return the lines of ``text`` (whole lines, at least one) by shape; ``None`` if there are many shapes."""
     sample = text[:_SAMPLE_BYTES].translate(DIGITS_ALIKE)
     if len(set(sample.split(b"\n"))) > _MOST_IN_SAMPLE:
         return None
@@ -88,9 +90,9 @@ def shapes_of(text: bytes, characters: Characters) -> Shapes | None:
     lengths = ends - starts
     if lengths.max() > _LONGEST_LINE:
         return None
-    tables: list[Table] = []
+    tables: list[LineTable] = []
     first: list[int] = []
-    for lines in _of_about_one_length(lengths):
+    for lines in _group_by_length(lengths):
         alone = len(lines) == len(lengths)
         made = _table(characters, lines, *((starts, lengths) if alone else (starts[lines], lengths[lines])))
         if made is None or len(first) + len(made[1]) > MOST_SHAPES:
@@ -102,7 +104,7 @@ def shapes_of(text: bytes, characters: Characters) -> Shapes | None:
 
 
 def one_of_each(text: bytes) -> bytes:
-    """Return the first line of each shape in ``text``, or ``text`` itself where it has many."""
+    """Return the first line of each shape in ``text``, or all of ``text`` if it has many shapes."""
     if len(text) <= _SAMPLE_BYTES or not text.endswith(b"\n"):
         return text
     found = shapes_of(text, Characters.of(text))
@@ -110,7 +112,7 @@ def one_of_each(text: bytes) -> bytes:
 
 
 def few_of_each(text: bytes, most: int) -> bytes:
-    """Return the first lines, at ``most`` so many, of each shape in ``text``, or ``text`` itself where it has many."""
+    """Return the first ``most`` lines of each shape in ``text``, or all of ``text`` if it has many shapes."""
     end = text.rfind(b"\n") + 1
     if end <= _SAMPLE_BYTES:
         return text
@@ -121,28 +123,28 @@ def few_of_each(text: bytes, most: int) -> bytes:
     lines = sorted(
         line
         for table in found.tables
-        for number in table.met
+        for number in table.present
         for line in table.lines[np.flatnonzero(table.kinds == number)[:most]].tolist()
     )
     ends = [0, *characters.line_ends().tolist()]
     return b"".join(text[ends[line] : ends[line + 1]] for line in lines) + text[end:]
 
 
-def _in_order(tables: list[Table], first: list[int]) -> list[Table]:
-    """Return ``tables`` with their shapes numbered, table by table, by their ``first`` lines in the text."""
+def _in_order(tables: list[LineTable], first: list[int]) -> list[LineTable]:
+    """Return ``tables`` with shapes numbered by the order of their ``first`` lines in the text."""
     if len(tables) == 1 and first == sorted(first):
         return tables
     place = {line: number for number, line in enumerate(sorted(first))}
     ordered, before = [], 0
     for table in tables:
-        met = [place[line] for line in first[before : before + len(table.met)]]
-        ordered.append(replace(table, kinds=np.array(met)[table.kinds], met=met))
-        before += len(met)
+        present = [place[line] for line in first[before : before + len(table.present)]]
+        ordered.append(replace(table, kinds=np.array(present)[table.kinds], present=present))
+        before += len(present)
     return ordered
 
 
-def _of_about_one_length(lengths: Ints) -> Iterator[Ints]:
-    """Yield the numbers of lines that are not much longer than the mean of them, until there are no others."""
+def _group_by_length(lengths: Ints) -> Iterator[Ints]:
+    """Yield groups of line numbers, each of lines not much longer than the mean of the remaining ones."""
     lines = np.arange(len(lengths))
     while len(lines):
         here = lengths[lines]
@@ -153,38 +155,38 @@ def _of_about_one_length(lengths: Ints) -> Iterator[Ints]:
 
 def _table(
     characters: Characters, lines: Ints, starts: Ints, lengths: Ints
-) -> tuple[Table, list[int]] | None:
-    """Return the lines that begin at ``starts``, and the first one of each shape; ``None`` where they are many."""
+) -> tuple[LineTable, list[int]] | None:
+    """Return the lines that begin at ``starts``, and the first line of each shape; ``None`` if there are many."""
     size = int(lengths.max() + 7) // 8
     rows = _rows(characters.single, starts, 8 * size)
     block: Words = rows[: 8 * size * len(lines)].view("<u8").reshape(-1, size)
-    # What stands behind a line's end is not its own.
+    # Clear the characters after each line's end.
     for word in range(int(lengths.min()) // 8, size):
         block[:, word] &= first_bytes(lengths - 8 * word)
     alike: Words = _digits_alike(rows[: 8 * block.size]).view("<u8").reshape(-1, size)
     if (alike[1:] == alike[:-1]).all():
-        return Table(lines, np.zeros(len(lines), np.int64), [0], Characters(rows), 8 * size), lines[
+        return LineTable(lines, np.zeros(len(lines), np.int64), [0], Characters(rows), 8 * size), lines[
             :1
         ].tolist()
     sums = alike @ _FACTORS[:size]
     ordered = np.sort(sums)
-    met = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
-    if len(met) > MOST_SHAPES:
+    distinct = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+    if len(distinct) > MOST_SHAPES:
         return None
-    kinds = np.searchsorted(met, sums) if len(met) > 1 else np.zeros(len(lines), np.int64)
-    first = np.empty(len(met), np.int64)
-    first[kinds[::-1]] = np.arange(len(lines))[::-1]  # of equal places the last one stays
+    kinds = np.searchsorted(distinct, sums) if len(distinct) > 1 else np.zeros(len(lines), np.int64)
+    first = np.empty(len(distinct), np.int64)
+    first[kinds[::-1]] = np.arange(len(lines))[::-1]  # the last assignment to an index wins
     wanted = alike[first]
-    if len(met) > 1:
+    if len(distinct) > 1:
         wanted = np.take(wanted, kinds, axis=0)
     if (alike != wanted).any():
-        return None  # two shapes have one sum by chance
-    table = Table(lines, kinds, list(range(len(met))), Characters(rows), 8 * size)
+        return None  # two shapes have the same sum by chance
+    table = LineTable(lines, kinds, list(range(len(distinct))), Characters(rows), 8 * size)
     return table, lines[first].tolist()
 
 
 def _digits_alike(characters: Bytes) -> Bytes:
-    """Return the characters less ``0``, all digits as nine; different ones but for digits stay different."""
+    """Return the characters minus ``0`` with all digits mapped to 9; other characters stay distinct."""
     alike = characters - _ZERO
     for at in range(0, len(alike), len(_NINES)):
         part = alike[at : at + len(_NINES)]
@@ -193,7 +195,7 @@ def _digits_alike(characters: Bytes) -> Bytes:
 
 
 def _rows(characters: Bytes, starts: Ints, size: int) -> Bytes:
-    """Return ``size`` characters from each of ``starts`` on, one after the other, and room behind them."""
+    """Return the ``size`` characters at each of ``starts``, concatenated, followed by padding."""
     last = int(starts.max()) + size
     if last > len(characters):
         characters = np.concatenate((characters, np.zeros(last - len(characters), np.uint8)))

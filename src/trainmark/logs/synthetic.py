@@ -1,7 +1,7 @@
-"""What a made-up log is written from: given step times, and the rates and clocks that follow from them.
+"""Data for synthetic logs: given step times, and the rates and clocks computed from them.
 
-Each program writes its own lines of it (``sample.py`` in its folder), so that what a reader makes of them can be
-compared with what was put in. Nothing here is a measurement.
+Each program prints them in its own format (``sample.py`` in its folder), so that tests can compare the parsed values
+with the given ones. Nothing here is a measurement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """What is to be written: a run of equal steps but for their times.
+    """A run to be written as a log: steps that differ only in their times.
 
-    ``step_times_s`` are seconds, one a step (of the optimizer, where a format accumulates). A record is printed
-    every ``interval`` steps. ``batch_per_device`` counts samples, or tokens in the Transformer formats.
+    ``step_times_s`` has one value in seconds per step (per optimizer step if a format accumulates). A record is
+    printed every ``interval`` steps. ``batch_per_device`` counts samples, or tokens in the Transformer formats.
     """
 
     step_times_s: Sequence[float]
@@ -32,7 +32,7 @@ class SampleRun:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record to be: the last step that it covers (from 1), its clock, its interval's step time and rates."""
+    """One record to be written: its last step (from 1), its clock, its interval's step time and rates."""
 
     step: int
     clock: datetime
@@ -44,7 +44,7 @@ class Line:
 
 
 def lines_of(run: SampleRun) -> Iterator[Line]:
-    """Yield what is to be printed of each interval."""
+    """Yield the record of each interval."""
     elapsed, interval_s = 0.0, 0.0
     for step, seconds in enumerate(run.step_times_s, start=1):
         elapsed += seconds
@@ -64,7 +64,7 @@ def lines_of(run: SampleRun) -> Iterator[Line]:
 
 
 def end_of(run: SampleRun) -> datetime:
-    """Return when the run ends."""
+    """Return the time at which the run ends."""
     return run.start + timedelta(seconds=sum(run.step_times_s))
 
 
@@ -75,10 +75,10 @@ def mean_rate(run: SampleRun) -> float:
 
 
 def overall_rate(run: SampleRun) -> float:
-    """Return samples over time of the whole run (samples/s, all devices)."""
+    """Return the samples per second of the whole run (all devices)."""
     return run.global_batch * len(run.step_times_s) / sum(run.step_times_s)
 
 
 def dll_stamp(moment: datetime) -> str:
-    """Return how a line of DLLogger begins."""
+    """Return the start of a DLLogger line."""
     return f"DLL {moment:%Y-%m-%d %H:%M:%S.%f} -"

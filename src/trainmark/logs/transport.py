@@ -1,8 +1,7 @@
-"""The one way that bytes of a log come in: ranks, NULs and carriage returns end here, colours where they matter.
+"""Log input: splits the byte stream by rank and removes NULs and carriage returns.
 
-What comes out is text of one rank at a time, in pieces that end at a line's end, with ``\\n`` alone between
-lines. Colours stay in it, for to take them out of every line costs as much as to read it: ``uncoloured`` does, before
-an expression sees the text.
+The output is text of one rank at a time, in pieces of whole lines separated by ``\\n``. Colour codes stay in, because
+removing them from every line costs as much as reading it; ``strip_colours`` removes them before a pattern is applied.
 """
 
 import re
@@ -15,9 +14,9 @@ import numpy as np
 from trainmark.logs.digits import Characters
 
 PIECE_BYTES = 1 << 20
-"""Large enough that the work for a piece does not count, small enough for a core's cache."""
+"""Large enough that the overhead per piece is negligible, small enough for a core's cache."""
 MAX_LINE_BYTES = 1 << 24
-"""A line that is longer is cut: such a file is no log, and memory stays bounded."""
+"""Longer lines are split: such a file is not a log, and memory stays bounded."""
 
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
 _COMMON_ANSI = (b"\x1b[0m", b"\x1b[32m")
@@ -36,7 +35,7 @@ Rank = int | None
 
 @dataclass(slots=True)
 class Demultiplexer:
-    """Splits the common stream into one text a rank; keeps the unfinished last line of each."""
+    """Splits a stream into one text per rank; stores the unfinished last line of each."""
 
     ranks: set[int] = field(default_factory=set)
     _unfinished: dict[tuple[Rank, bytes], bytes] = field(default_factory=dict)
@@ -46,29 +45,29 @@ class Demultiplexer:
         """Return the clean text of ``piece`` by rank; without tags it is all of rank ``None``."""
         # Single characters that are rare in a log are found many times faster than a longer word.
         if b"<" in piece and b">" in piece and b"]<std" in piece:
-            # A tag may stand inside a colour code: ranks are told apart first.
+            # A tag may be inside a colour code: split by rank first.
             alone = self._by_one_tag_a_line(piece) or self._by_one_mpi_tag(piece)
             by_rank = self._by_mpi_tag(piece) if alone is None else alone
             return [(rank, clean(text)) for rank, text in by_rank]
         piece = clean(piece)
-        # What the launcher itself says at the start has no tag: the piece's end is looked at as well.
-        ends = [uncoloured(part) for part in (piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:])]
+        # The launcher's own first lines have no tag: check the end of the piece as well.
+        ends = [strip_colours(part) for part in (piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:])]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
             if any(_tags_most_lines(tag, part) for part in ends):
                 alone = self._by_one_line_tag(tag, piece)
-                return self._by_line_tag(tag, uncoloured(piece)) if alone is None else alone
+                return self._by_line_tag(tag, strip_colours(piece)) if alone is None else alone
         if self._current[0] is not None or self._unfinished:
             return self._flush_into([(self._current, piece)])
         return [(None, piece)]
 
     def rest(self) -> list[tuple[Rank, bytes]]:
-        """Return what is left of lines that never ended."""
+        """Return the text of lines without a line end."""
         left = [(key[0], clean(text)) for key, text in self._unfinished.items() if text]
         self._unfinished.clear()
         return left
 
     def _by_one_tag_a_line(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
-        """Return the text of a piece whose lines all begin with one tag, the fastest; ``None`` where they do not."""
+        """Return the text of a piece whose lines all begin with one tag (fastest path); ``None`` for other pieces."""
         match = _MPI_TAG.search(piece, 0, _TAGGED_BYTES)
         if match is None or match[1] is not None or not piece.endswith(b"\n"):
             return None
@@ -86,7 +85,7 @@ class Demultiplexer:
         return self._flush_into([(key, lines.without(stamp_bytes + len(tag)))])
 
     def _by_one_mpi_tag(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
-        """Return the text of a piece in which one rank speaks alone, much faster; ``None`` where several do."""
+        """Return the text of a piece printed by one rank only (fast path); ``None`` for several ranks."""
         match = _MPI_TAG.search(piece)
         if match is None or match[1] is not None:
             return None
@@ -95,7 +94,7 @@ class Demultiplexer:
         if piece.count(b"]<std") != len(parts) - 1:
             return None
         key = (int(match[2]), b"e" if b"<stderr" in tag else b"o")
-        # A stamp stands before each tag or before none; there is a new one only every second.
+        # Either all tags follow a time stamp or none does; stamps change only every second.
         stamps = {part[-_MPI_STAMP_BYTES:] for part in parts[:-1]}
         stamped = sum(1 for stamp in stamps if _MPI_STAMP.fullmatch(stamp))
         if stamped not in (0, len(stamps)):
@@ -117,7 +116,7 @@ class Demultiplexer:
             segments.append((self._current, piece[position : stamp.start() if stamp else end]))
             rank = int(match[2])
             self.ranks.add(rank)
-            # mpirun tags what it was handed, which may be half a line: each rank's own text goes on after its tag.
+            # mpirun tags each write, which may be half a line: the rank's text continues after its next tag.
             self._current = (rank, b"e" if b"<stderr" in match[0] else b"o")
             blank = match[1] is not None and piece[match.end() : match.end() + 1] == b" "
             position = match.end() + blank
@@ -125,7 +124,7 @@ class Demultiplexer:
         return self._flush_into(segments)
 
     def _by_one_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]] | None:
-        """Return the text of a piece whose lines all have one rank's tag, much faster; ``None`` where they do not."""
+        """Return the text of a piece whose lines all have one rank's tag (fast path); ``None`` for other pieces."""
         match = tag.match(piece)
         if match is None or not piece.endswith(b"\n") or self._unfinished:
             return None
@@ -168,7 +167,7 @@ class Demultiplexer:
 
 
 class _Lines:
-    """Whole lines, and what stands at their beginnings."""
+    """Whole lines and their first characters."""
 
     def __init__(self, piece: bytes) -> None:
         self._piece = piece
@@ -178,15 +177,15 @@ class _Lines:
         self.starts = np.concatenate(([0], self._ends[:-1]))
 
     def count_of(self, character: int) -> int:
-        """Return how often ``character`` occurs."""
+        """Return the number of occurrences of ``character``."""
         return int(np.count_nonzero(self._single == character))
 
     def all_have(self, word: bytes, place: int) -> bool:
-        """Say whether ``word`` stands ``place`` characters behind the beginning of each line."""
+        """Return whether each line has ``word`` at offset ``place``."""
         return self._characters.all_have(word, self.starts + place)
 
     def changing(self, size: int) -> Iterator[bytes]:
-        """Yield the first ``size`` characters, a multiple of eight, of each line that begins unlike the one before."""
+        """Yield the first ``size`` characters (a multiple of eight) of each line that begins unlike the one before."""
         words = [self._characters.words(self.starts + at) for at in range(0, size, 8)]
         anew = np.logical_or.reduce([word[1:] != word[:-1] for word in words])
         for start in (0, *self.starts[1:][anew].tolist()):
@@ -195,13 +194,13 @@ class _Lines:
     def without(self, size: int) -> bytes:
         """Return the lines without their first ``size`` characters, which all of them have."""
         runs = np.stack((np.full(len(self.starts), size), self._ends - self.starts - size), axis=1)
-        kept = np.repeat(np.arange(runs.size) % 2 == 1, runs.reshape(-1))
-        rest: bytes = self._single[kept].tobytes()
+        selected = np.repeat(np.arange(runs.size) % 2 == 1, runs.reshape(-1))
+        rest: bytes = self._single[selected].tobytes()
         return rest
 
 
 def clean(piece: bytes) -> bytes:
-    """Return ``piece`` without NULs, every line end as ``\\n``. Costs nothing where there are none."""
+    """Return ``piece`` without NULs, every line end as ``\\n``; free if there is nothing to replace."""
     if b"\0" in piece:
         piece = piece.replace(b"\0", b"")
     if b"\r" in piece:
@@ -209,17 +208,17 @@ def clean(piece: bytes) -> bytes:
     return piece
 
 
-def uncoloured(text: bytes) -> bytes:
-    """Return ``text`` without terminal codes."""
+def strip_colours(text: bytes) -> bytes:
+    """Return ``text`` without terminal escape codes."""
     if b"\x1b" not in text:
         return text
-    # Loggers use a handful of codes; replacing those first is ten times faster than the pattern alone.
+    # Loggers use few codes; replacing those first is ten times faster than the pattern alone.
     for code in _COMMON_ANSI:
         text = text.replace(code, b"")
     return _ANSI.sub(b"", text) if b"\x1b" in text else text
 
 
-def pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
+def read_pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
     """Yield the bytes of ``stream`` in pieces of about ``size`` that end at a line's end; the last may not."""
     carry = b""
     while data := stream.read(size):

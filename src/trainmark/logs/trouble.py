@@ -1,10 +1,10 @@
-"""How a run died: out of memory, another error, or stopped from outside; read from the end of its log."""
+"""Cause of an early end of a run (out of memory, another error, a signal), read from the end of its log."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Each begins with plain letters ("oss" of loss and Loss): then the search runs at the speed of memory.
+# Each begins with plain letters ("oss" of loss and Loss), which makes the search as fast as memory.
 _NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
 _LOSS = re.compile(rb"oss(?:_finite\": ?false|[\w.]*[\"']?" + _NOT_FINITE + rb")")
 _COST = re.compile(rb"cost: \[[-+]?(?i:nan|inf)\b")
@@ -24,8 +24,8 @@ _FAILURE = re.compile(
 _ON_PURPOSE = re.compile(rb"KeyboardInterrupt|Terminating with signal 15|SIGTERM|SIGINT")
 
 
-class Death(StrEnum):
-    """How a run ended before its time."""
+class FailureKind(StrEnum):
+    """Cause of an early end of a run."""
 
     OOM = "oom"
     ERROR = "error"
@@ -33,37 +33,41 @@ class Death(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """A death and the line that tells of it."""
+class RunFailure:
+    """The cause of an early end, and the log line that shows it."""
 
-    death: Death
+    kind: FailureKind
     line: str
 
 
-def loss_is_lost(text: bytes) -> bool:
-    """Say whether some line of ``text`` prints a loss that is NaN or infinite."""
+def has_bad_loss(text: bytes) -> bool:
+    """Return whether a line of ``text`` prints a loss that is NaN or infinite."""
     if b"oss_finite" not in text:
-        # To look for these words costs a tenth of the expressions: "inf" is INFO nearly always.
+        # Searching for these words costs a tenth of the patterns: "inf" is nearly always part of INFO.
         words = text.lower()
         if b"nan" not in words and words.count(b"inf") == words.count(b"info"):
             return False
     return _LOSS.search(text) is not None or _COST.search(text) is not None
 
 
-def find_trouble(after_last_record: bytes) -> Trouble | None:
-    """Return how the run died, from the text after its last record; ``None`` where nothing says that it did.
+def find_failure(after_last_record: bytes) -> RunFailure | None:
+    """Return the cause of an early end, from the text after the last record; ``None`` if none is printed.
 
-    An allocator's warning that is "not a failure" (TensorFlow) is none.
+    An allocator's warning that is "not a failure" (TensorFlow) does not count.
     """
     for match in _OOM.finditer(after_last_record):
         line = _line(after_last_record, match.start())
         if not _HARMLESS_OOM.search(line):
-            return Trouble(Death.OOM, _shown(line))
+            return RunFailure(FailureKind.OOM, _shown(line))
     stopped = _ON_PURPOSE.search(after_last_record)
     failure = None if stopped else _last_failure(after_last_record)
     if failure is not None:
-        return Trouble(Death.ERROR, failure)
-    return Trouble(Death.STOPPED, _shown(_line(after_last_record, stopped.start()))) if stopped else None
+        return RunFailure(FailureKind.ERROR, failure)
+    return (
+        RunFailure(FailureKind.STOPPED, _shown(_line(after_last_record, stopped.start())))
+        if stopped
+        else None
+    )
 
 
 def _last_failure(text: bytes) -> str | None:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import RunEvents
-from trainmark.logs.model import RunWords
+from trainmark.logs.model import OwnRun
 from trainmark.measure.own_window import own_window
 from trainmark.measure.steadiness import judge_steadiness
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
@@ -16,7 +16,7 @@ def measure_events(events: RunEvents) -> Measurement:
     Raises ``NotMeasurable`` when the events do not contain a whole window.
     """
     times = events.step_times_s[events.measured]
-    window = own_window(RunWords(events.parameters, events.summary), times)
+    window = own_window(OwnRun(events.parameters, events.summary), times)
     summary = window.summary
     waits = events.data_waits_s[events.measured]
     losses = events.losses[np.isfinite(events.losses)]

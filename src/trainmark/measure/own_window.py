@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
-from trainmark.logs.events import UNSAID_UNIT
-from trainmark.logs.model import RunWords
+from trainmark.logs.events import DEFAULT_UNIT
+from trainmark.logs.model import OwnRun
 
 MAX_OVERRUN, MAX_OVERRUN_S = 1.05, 0.1
 """The factor, plus the seconds, by which the sum of the steps' times may exceed the window.
@@ -75,7 +75,7 @@ class NoWindow(NotMeasurable):
     """The run ended before its window did: its events are consistent, but there is no number."""
 
 
-def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
+def own_window(words: OwnRun, times: NDArray[np.float64]) -> OwnWindow:
     """Return the window that a run reports; ``times`` are the seconds of its measured steps.
 
     Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
@@ -109,9 +109,9 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
     return OwnWindow(throughput, unit, summary)
 
 
-def _summary(words: RunWords) -> tuple[Summary, int, str]:
+def _summary(words: OwnRun) -> tuple[Summary, int, str]:
     """Return the summary, the global batch and the unit of the throughput."""
-    batch, unit = words.parameters.global_batch, words.parameters.unit or UNSAID_UNIT
+    batch, unit = words.parameters.global_batch, words.parameters.unit or DEFAULT_UNIT
     if batch is None or "unit" in words.parameters.free:
         raise NotMeasurable("the run's parameters do not include a global batch")
     try:

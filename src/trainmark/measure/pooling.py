@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from datetime import datetime
 
 from trainmark.errors import InputError
-from trainmark.logs.hardware import one_device
+from trainmark.logs.hardware import same_device
 from trainmark.measure.statistics import estimate
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Sampling
@@ -47,7 +47,7 @@ def same_kinds(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
     """
     names = [kind for kind in (*kinds, *others) if isinstance(kind, str)]
     if names:
-        return one_device(names)
+        return same_device(names)
     return not kinds or not others or kinds == others
 
 

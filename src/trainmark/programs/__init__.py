@@ -1,8 +1,8 @@
-"""Training programs, a folder each: how they are started, how their logs read, what their options mean.
+"""Training programs, one folder each: launch commands, log formats and the meaning of their options.
 
-A folder holds what there is of ``card*.yaml``, ``log.py`` (``FORMAT``, with the rules that its figures are published
-by), ``dialect.py`` (``DIALECT``) and ``sample.py`` (``sample``: a made-up log). Nothing names it elsewhere: folders are
-found by looking, here and in the ``programs`` of extensions, and a module is imported when it is first asked for.
+A folder may contain ``card*.yaml``, ``log.py`` (``FORMAT``, with the rules by which its figures are published),
+``dialect.py`` (``DIALECT``) and ``sample.py`` (``sample``: a synthetic log). There is no other list of programs:
+folders are discovered here and in the ``programs`` of extensions, and a module is imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from trainmark.lazy import attach
 __path__ = [*__path__, *map(str, folders("programs"))]
 
 if TYPE_CHECKING:
-    from trainmark.programs.options import Dialect, Parameters, Said
+    from trainmark.programs.options import Dialect, Parameters, RecipeSetting
     from trainmark.programs.reading import follow_log, read_log, read_stream
     from trainmark.programs.registry import cards, dialects, find_format, formats, samples, synthetic_log
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Dialect",
     "Parameters",
-    "Said",
+    "RecipeSetting",
     "cards",
     "dialects",
     "find_format",
@@ -36,7 +36,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".options": ("Dialect", "Parameters", "Said"),
+        ".options": ("Dialect", "Parameters", "RecipeSetting"),
         ".reading": ("follow_log", "read_log", "read_stream"),
         ".registry": ("cards", "dialects", "find_format", "formats", "samples", "synthetic_log"),
     },

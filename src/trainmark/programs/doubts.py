@@ -1,4 +1,4 @@
-"""Doubts that several programs' logs raise for one reason."""
+"""Doubts shared by several programs' logs."""
 
 import re
 from collections.abc import Iterator
@@ -8,20 +8,18 @@ from trainmark.logs.model import Problem
 
 
 def resumed_averages(
-    context: LogContext, beginning: re.Pattern[bytes], start: int | None = None
+    context: LogContext, header: re.Pattern[bytes], start: int | None = None
 ) -> Iterator[Problem]:
-    """Yield a doubt where averages since the start are of fewer steps than the counter says.
+    """Yield a doubt if averages since the start cover fewer steps than the counter shows.
 
-    ``start`` is the step from which the log says that the run goes on; without it, a log that has its ``beginning``
-    and whose first record is of a later step was resumed.
+    ``start`` is the step from which the run resumed, if it is printed; without it, a log with a ``header`` whose first
+    record has a later step was resumed.
     """
     first = context.first_step or 0
-    if not start and first > 2 * context.step_interval and beginning.search(context.head):
+    if not start and first > 2 * context.step_interval and header.search(context.head):
         start = first - context.step_interval
     if start:
-        sentence = (
-            f"the run goes on from iteration {start}: its averages are of fewer iterations than are counted"
-        )
+        sentence = f"the run resumed from iteration {start}: its averages cover fewer iterations than its counter shows"
         yield Problem("resumed", sentence)
 
 
@@ -31,11 +29,11 @@ _MODEL_PARALLEL = re.compile(
 
 
 def model_parallel(context: LogContext) -> Iterator[Problem]:
-    """Yield a doubt where several devices hold one model: a batch that is given counts for each group of them."""
+    """Yield a doubt if several devices share one model, because a given batch then counts once per group of them."""
     sizes = {int(size) for size in _MODEL_PARALLEL.findall(context.text) if len(size) < 6}
     if largest := max((size for size in sizes if size > 1), default=0):
         sentence = (
-            f"the log says a model-parallel size of {largest}: a batch of one device, times all devices, counts the "
-            "same samples several times"
+            f"the log reports a model-parallel size of {largest}: a per-device batch times all devices counts the same "
+            "samples several times"
         )
         yield Problem("model-parallel", sentence)

@@ -1,4 +1,4 @@
-"""What a program's printed options mean on the axes of a recipe, and by which option one axis is changed."""
+"""Mapping of a program's printed options to the axes of a recipe, and of axes to the options that change them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -9,10 +9,10 @@ from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import task_choices
 
 Parameters = Mapping[str, Parameter]
-Said = tuple[AxisName, AxisValue, Parameter]
+RecipeSetting = tuple[AxisName, AxisValue, Parameter]
 
 NONE = {"none", "null", ""}
-"""Words by which programs print that an option is not set."""
+"""Values that programs print for an option that is not set."""
 
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
 
@@ -21,38 +21,38 @@ _TRUE = {"true": True, "1": True, "false": False, "0": False}
 class Dialect:
     """One program's options.
 
-    ``name`` is the program's for a reader. A log whose settings have all of any of ``marks`` is the program's, and
-    ``read`` turns its settings into axes. ``flags`` say by axis how to change it, ``{value}`` being the value wanted;
-    ``values`` are the program's own words for some of trainmark's.
+    ``name`` is the program's name for display. A log belongs to the program if its settings have all names of one of
+    ``marks``; ``read`` converts its settings to axes. ``flags`` are the options that change an axis, with ``{value}``
+    for the new value; ``values`` translate trainmark's values to the program's.
     """
 
     name: str
     marks: tuple[tuple[str, ...], ...]
-    read: Callable[[Parameters], Iterator[Said]]
+    read: Callable[[Parameters], Iterator[RecipeSetting]]
     flags: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def speaks(self, parameters: Parameters) -> bool:
-        """Tell whether these settings are this program's."""
+    def recognises(self, parameters: Parameters) -> bool:
+        """Return whether these settings are this program's."""
         return any(all(mark in parameters for mark in marks) for marks in self.marks)
 
 
-def words(parameters: Parameters, names: Mapping[str, AxisName]) -> Iterator[Said]:
-    """Yield the axes that are printed under ``names``, each as a number, a truth or a word that the axis can have."""
+def words(parameters: Parameters, names: Mapping[str, AxisName]) -> Iterator[RecipeSetting]:
+    """Yield the axes printed under ``names``, each as a number, a boolean or a valid value of the axis."""
     for name, axis in names.items():
         parameter = parameters.get(name)
         if parameter is None or parameter.value.lower() in NONE:
             continue
-        # What every training has (an optimizer) may have values that no task of ours trains with.
+        # Axes of every training (such as the optimizer) may have values that none of our tasks supports.
         choices = frozenset() if axis in set(RecipeAxis) else task_choices(axis)
         if not choices or parameter.value.lower() in choices:
-            # A version such as 2.10 is a word; as a number it would lose its end.
+            # A version such as 2.10 stays a string; as a number it would lose its last digit.
             value = parameter.value if isinstance(axis, Condition) else typed(parameter.value)
             yield axis, value, parameter
 
 
 def typed(word: str) -> AxisValue:
-    """Return a printed word as a truth or a number where it is one, else in lower case."""
+    """Return a printed word as a boolean or a number if it is one, else in lower case."""
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
     for number in (int, float):
@@ -65,18 +65,18 @@ def typed(word: str) -> AxisValue:
 
 
 def flag(parameters: Parameters, name: str) -> bool | None:
-    """Return whether the option ``name`` is printed as on; none where it is not printed or is no switch."""
+    """Return whether the option ``name`` is printed as on; ``None`` if it is not printed or not a switch."""
     return _TRUE.get(parameters[name].value.lower()) if name in parameters else None
 
 
-def backend(parameters: Parameters, name: str, data: str) -> Iterator[Said]:
-    """Yield loader and data of NVIDIA's option that says both; ``data`` is what its real data are."""
+def backend(parameters: Parameters, name: str, data: str) -> Iterator[RecipeSetting]:
+    """Yield loader and data of NVIDIA's option that sets both; ``data`` is the kind of its real data."""
     if name not in parameters:
         return
-    said = parameters[name]
-    word = said.value.lower()
+    parameter = parameters[name]
+    word = parameter.value.lower()
     if word in ("synthetic", "syntetic"):
-        yield RecipeAxis.DATA, "synthetic", said
+        yield RecipeAxis.DATA, "synthetic", parameter
         return
-    yield RecipeAxis.LOADER, word if word.startswith("dali") else "native", said
-    yield RecipeAxis.DATA, data, said
+    yield RecipeAxis.LOADER, word if word.startswith("dali") else "native", parameter
+    yield RecipeAxis.DATA, data, parameter

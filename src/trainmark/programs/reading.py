@@ -1,4 +1,4 @@
-"""Reading a log of whichever known program: the machinery of ``logs`` with every program's format."""
+"""Log reading with the formats of all known programs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,9 +14,9 @@ from trainmark.schema.names import LOG, OUTCOME
 def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
     """Read the log at ``path`` (text or gzip; any known format), with facts ``given`` by its reader.
 
-    Never raises for what is in the file: a file that cannot be opened, is no text, or has no known format
-    comes back with that status; but the log of a run of ours that did not end well has the outcome that is recorded
-    beside it, where nothing in it says as much.
+    Never raises for the content of a file: a file that cannot be opened, is not text, or has no known format is
+    returned with that status. If the log of a failed trainmark run does not show the failure, the result has the
+    outcome recorded in the run's folder.
     """
     parsed = logs.read_log(path, formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
@@ -29,14 +29,13 @@ def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
     try:
         ended = OutcomeRecord.model_validate_json(record.read_bytes())
     except (OSError, ValueError):
-        # Most logs have none beside them, and a damaged one says nothing.
+        # Most logs have no record in their folder, and a damaged one is ignored.
         return parsed
     if ended.outcome is Outcome.OK:
         return parsed
     status = Status.OOM if ended.outcome is Outcome.OOM else Status.FAILED
-    problem = Problem(
-        "failed", f"the run is recorded as {ended.outcome}: {ended.reason or 'no reason is kept'}"
-    )
+    reason = ended.reason or "no reason was recorded"
+    problem = Problem("failed", f"the recorded outcome of the run is {ended.outcome}: {reason}")
     return replace(parsed, status=status, problems=(problem, *parsed.problems))
 
 
@@ -46,7 +45,7 @@ def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -
 
 
 def follow_log(path: str | Path, given: Facts | None, wait: Callable[[], bool]) -> Iterator[ParsedLog]:
-    """Yield what the log at ``path`` says while a run writes it (``trainmark.logs.following``)."""
+    """Yield the parsed log at ``path`` while a run writes it (``trainmark.logs.following``)."""
     from trainmark.logs.following import follow_log
 
     return follow_log(path, formats(), given, wait)

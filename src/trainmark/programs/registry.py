@@ -1,4 +1,4 @@
-"""What there is of programs: found by looking into their folders, ours and those of extensions."""
+"""Registry of programs, found in their folders: our own and those of extensions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -22,18 +22,18 @@ def cards() -> tuple[Path, ...]:
 
 @cache
 def formats() -> "tuple[Format, ...]":
-    """Return every log format, by the program's folder; content decides which a log has, order only breaks ties."""
+    """Return every log format, sorted by folder; a log's content decides its format, order only breaks ties."""
     return tuple(module.FORMAT for module in _modules("log"))
 
 
 @cache
 def dialects() -> "Mapping[str, Dialect]":
-    """Return what is known of the options of each program that prints them, by the program's name."""
+    """Return the dialect of each program that prints its options, by the program's name."""
     return {_folder(module).replace("_", "-"): module.DIALECT for module in _modules("dialect")}
 
 
 def find_format(name: str) -> "Format":
-    """Return the format called ``name``; raise ``InputError`` with the nearest name when there is none."""
+    """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
     for known in formats():
         if known.name == name:
             return known
@@ -43,7 +43,7 @@ def find_format(name: str) -> "Format":
 
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
-    """Return the writers of made-up logs by the name of the format that they write."""
+    """Return the writers of synthetic logs by format name."""
     written = {_folder(module): module.sample for module in _modules("sample")}
     return {
         module.FORMAT.name: written[_folder(module)]
@@ -53,7 +53,7 @@ def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
 
 
 def synthetic_log(format_name: str, run: "SampleRun") -> str:
-    """Return a whole made-up log in a format: for tests, benchmarks, and to try one's own scripts on.
+    """Return a complete synthetic log in a format, for tests, benchmarks and trying out scripts.
 
     Nothing in it is a measurement. Raises ``KeyError`` for a format without a writer.
     """
@@ -72,7 +72,7 @@ def _modules(name: str) -> Iterator[Any]:
 
 @cache
 def _folders() -> tuple[Path, ...]:
-    """Return each program's folder by name; of two that are called the same, the first on the path is meant."""
+    """Return each program's folder, sorted by name; of two with the same name, the first on the path."""
     found: dict[str, Path] = {}
     for room in programs.__path__:
         for folder in Path(room).iterdir():

@@ -1,41 +1,41 @@
-"""Physics before belief: what a log says is held against what can be, before a number is made of it.
+"""Plausibility checks of a parsed log, made before a number is computed from it.
 
-Each check looks at one way in which records cannot all be true (``counting``, ``pace``, ``totals``, ``bounds``,
-``names``) and returns problems: a code, a sentence that says what it does to the number, and how much that weighs.
+Each module checks one kind of contradiction (``counting``, ``step_timing``, ``totals``, ``bounds``, ``names``) and
+returns problems: a code, a sentence with the effect on the number, and a severity.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from trainmark.logs.model import ParsedLog, Problem, Status
-from trainmark.logs.plausibility.bounds import impossible_counts, impossible_times, unread_numbers
-from trainmark.logs.plausibility.counting import lost_and_doubled
-from trainmark.logs.plausibility.names import weigh_names
-from trainmark.logs.plausibility.step_timing import Stall, stalls, unlikely_pace
+from trainmark.logs.plausibility.bounds import impossible_counts, impossible_times, non_numeric_speeds
+from trainmark.logs.plausibility.counting import missing_and_duplicate_records
+from trainmark.logs.plausibility.names import weigh_name_hints
+from trainmark.logs.plausibility.step_timing import Stall, stalls, timing_problems
 from trainmark.logs.plausibility.totals import totals_disagree
 
-__all__ = ["Stall", "checked", "stalls"]
+__all__ = ["Stall", "check_plausibility", "stalls"]
 
 
-def checked(log: ParsedLog) -> ParsedLog:
-    """Return ``log`` with what cannot be true of it among its problems; memory does not grow with the log.
+def check_plausibility(log: ParsedLog) -> ParsedLog:
+    """Return ``log`` with the problems that the checks found; memory does not grow with the log.
 
-    A run of our own says its window itself and is judged by its own gates.
+    A trainmark run reports its own window and is checked by its own gates instead.
     """
-    if log.status is not Status.OK or log.run_words is not None:
+    if log.status is not Status.OK or log.own_run is not None:
         return log
-    log = replace(log, problems=weigh_names(log))
-    said = {problem.code for problem in log.problems}
-    more = tuple(problem for problem in _problems(log) if problem.code not in said)
+    log = replace(log, problems=weigh_name_hints(log))
+    reported = {problem.code for problem in log.problems}
+    more = tuple(problem for problem in _problems(log) if problem.code not in reported)
     return replace(log, problems=(*log.problems, *more))
 
 
 def _problems(log: ParsedLog) -> Iterator[Problem]:
     yield from impossible_counts(log.facts)
     yield from impossible_times(log.records)
-    yield from unread_numbers(log.records)
+    yield from non_numeric_speeds(log.records)
     if log.records.count < 2:
         return
-    yield from lost_and_doubled(log)
-    yield from unlikely_pace(log)
+    yield from missing_and_duplicate_records(log)
+    yield from timing_problems(log)
     yield from totals_disagree(log)

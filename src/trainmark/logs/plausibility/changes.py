@@ -1,4 +1,4 @@
-"""Where the pace of a run changes for good: two parts, each steady, that are not equally fast."""
+"""Detection of a lasting change of a run's pace: two steady parts of different speed."""
 
 import math
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import numpy as np
 from trainmark.logs.columns import Floats
 
 _DIFFERS = 0.1
-"""Parts whose paces differ by less are one run."""
+"""Smallest relative difference between the paces of two parts that counts as a change."""
 _SPREADS = 6.0
 _MAD = 1.4826
 _FEWEST = 3
-"""Medians in each part; at least a tenth of all besides."""
+"""Fewest chunks in each part, which also has at least a tenth of all chunks."""
 _LEAST_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From ``record`` on a unit of work takes ``factor`` times as long as before."""
+    """A change of pace: from ``record`` on, a unit of work takes ``factor`` times as long as before."""
 
     record: int
     factor: float
@@ -35,10 +35,10 @@ class Chunk:
 
 
 def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
-    """Return where the pace changes for good; ``None`` where it does not.
+    """Return the lasting change of pace, or ``None``.
 
-    The parts are those that have the least squares (of logarithms of their chunks' paces); each has to be steady beside
-    what they differ by. Chunks in which a coarse clock stands still are taken together with their neighbours.
+    The split minimises the squared deviations of the logarithms of the chunks' paces; the spread of each part must be
+    small compared with the difference. Chunks of zero duration (coarse clock) are merged with their neighbours.
     """
     while any(chunk.seconds <= 0 for chunk in chunks) and len(chunks) > 4 * _FEWEST:
         chunks = [

@@ -1,4 +1,4 @@
-"""What the counters count: records that are missing, and records that stand there twice."""
+"""Checks of the step counters: missing records and duplicated records."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem
-from trainmark.logs.plausibility.intervals import further_apart
+from trainmark.logs.plausibility.intervals import wider_intervals
 
 _BLOCK = 1 << 15
 _REGULAR = 0.8
-"""Counters rise by the same number in so many cases, or nothing can be said to be missing."""
+"""Smallest share of equal counter increments; below it, no record can be called missing."""
 _UNEVEN = 0.02
-"""Epochs whose lengths differ by less are whole."""
+"""Epochs whose lengths differ by a smaller share are complete."""
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 
 
 @dataclass(slots=True)
-class _Count:
-    """Rises of the step counter, how many are the usual one, what is missing between records, and where epochs turn."""
+class _Increments:
+    """Increments of the step counter: the number of all and of regular ones, missing records, and epoch limits."""
 
     interval: int
     rises: int = 0
@@ -29,10 +29,10 @@ class _Count:
     first: float = np.nan
     last: float = np.nan
 
-    def meet(self, step: Floats, restarted: Collection[int] = ()) -> None:
-        """Take in the steps of neighbouring records; a counter that falls began anew with an epoch.
+    def add(self, step: Floats, restarted: Collection[int] = ()) -> None:
+        """Add the steps of consecutive records; a decrease is the start of an epoch.
 
-        At those that are ``restarted`` it went back to a checkpoint, before which nothing is missing.
+        At the ``restarted`` records the counter went back to a checkpoint, so nothing is missing before them.
         """
         if np.isnan(self.first):
             self.first = float(step[0])
@@ -40,40 +40,40 @@ class _Count:
         rise[[at - 1 for at in restarted]] = 0
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
-        gaps = up[(up > self.interval) & ~further_apart(up, self.interval)]
+        gaps = up[(up > self.interval) & ~wider_intervals(up, self.interval)]
         self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps))
         for at in np.flatnonzero(rise < 0).tolist():
             self.turn(float(step[at]), float(step[at + 1]))
 
     def turn(self, last: float, first: float) -> None:
-        """Take in where one epoch ended and the next one began: as the epochs before, or records are missing."""
+        """Add the last step of an epoch and the first of the next; a difference to other epochs is missing records."""
         if np.isnan(self.last):
-            self.last = last  # whether the first epoch ended early is not known
+            self.last = last  # it is unknown whether the first epoch ended early
         self._compare(self.last, last)
         self._compare(self.first, first)
         self.first, self.last = min(self.first, first), max(self.last, last)
 
     def finish(self, last: float) -> None:
-        """Take in where the log ends: an epoch before that ended earlier was cut."""
+        """Add the last step of the log: an earlier epoch that ended before it lacks records."""
         if last > self.last:
             self._compare(self.last, last)
 
-    def _compare(self, seen: float, now: float) -> None:
-        # Epochs of sequences are not all of the same number of steps.
-        if abs(now - seen) >= max(self.interval, _UNEVEN * seen):
-            self.lose(abs(now - seen) // self.interval, 1)
+    def _compare(self, before: float, now: float) -> None:
+        # Epochs of sequences have slightly different numbers of steps.
+        if abs(now - before) >= max(self.interval, _UNEVEN * before):
+            self.lose(abs(now - before) // self.interval, 1)
 
     def lose(self, records: float, places: int) -> None:
-        """Count records that are missing."""
+        """Count missing records."""
         self.lost, self.places = self.lost + records, self.places + places
 
 
 def _begins_late(log: ParsedLog, first: float) -> bool:
-    """Say whether the first record of a first epoch is not of its first steps: a resumed run begins with a later epoch.
+    """Return whether a first epoch lacks its first records (a resumed run begins with a later epoch).
 
-    Programs that print single steps may hide their warm-up; a log without its beginning is said to be one already.
+    Programs that print single steps may hide their warm-up; a log whose start is missing has that problem already.
     """
-    if any("beginning" in problem.message for problem in log.problems):
+    if any("start of the log" in problem.message for problem in log.problems):
         return False
     if log.records.epoch is None or log.meaning is Meaning.SAMPLED:
         return False
@@ -81,7 +81,7 @@ def _begins_late(log: ParsedLog, first: float) -> bool:
 
 
 def _doubled(rows: list[Floats]) -> int:
-    """Return how many of neighbouring records are the same in all of ``rows``, of which the last differs most often."""
+    """Return how many consecutive records are equal in all of ``rows``, of which the last differs most often."""
     same = np.ones(len(rows[0]) - 1, np.bool_)
     for row in reversed(rows):
         same &= np.diff(row) == 0
@@ -90,30 +90,29 @@ def _doubled(rows: list[Floats]) -> int:
     return int(np.count_nonzero(same))
 
 
-def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
-    """Yield problems where records are missing between others, or are printed twice."""
+def missing_and_duplicate_records(log: ParsedLog) -> Iterator[Problem]:
+    """Yield problems for records that are missing between others or printed twice."""
     records = log.records
-    seen, doubled = _Count(log.step_interval), 0
+    counts, doubled = _Increments(log.step_interval), 0
     for start in range(0, records.count - 1, _BLOCK):
         stop = min(start + _BLOCK + 1, records.count)
         rows = [
             column.array(start, stop) for name in _FIELDS if (column := getattr(records, name)) is not None
         ]
-        # A lone counter says nothing of being the same line: something measured has to be the same too.
+        # Equal counters do not make equal lines: a measured value must be equal too.
         if len(rows) > 2:
             doubled += _doubled(rows)
         if records.step is not None:
             steps = records.step.array(start, stop)
             if start == 0 and _begins_late(log, float(steps[0])):
-                seen.lose(steps[0] // log.step_interval - 1, 1)
-            seen.meet(steps, [one.record - start for one in log.restarts if start < one.record < stop])
+                counts.lose(steps[0] // log.step_interval - 1, 1)
+            counts.add(steps, [one.record - start for one in log.restarts if start < one.record < stop])
             if stop == records.count:
-                seen.finish(float(steps[-1]))
-    if seen.lost and seen.regular >= _REGULAR * seen.rises:
-        where = f"{seen.lost:.0f} records are missing at {seen.places} places, by the counter of steps"
-        yield Problem(
-            "records-missing", f"{where}: the file was cut, and what they took is not in the number"
-        )
+                counts.finish(float(steps[-1]))
+    if counts.lost and counts.regular >= _REGULAR * counts.rises:
+        where = f"the step counter shows {counts.lost:.0f} missing records at {counts.places} place"
+        where += "s" if counts.places > 1 else ""
+        yield Problem("records-missing", f"{where}: their time is not in the number")
     if doubled:
-        sentence = f"{doubled} records stand there twice, to the last digit: they count twice in the number"
+        sentence = f"{doubled} records are identical to the record before them and count twice in the number"
         yield Problem("records-doubled", sentence)

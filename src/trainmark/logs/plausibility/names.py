@@ -1,4 +1,4 @@
-"""A file's name is hearsay, and one node a guess: a number that rests on them alone is in doubt."""
+"""Doubts about numbers that depend on facts from a file's name or on an assumed single node."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ FROM_NAME = "from-name"
 ONE_NODE = "one-node-assumed"
 
 
-def weigh_names(log: ParsedLog) -> tuple[Problem, ...]:
-    """Return the log's problems; what is only named or assumed is a doubt where the number is built on it."""
+def weigh_name_hints(log: ParsedLog) -> tuple[Problem, ...]:
+    """Return the log's problems; facts from the name or assumed become doubts if the number depends on them."""
     needed = _needed(log)
     if "devices" in needed and log.facts.gpus_per_node is not None and (log.facts.nodes or 1) > 1:
-        needed = (*needed, "nodes")  # the devices are those of one node, times the nodes
+        needed = (*needed, "nodes")  # the devices are those of one node times the number of nodes
     return tuple(
         replace(problem, severity=Severity.DOUBT)
         if (problem.code == FROM_NAME and problem.message.startswith(needed))
@@ -23,11 +23,11 @@ def weigh_names(log: ParsedLog) -> tuple[Problem, ...]:
 
 
 def _needed(log: ParsedLog) -> tuple[str, ...]:
-    """Return how the sentences begin that are about facts on which the number is built."""
+    """Return the first words of the sentences about facts on which the number depends."""
     if log.scope is Scope.NODE:
         return ("nodes",)
     if log.records.rate is None and log.global_batch is None:
-        return ()  # no number can be built on them: the tool's own figure is given, if there is one
+        return ()  # no number can be computed: the tool's own figure is used, if there is one
     by_batch = log.records.rate is None or (
         log.meaning is not Meaning.INTERVAL and log.records.clock_s is not None
     )

@@ -1,4 +1,4 @@
-"""The pace of a run: stalls, steps too fast to be, clocks that jump, and times that are not those of their steps."""
+"""Checks of step times: stalls, implausibly fast steps, clock jumps, and times that contradict the clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,29 +16,29 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 MATTERS = 0.004
-"""What moves the number by less is not said."""
+"""Smallest share of the number that is reported."""
 AGREE = 0.05
-"""The clock's and the records' times of the same steps agree within this share, or one of them is wrong."""
-UNSEEN = 0.2
-"""What the clock may pass beyond the records' own time where these are of the last steps of an interval only."""
+"""If clock and records differ by more than this share for the same steps, one of them is wrong."""
+MOST_UNTIMED = 0.2
+"""Largest untimed share of the clock's time if records cover only the last steps of an interval."""
 _LONGEST = 0.05
-"""The share of the gaps between records that are left out then: evaluations and checkpoints."""
+"""Share of the longest gaps between records that is then left out: evaluations and checkpoints."""
 _OUTLIER = 8.0
 _LEAST_OFF = 0.08
 _MAD = 1.4826
 _FEWEST = 5
 _CHUNKS = 64
-"""Into how many medians a block of intervals is gathered, to see where the pace changes."""
+"""Chunks per block of intervals, used to find a change of pace."""
 _MANY = 0.05
-"""Outliers that are a larger share of the intervals are no outliers of a run whose pace changes."""
+"""Largest share of outliers of a run whose pace changes."""
 
 
 @dataclass(slots=True)
 class _Worst:
-    """The interval that holds most of the window beside its share, and what all that were met hold together.
+    """The interval that deviates most from its usual time, and totals of all intervals added.
 
-    ``took`` and ``usual`` are seconds of the worst one; ``excess_s`` is by how much all ``count`` took longer than
-    usual (negative: less), ``all_s`` what they took.
+    ``took`` and ``usual`` are seconds of the worst one; ``excess_s`` is the time that all ``count`` intervals took
+    beyond the usual one (negative: less), ``all_s`` their total time.
     """
 
     record: int = 0
@@ -48,7 +48,7 @@ class _Worst:
     excess_s: float = 0.0
     all_s: float = 0.0
 
-    def meet(self, record: int, took: float, usual: float) -> None:
+    def add(self, record: int, took: float, usual: float) -> None:
         self.count, self.excess_s, self.all_s = (
             self.count + 1,
             self.excess_s + took - usual,
@@ -60,13 +60,13 @@ class _Worst:
 
 @dataclass(slots=True)
 class Pace:
-    """What was seen of the pace: the worst interval of each kind, and the window's time in seconds.
+    """Step timing of a window: the worst interval of each kind, and the window's duration in seconds.
 
-    ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
-    the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
-    clock and by the records (``between_s`` more by the clock, without the longest gaps, where ``of_last_steps``: that
-    is how the format's records are), and ``ratios`` their usual ratio, block by block. ``chunks`` are neighbouring
-    intervals taken together.
+    ``slow``, ``fast`` and ``most`` deviate from the usual pace (``most`` by any amount), ``jump`` and ``false`` from
+    the clock; ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the time of the same steps by
+    the clock and by the records, and ``ratios`` their median ratio per block. ``between_s`` is the excess of the clock
+    without the longest gaps, used if the format's records cover only the last steps of an interval
+    (``of_last_steps``). ``chunks`` are groups of consecutive intervals.
     """
 
     by_clock: bool
@@ -85,12 +85,12 @@ class Pace:
     ratios: list[float] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
 
-    def meet(self, block: Intervals, grain: float) -> None:
-        """Take in the intervals of one block; ``grain`` is that of the clock."""
+    def add(self, block: Intervals, grain: float) -> None:
+        """Add the intervals of one block; ``grain`` is the resolution of the clock in seconds."""
         clock = block.clock_s
         if (back := clock < -grain).any():
             at = int(back.argmax())
-            self.back.meet(block.first + at + 1, float(clock[at]), 0.0)
+            self.back.add(block.first + at + 1, float(clock[at]), 0.0)
         stamped = self.by_clock and bool(np.isfinite(clock).any())
         taken = np.where(clock >= 0, clock, np.nan) if stamped else block.own
         work = block.steps if stamped else block.work
@@ -103,33 +103,33 @@ class Pace:
         middle = _median(paces)
         self.window_s += float(taken.sum())
         self.counted += len(taken)
-        self._meet_chunks(records, taken, work)
+        self._add_chunks(records, taken, work)
         off = taken - work * middle
         at = int(np.abs(off).argmax())
-        self.most.meet(int(records[at]), float(taken[at]), float(work[at] * middle))
+        self.most.add(int(records[at]), float(taken[at]), float(work[at] * middle))
         if len(taken) < _FEWEST:
             return
         if middle > 0:
             sizes = np.abs(off)
             odd = sizes > _LEAST_OFF * middle * work + slack
-            if odd.any():  # the spread can only leave out some of them
+            if odd.any():  # the spread can only exclude some of them
                 spread = _MAD * _median(np.abs(paces - middle))
                 odd = sizes > max(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
             for at in np.flatnonzero(odd).tolist():
                 worst = self.slow if off[at] > 0 else self.fast
-                worst.meet(int(records[at]), float(taken[at]), float(work[at] * middle))
+                worst.add(int(records[at]), float(taken[at]), float(work[at] * middle))
         if block.absolute:
-            self._meet_clock(block, grain)
+            self._add_clock(block, grain)
 
-    def _meet_chunks(self, records: Ints, taken: Floats, work: Floats) -> None:
+    def _add_chunks(self, records: Ints, taken: Floats, work: Floats) -> None:
         count = min(_CHUNKS, len(taken))
         size, over = divmod(len(taken), count)
-        # As even as can be: the first ones take what is over, one each.
+        # Sizes differ by at most one: the first chunks get the remainder.
         first = np.arange(count) * size + np.minimum(np.arange(count), over)
         sums = np.add.reduceat(taken, first), np.add.reduceat(work, first)
         self.chunks += map(Chunk, records[first].tolist(), *(values.tolist() for values in sums))
 
-    def _meet_clock(self, block: Intervals, grain: float) -> None:
+    def _add_clock(self, block: Intervals, grain: float) -> None:
         clock, own = block.clock_s, block.own
         both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
         if not both.any():
@@ -139,35 +139,38 @@ class Pace:
         self.own_s += float(own.sum())
         gaps = clock - own
         at = int(np.abs(gaps).argmax())
-        self.jump.meet(int(records[at]), float(clock[at]), float(own[at]))
+        self.jump.add(int(records[at]), float(clock[at]), float(own[at]))
         if self.of_last_steps:
             gaps.sort()
             self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
         ratio = _median(clock / own)
         self.ratios.append(ratio)
-        self._meet_false(records, clock, own * ratio, 2 * grain + slack)
+        self._add_false(records, clock, own * ratio, 2 * grain + slack)
 
-    def _meet_false(self, records: Ints, clock: Floats, expected: Floats, slack: Floats) -> None:
-        """Meet records whose own time is unlike the clock's; time between steps is no sign but by the clock."""
+    def _add_false(self, records: Ints, clock: Floats, expected: Floats, slack: Floats) -> None:
+        """Compare each record's reported duration with the wall clock between records.
+
+        Unless the number is computed by the clock, extra clock time between steps is no contradiction.
+        """
         off = clock - expected
         sizes, least = np.abs(off), _LEAST_OFF * np.abs(expected)
         odd = sizes > least + slack
-        if odd.any():  # the spread can only leave out some of them
+        if odd.any():  # the spread can only exclude some of them
             spread = _MAD * _median(sizes)
             odd = sizes > np.maximum(_OUTLIER * spread, least) + slack
         if not self.by_clock:
             odd &= off < 0
         for at in np.flatnonzero(odd).tolist():
-            self.false.meet(int(records[at]), float(clock[at]), float(expected[at]))
+            self.false.add(int(records[at]), float(clock[at]), float(expected[at]))
 
 
 def _where(good: Bools, records: Ints, *columns: Floats) -> tuple[Any, ...]:
-    """Return ``records`` and ``columns`` where they are ``good``: themselves as a rule, which costs nothing."""
+    """Return the ``good`` elements of ``records`` and ``columns``; the arrays themselves if all are good."""
     return (records, *columns) if good.all() else (records[good], *(column[good] for column in columns))
 
 
 def _median(values: Floats) -> float:
-    """Return the median of finite values: sorted, which is faster by far than to look for the middle alone."""
+    """Return the median of finite values; sorting is much faster than a partition here."""
     ordered, middle = np.sort(values), len(values) // 2
     upper = float(ordered[middle])
     return upper if len(values) % 2 else (float(ordered[middle - 1]) + upper) / 2
@@ -175,9 +178,9 @@ def _median(values: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """``count`` intervals that are far slower than usual, the worst up to ``record``, hold ``share`` of the window.
+    """A set of ``count`` intervals that are far slower than usual; the worst ends at ``record``.
 
-    Had they taken as long as the others, the rate would be ``factor`` as high.
+    They take ``share`` of the window. At the usual pace the rate would be ``factor`` times as high.
     """
 
     record: int
@@ -186,26 +189,27 @@ class Stall:
     count: int = 1
 
 
-def pace_of(log: ParsedLog) -> Pace:
-    """Return the pace of ``log`` after its warm-up, in one pass."""
+def measure_timing(log: ParsedLog) -> Pace:
+    """Return the step timing of ``log`` after its warm-up, computed in one pass."""
     by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
     pace = Pace(by_clock, log.of_last_steps)
     for block in intervals(log):
-        pace.meet(block, log.clock_resolution_s)
+        pace.add(block, log.clock_resolution_s)
     return pace
 
 
 def stalls(log: ParsedLog) -> Stall | None:
-    """Return what held ``log`` up, where it matters: all stalls together, or the worst alone.
+    """Return the stalls of ``log`` that matter: all of them, or only the worst.
 
-    Slow records that together move the number by less than a doubt are the run's spread, out of which one may stand.
+    If all slow records change the number by less than a doubt, they belong to the run's spread, and only the worst one
+    can stand out.
     """
-    if log.records.count < 2 or log.run_words is not None:
+    if log.records.count < 2 or log.own_run is not None:
         return None
-    pace = pace_of(log)
-    together, slow = _stalls(pace), pace.slow
-    if together is None or slow.excess_s > MOST_OF_A_NOTE * pace.window_s:
-        return together
+    pace = measure_timing(log)
+    all_stalls, slow = _stalls(pace), pace.slow
+    if all_stalls is None or slow.excess_s > MOST_OF_A_NOTE * pace.window_s:
+        return all_stalls
     excess_s = slow.took - slow.usual
     if not excess_s > MATTERS * pace.window_s:
         return None
@@ -219,9 +223,9 @@ def _stalls(pace: Pace) -> Stall | None:
     return Stall(slow.record, slow.all_s / window_s, window_s / (window_s - slow.excess_s), slow.count)
 
 
-def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
-    """Yield problems of the pace of ``log`` after its warm-up."""
-    pace = pace_of(log)
+def timing_problems(log: ParsedLog) -> Iterator[Problem]:
+    """Yield problems of the step timing of ``log`` after its warm-up."""
+    pace = measure_timing(log)
     false = pace.false
     yield from _backwards(pace.back)
     change = change_of_pace(pace.chunks)
@@ -232,48 +236,52 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
     if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
         yield from _few(pace.most, pace.counted, pace.window_s)
     if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
-        ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
-        yield Problem("record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong")
+        ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its time stamps"
+        yield Problem(
+            "record-contradicts-clock", f"record {false.record} took {ends}: one of the two is wrong"
+        )
     if pace.ratios:
         yield from _disagreement(log, pace)
 
 
 def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:
-    """Yield a doubt where the number hangs on one record."""
+    """Yield a doubt if the number depends on a single record."""
     rest = window_s - most.took
     moved = (most.took - most.usual) / rest if rest > 0 else 0.0
     if counted < 2 or rest <= 0:
-        yield Problem(
-            "few-records", "the number rests on one record after the warm-up: how far it holds cannot be seen"
-        )
+        sentence = "only one record follows the warm-up, so the reliability of the number cannot be estimated"
+        yield Problem("few-records", sentence)
     elif abs(moved) > MOST_OF_A_NOTE:
-        sentence = f"the number rests on {counted} records: without record {most.record} it would be {moved:+.1%} other"
+        sentence = (
+            f"the number is computed from only {counted} records: without record {most.record} it would change by "
+            f"{moved:+.1%}"
+        )
         yield Problem("few-records", sentence)
 
 
 def _backwards(back: _Worst) -> Iterator[Problem]:
     if back.took < 0:
         sentence = f"the time stamps run backwards at record {back.record}, by {-back.took:.6g} s"
-        yield Problem("clock-backwards", f"{sentence}: a number by the clock is wrong")
+        yield Problem("clock-backwards", f"{sentence}: a number computed from the clock is wrong")
 
 
 def _slow(pace: Pace, change: Change | None) -> Iterator[Problem]:
     found, slow = _stalls(pace), pace.slow
     if found is None or (change and slow.count > _MANY * pace.counted):
         return
-    cause = "a stall, or a clock that jumps" if pace.by_clock else "a stall"
+    cause = "a stall or a clock jump" if pace.by_clock else "a stall"
     who, them = f"record {slow.record} took", "it"
     if found.count > 1:
         who, them = (
-            f"{found.count} records are far slower than the others, the worst, record {slow.record}, took",
+            f"{found.count} records are much slower than the others; the worst, record {slow.record}, took",
             "them",
         )
     times = (
         f" {slow.took / slow.usual:.3g} times as long as usual" if slow.usual > 0 else f" {slow.took:.3g} s"
     )
-    held = "; together they hold" if found.count > 1 else " and holds"
+    portion = "; in total they take" if found.count > 1 else " and takes"
     sentence = (
-        f"{cause}: {who}{times}{held} {found.share:.0%} of the window; "
+        f"{cause}: {who}{times}{portion} {found.share:.0%} of the window; "
         f"without {them} the rate would be {found.factor - 1:.1%} higher"
     )
     yield Problem("stall", sentence, Severity.of_effect(slow.excess_s / pace.window_s))
@@ -287,26 +295,26 @@ def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
     if share > MATTERS:
         more = f" (and {fast.count - 1} more)" if fast.count > 1 else ""
         sentence = (
-            f"record {fast.record}{more} took {fast.took / fast.usual:.3g} times as long as usual: no step is so much "
-            f"faster than the others; it raises the rate by {share:.1%}"
+            f"record {fast.record}{more} took only {fast.took / fast.usual:.3g} times the usual time, which is "
+            f"implausibly fast; it raises the rate by {share:.1%}"
         )
         yield Problem("too-fast", sentence)
 
 
 def _changed(change: Change) -> Problem:
     sentence = (
-        f"from record {change.record} on a step takes {change.factor:.3g} times as long as before: the number is of "
-        "both parts together; if they are two runs (another machine, another batch), split the file"
+        f"from record {change.record} on a step takes {change.factor:.3g} times as long as before; the number covers "
+        "both parts: if they are two runs (another machine or batch), split the file"
     )
     return Problem("pace-changes", sentence)
 
 
 def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
-    """Compare the time of the same steps by the clock and by the records."""
+    """Compare the time of the same steps by the clock and by the records; yield a doubt if they differ."""
     clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
     slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
     typical = float(np.median(pace.ratios))
-    # Two stamps tell the time between them to within one grain.
+    # The difference of two time stamps is known to within one resolution step of the clock.
     grain = log.clock_resolution_s * log.records.count
     fine = grain < AGREE * clock_s
     share = clock_s / own_s - 1
@@ -315,13 +323,13 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
         sentence = (
             f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
-            f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"
+            f"the largest difference is at record {jump.record} ({jump.usual:.4g} s and {jump.took:.4g} s)"
         )
         yield Problem("rates-contradict-clock", sentence)
-    elif log.of_last_steps and pace.between_s > UNSEEN * own_s:
+    elif log.of_last_steps and pace.between_s > MOST_UNTIMED * own_s:
         sentence = (
-            f"a record's time is of the last steps before it only; between records the clock passes "
-            f"{clock_s / own_s - 1:.0%} more, and not at single places: slow steps go unseen"
+            f"a record times only the last steps before it, and throughout the log {clock_s / own_s - 1:.0%} more "
+            "clock time passes between records: slow steps may be hidden"
         )
         yield Problem("rates-contradict-clock", sentence)
 
@@ -330,9 +338,7 @@ def _between(log: ParsedLog, typical: float) -> str:
     batch = log.global_batch
     if batch is not None and log.records.step_time_s is None:
         return (
-            f"between two records the clock passes {typical:.3g} times what their rate and a step of {batch} make: "
-            "rate, batch, devices or steps are not those of this run"
+            f"the clock time between two records is {typical:.3g} times the time computed from their rate and a global "
+            f"batch of {batch}: the rate, batch, number of devices or steps is wrong"
         )
-    return (
-        f"between two records the clock passes {typical:.3g} times what the records say that their steps took"
-    )
+    return f"the clock time between two records is {typical:.3g} times the time that the records report"

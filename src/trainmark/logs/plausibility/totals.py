@@ -1,4 +1,4 @@
-"""The log's own witness: what the program says that an epoch took, against what its records make of it."""
+"""Comparison of the epoch times that a program prints with the times computed from its records."""
 
 from collections.abc import Iterator
 
@@ -8,24 +8,24 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Problem
 from trainmark.logs.plausibility.intervals import intervals
 
-_APART = 0.2
-"""An epoch has a start that no record times: workers that begin, a first step that compiles."""
+_MOST_DEVIATION = 0.2
+"""Allowed deviation: an epoch has a start that no record times (worker start-up, compilation of the first step)."""
 
 
 def totals_disagree(log: ParsedLog) -> Iterator[Problem]:
-    """Yield a doubt where the epochs took far longer or shorter, by the program's own words, than their records say."""
+    """Yield a doubt if the printed epoch times differ widely from those computed from the records."""
     if not log.epoch_seconds or log.records.epoch is None or log.records.step is None:
         return
     own, done = _own(log)
-    said = expected = 0.0
+    printed = expected = 0.0
     for epoch, (first, last) in _spans(log).items():
         if own.get(epoch, 0.0) > 0 and last > first and epoch in log.epoch_seconds:
-            said += log.epoch_seconds[epoch]
+            printed += log.epoch_seconds[epoch]
             expected += own[epoch] / done[epoch] * (last - first + log.step_interval)
-    if expected > 0 and abs(said / expected - 1) > _APART:
+    if expected > 0 and abs(printed / expected - 1) > _MOST_DEVIATION:
         sentence = (
-            f"the program says that its epochs took {said:.6g} s, the records make {expected:.6g} s of the same steps: "
-            f"by the program's own words the rate would be {expected / said - 1:+.0%} other"
+            f"the program reports {printed:.6g} s for its epochs, but its records add up to {expected:.6g} s for the "
+            f"same steps: by the reported time the rate would change by {expected / printed - 1:+.0%}"
         )
         yield Problem("totals-disagree", sentence)
 
@@ -38,14 +38,14 @@ def _spans(log: ParsedLog) -> dict[int, tuple[float, float]]:
     found: dict[int, tuple[float, float]] = {}
     for numbers, places in zip(epochs.blocks(), steps.blocks(), strict=True):
         for epoch in np.unique(numbers[np.isfinite(numbers)]).tolist():
-            inside = places[numbers == epoch]
+            in_epoch = places[numbers == epoch]
             first, last = found.get(int(epoch), (np.inf, -np.inf))
-            found[int(epoch)] = min(first, float(inside.min())), max(last, float(inside.max()))
+            found[int(epoch)] = min(first, float(in_epoch.min())), max(last, float(in_epoch.max()))
     return found
 
 
 def _own(log: ParsedLog) -> tuple[dict[int, float], dict[int, float]]:
-    """Return of each epoch the seconds and the steps of its intervals, by the records themselves."""
+    """Return the seconds and the steps of each epoch, summed over its intervals by the records."""
     assert log.records.epoch is not None
     seconds: dict[int, float] = {}
     steps: dict[int, float] = {}

@@ -262,7 +262,7 @@ def _named(name: str) -> Rule:
 def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     """Apply ``rule`` to ``log``; by default our window, and where its records cannot give one, the tool's summary."""
     result = (rule or window_rule()).compute(log)
-    if rule is not None or log.status is not Status.OK or result.status is Status.INVALID or log.run_words:
+    if rule is not None or log.status is not Status.OK or result.status is Status.INVALID or log.own_run:
         return result
     if result.value is not None:
         return replace(result, problems=(*result.problems, *_against_summary(log, result.value)))

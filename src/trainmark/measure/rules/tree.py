@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.logs.hardware import one_device
+from trainmark.logs.hardware import same_device
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
@@ -123,7 +123,7 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
     }
     hardware = {name: _devices_of(of) for name, of in kept.items()}
     alone = hardware.get(BASELINE, frozenset())
-    unlike = {name for name, of in hardware.items() if not one_device(alone | of)}
+    unlike = {name for name, of in hardware.items() if not same_device(alone | of)}
     summaries = summarise(speeds, unlike=unlike)
     rows = []
     for name in placements:
@@ -217,7 +217,7 @@ def _said_by_name(log: ParsedLog) -> ParsedLog:
             replace(
                 problem,
                 code="name-contradicts-log",
-                message=f"{_FLAG_SAYS.sub('the name says', problem.message)}: the log is believed",
+                message=f"{_FLAG_SAYS.sub('the name says', problem.message)}: the log's value is used",
             )
             if problem.code == "flag-contradicts-log"
             else problem
@@ -285,7 +285,7 @@ def _problems(
             "rules-differ", f"{placement}: repeats were read by different rules ({', '.join(sorted(rules))})"
         )
     summary, own = summaries.get(placement), _devices_of(kept)
-    if summary is not None and not one_device(alone | own):
+    if summary is not None and not same_device(alone | own):
         yield Problem("hardware-differs", no_speedup(placement, own, BASELINE, alone))
     elif summary is not None and summary.speedup is None:
         yield Problem("no-baseline", f"{placement}: no speed of 1n1g, so no speedup")

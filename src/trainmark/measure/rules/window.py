@@ -18,8 +18,8 @@ from math import fsum
 
 import numpy as np
 
-from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, RunWords, Severity
-from trainmark.logs.plausibility.intervals import counted_anew, counts_from_zero
+from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
+from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.epochs import parts
@@ -46,8 +46,8 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
 
     ``skip`` records are left out; by default as many as cover the format's ``warmup_steps``.
     """
-    if log.run_words is not None and skip is None:
-        return _own(log, log.run_words), 0, []
+    if log.own_run is not None and skip is None:
+        return _own(log, log.own_run), 0, []
     skipped = warmup_records(log) if skip is None else skip
     if log.records.count <= skipped:
         raise NoNumberError(
@@ -73,7 +73,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     return value, skipped, problems + more
 
 
-def _own(log: ParsedLog, words: RunWords) -> float:
+def _own(log: ParsedLog, words: OwnRun) -> float:
     times = log.records.step_time_s
     try:
         return own_window(words, np.empty(0) if times is None else times.array()).throughput
@@ -186,7 +186,7 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
         good = forth & (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
         turned = np.diff(epoch) != 0
         turns += int(np.count_nonzero(turned))
-        between += float(counted_anew(counter[1:][turned], from_zero, log.step_interval).sum())
+        between += float(steps_since_restart(counter[1:][turned], from_zero, log.step_interval).sum())
         steps.append(float(rises[good].sum()))
         seconds.append(float(passed[good].sum()))
         before = (float(epoch[-1]), float(counter[-1]), float(clock[-1]))

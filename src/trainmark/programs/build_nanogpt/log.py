@@ -5,20 +5,20 @@
 
     step   10/18865 | loss 8.716 (+0.00z)| norm 4.5 (+0.00z)| lr 1.29e-05 | 230.11 ms | 58.0% bf16 MFU | 2278384 tok/s
 
-``tok/sec`` is of all devices and of one step; each step has its line. llm.c's ``tok/s`` is a moving mean. In
-build-nanogpt the time of a step holds the evaluation before it. Until October 2025 nanochat's ``tok/sec`` was of one
-micro-batch, which the time and the tokens of a step tell: the head says these."""
+``tok/sec`` covers all devices and one step; each step has its line. llm.c's ``tok/s`` is a moving mean. In
+build-nanogpt the time of a step includes the evaluation before it. Until October 2025 nanochat's ``tok/sec`` covered
+one micro-batch; this is detected by comparing rate x time with the tokens per step printed at the start."""
 
 import re
 from statistics import median
 
-from trainmark.logs.format import Format, LogContext, search_integer, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the number of processes where it is printed."""
+    """Read the number of processes, if it is printed."""
     world = search_integer(rb"(?:World size|world_size|DDP world size)[=:] ?(\d+)", context.text)
     return Facts(
         model="gpt2",
@@ -29,15 +29,15 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say where rate and time of a step do not make the tokens that the head says: nanochat's were a micro-batch's."""
+    """Check rate x time of a step against the tokens per step (nanochat's rate covered a micro-batch)."""
     total = search_integer(_TOTAL, context.text)
-    said = [(float(ms) / 1000, float(rate.replace(b",", b""))) for ms, rate in _STEP.findall(context.tail)]
-    tokens = [seconds * rate for seconds, rate in said]
+    printed = [(float(ms) / 1000, float(rate.replace(b",", b""))) for ms, rate in _STEP.findall(context.tail)]
+    tokens = [seconds * rate for seconds, rate in printed]
     if not total or not tokens or abs(median(tokens) / total - 1) <= _OFF:
         return ()
     sentence = (
-        f"a step takes {median(tokens):.4g} tokens by its time and rate, and {total} by the head of the log: the "
-        "rate is that of a micro-batch, or of another batch"
+        f"a step has {median(tokens):.4g} tokens by its time and rate, but {total} by the settings at the start of "
+        "the log: the rate is that of a micro-batch or of another batch"
     )
     return (Problem("rates-contradict-batch", sentence),)
 
@@ -63,7 +63,7 @@ FORMAT = Format(
     mark=re.compile(rb" ms \|[^\n]* \d+ tok/s\s|\| dt: [\d.]+ms \| tok/sec: "),
     facts=facts,
     doubts=doubts,
-    ending=unknowable,
+    end_state=unknown_end,
     figures={"mfu": re.compile(rb"tok/sec: [\d,.]+ \| mfu: ([\d.]+) ")},
     header=re.compile(rb"step:? +0*[01][ /]"),
 )

@@ -8,13 +8,13 @@
              Train throughput/device/tokens_per_sec: 9981.7471
              Train throughput/device/mfu: 0.4101
 
-Rates without ``device/`` are of all devices and average over the last ``window_size`` batches, evaluation left out.
-The first window prints none.
+Rates without ``device/`` cover all devices and average over the last ``window_size`` batches, without evaluation.
+The first window prints no rate.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.schema.case import Precision
@@ -40,12 +40,12 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say where the configuration is printed again: the rates have no counter that would tell a second run."""
+    """Check whether the configuration is printed again: the rates have no counter that would show a second run."""
     starts = context.notes.count(b"Config:")
     if starts < 2:
         return ()
     sentence = (
-        f"the configuration stands there {starts} times: the file holds several runs, or one started again"
+        f"the configuration is printed {starts} times: the file contains several runs, or a restarted one"
     )
     return (Problem("several-runs", sentence),)
 
@@ -65,7 +65,7 @@ FORMAT = Format(
     facts=facts,
     doubts=doubts,
     notes=re.compile(rb"^Config:", re.MULTILINE),
-    ending=unknowable,
+    end_state=unknown_end,
     figures={
         "mfu_share": re.compile(rb"Train throughput/device/mfu: ([\d.]+)\s"),
     },

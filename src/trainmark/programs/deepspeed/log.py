@@ -5,16 +5,16 @@
     |E2E latency=3.17s |Gather latency=0.00s (0.00%) |… |CurSamplesPerSec=10.09 |AvgSamplesPerSec=9.87
     steps: 10 loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000
 
-Both rates are of all devices. The first is an average over all steps but the first two, the second of the last step
-alone (until 2022 only ``SamplesPerSec`` was printed, the average). What they time is from a step's forward pass to its
-update: waiting for data between steps is not in it. Until 0.8 it could be the rate of micro-batches (issue 2498). The
-third step of DeepSpeed-Chat trains two models; its own line times both, and is read wherever it stands. The last line
-is the pipeline engine's, the mean of the steps since the line before.
+Both rates cover all devices. The first is the average over all steps but the first two, the second that of the last
+step (until 2022 only ``SamplesPerSec``, the average, was printed). They time a step from its forward pass to its
+update, without waiting for data between steps. Until 0.8 it could be the rate of micro-batches (issue 2498). The
+third step of DeepSpeed-Chat trains two models; its own line times both and takes precedence. The last line is the
+pipeline engine's, the mean of the steps since the previous line.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, ends_with, integer, search_integer
+from trainmark.logs.format import Format, LogContext, ends_with, parse_setting, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
 from trainmark.schema.case import Precision
@@ -25,8 +25,8 @@ _STAMP = rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)\] \[INFO\] \[timer\.py:\d+:stop
 
 def parameters(context: LogContext) -> dict[str, str]:
     """Return the configuration, as printed between dots."""
-    # Dots fill the line up to a column: behind a long name there are none.
-    lines = reversed(_CONFIG.findall(context.text))  # of equal names the first stays
+    # Dots fill the line up to a column, so a long name has none.
+    lines = reversed(_CONFIG.findall(context.text))  # the first value of a name wins
     found = {key or long: value or last for key, value, long, last in lines}
     return {key.decode(): value.decode("utf-8", "replace").strip() for key, value in found.items()}
 
@@ -36,11 +36,11 @@ def facts(context: LogContext) -> Facts:
     words = parameters(context)
     return Facts(
         precision=_precision(words),
-        gpus=integer(words, "world_size")
+        gpus=parse_setting(words, "world_size")
         or search_integer(rb"\[launch\.py:\d+:main\] dist_world_size=(\d+)", context.text),
-        batch_per_device=integer(words, "train_micro_batch_size_per_gpu"),
-        accumulation=integer(words, "gradient_accumulation_steps"),
-        global_batch=integer(words, "train_batch_size"),
+        batch_per_device=parse_setting(words, "train_micro_batch_size_per_gpu"),
+        accumulation=parse_setting(words, "gradient_accumulation_steps"),
+        global_batch=parse_setting(words, "train_batch_size"),
         hardware=read_hardware(context.text),
     )
 
@@ -54,22 +54,22 @@ def _precision(words: dict[str, str]) -> Precision | None:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say what the timer leaves out or miscounts, and where each of two engines has one."""
+    """Return what the timer leaves out or miscounts, and whether each of two engines has its own timer."""
     text = context.text
     if b"E2E latency=" in text:
         return ()
     if re.search(rb"PPO Epoch|ppo_ep: |Actor Loss|act_loss: ", text):
-        sentence = "two models are trained in turn, and each engine times its own steps: no rate is of both"
+        sentence = "two models are trained in turn and each engine times its own steps: no rate covers both"
         return (Problem("several-engines", sentence),)
     if not (timed := _TIMED.search(context.tail)):
         return ()
-    sentence = "the program's timer leaves out the time between steps: waiting for data is not in the rate"
+    sentence = "the program's timer leaves out the time between steps: the rate excludes waiting for data"
     found = [Problem("data-left-out", sentence, Severity.NOTE)]
-    # A log without its beginning is in doubt already.
+    # A log whose start is missing has a doubt already.
     if not timed[1] and facts(context).global_batch is None and _HEADER.search(text):
         sentence = (
-            "until 0.8 the rate could be that of micro-batches (deepspeed issue 2498), and without the printed "
-            "configuration it cannot be held against the time stamps"
+            "before version 0.8 the rate could be that of micro-batches (deepspeed issue 2498), and without the "
+            "printed configuration it cannot be checked against the time stamps"
         )
         found.append(Problem("unit-unclear", sentence))
     return tuple(found)
@@ -98,7 +98,7 @@ FORMAT = Format(
         re.compile(rb"E2E latency=(?P<step_time_s>[\d.]+)s [^\n]*\|CurSamplesPerSec=(?P<rate>[\d.]+) \|"),
         re.compile(
             rb"steps: (?P<step>\d+) loss: [^\n]*?iter time \(s\): (?P<step_time_s>[\d.]+) "
-            # GPT-NeoX prints a line of its own after it, which is Megatron-LM's.
+            # GPT-NeoX prints Megatron-LM's line after it.
             rb"samples/sec: (?P<rate>[\d.]+)\s(?!(?:[^\n]*\n){0,8}?[^\n]*\| learning rate)"
         ),
     ),
@@ -109,7 +109,7 @@ FORMAT = Format(
     parameters=parameters,
     facts=facts,
     doubts=doubts,
-    ending=ends_with(re.compile(rb"exits successfully")),
+    end_state=ends_with(re.compile(rb"exits successfully")),
     averages_from=2,
     header=_HEADER,
 )

@@ -2,10 +2,9 @@
 
     [09/02 02:37:24 d2.utils.events]:  eta: 0:05:22  iter: 19  total_loss: 1.986  … time: 1.1678  data_time: 0.0222  …
 
-``time`` is the mean of all iterations since the run's start but the first two; from two of them follows the time
-between. Later versions print ``last_time`` beside it, of one iteration. The batch is not on the line:
-``IMS_PER_BATCH`` of the configuration is that of all devices, unless a line below it scales it to the number of
-devices. Stamps have no year.
+``time`` is the mean of all iterations since the run's start but the first two; two such means give the time between
+them. Later versions also print ``last_time``, of one iteration. The batch is not on the line: ``IMS_PER_BATCH`` of the
+configuration is that of all devices, unless a later line scales it to the number of devices. Stamps have no year.
 """
 
 import re
@@ -35,7 +34,7 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that the averages of a resumed run are of fewer iterations than its counter says."""
+    """Check for a resumed run, whose averages cover fewer iterations than its counter."""
     start = search_integer(rb"Starting training from iteration (\d+)", context.text)
     return tuple(resumed_averages(context, _HEADER, start))
 
@@ -52,7 +51,7 @@ FORMAT = Format(
     records=(re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),),
     mark=re.compile(rb"d2\.(?:utils\.events|engine\.\w+)\]: |detectron2 INFO: "),
     facts=facts,
-    ending=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),
+    end_state=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),
     doubts=doubts,
     averages_from=1,
     header=_HEADER,

@@ -2,13 +2,13 @@
 
     Steps:  12%|█▏        | 1800/15000 [20:10<2:28:00,  1.49it/s, lr=1e-05, step_loss=0.1]
 
-A step is one of the optimizer, of ``Total train batch size`` samples over all devices. The rate on the line is a
-moving mean of the last steps; the elapsed time before it, in whole seconds, gives the time of all steps, validation
-included. Older scripts that go on from a checkpoint run the bar through the steps of before."""
+A step is an optimizer step of ``Total train batch size`` samples over all devices. The rate on the line is a moving
+mean of the last steps; the elapsed time before it, in whole seconds, gives the time of all steps including validation.
+Older scripts that resume from a checkpoint run the bar through the earlier steps."""
 
 import re
 
-from trainmark.logs.format import Format, LogContext, search_integer, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.schema.case import Precision
@@ -36,15 +36,16 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that validation is in the time, and that the bar ran through steps of before."""
+    """Check whether the time includes validation, and whether the bar ran through steps before a checkpoint."""
     found = []
     if b"Running validation" in context.notes:
-        found.append(Problem("evaluation-included", "the bar's time holds the validation runs between steps"))
+        sentence = "the progress bar's time includes the validation runs between steps"
+        found.append(Problem("evaluation-included", sentence))
     start = search_integer(rb"Resuming from checkpoint \S*checkpoint-(\d+)", context.notes)
-    # Later scripts begin the bar there.
+    # Later scripts start the bar at that step.
     if start and (context.first_step or 0) < start:
         sentence = (
-            f"the run goes on from step {start}, and its bar runs through those before without training them"
+            f"the run resumed from step {start}, and its progress bar counts the earlier, untrained steps"
         )
         found.append(Problem("resumed", sentence))
     return tuple(found)
@@ -65,7 +66,7 @@ FORMAT = Format(
     facts=facts,
     doubts=doubts,
     notes=re.compile(rb"Running validation|Resuming from checkpoint [^\n]+"),
-    ending=unknowable,
+    end_state=unknown_end,
     accumulates=True,
     header=re.compile(rb"Running training|Distributed environment"),
 )

@@ -5,22 +5,30 @@
     | epoch 001:    100 / 5000 loss=9.1, … wps=30112, ups=1, wpb=28800.0, … wall=100, train_wall=95
 
 ``tokens/s`` (``wps``) is global, in the last line (2019) the mean since the epoch's start; ``avg tokens`` (``wpb``) is
-of one step over the interval. The line ``| Translated … tokens/s`` is evaluation. ``max_tokens`` is of one device, and
-more than a step holds.
+the mean per step over the interval. The line ``| Translated … tokens/s`` is evaluation. ``max_tokens`` is the limit of
+one device, and more than the tokens of a step.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, Published, ends_with, integer, namespace, search_integer
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    Published,
+    ends_with,
+    namespace_arguments,
+    parse_setting,
+    search_integer,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
     """Read the printed Namespace; either of ``amp`` and ``fp16`` means mixed precision."""
-    words = namespace(context)
+    words = namespace_arguments(context)
     switches = [word for key in ("amp", "fp16") if (word := words.get(key)) is not None]
     on = "True" if "True" in switches else switches[0] if switches else None
     pure = words.get("memory_efficient_fp16") == "True"
@@ -28,10 +36,10 @@ def facts(context: LogContext) -> Facts:
     mixed = Precision.FP16 if pure else Precision.AMP_FP16
     return Facts(
         model=words.get("arch"),
-        precision=Precision.AMP_BF16 if bf16 else by_switch(on, mixed),
-        gpus=integer(words, "distributed_world_size")
+        precision=Precision.AMP_BF16 if bf16 else precision_from_switch(on, mixed),
+        gpus=parse_setting(words, "distributed_world_size")
         or search_integer(rb"training on (\d+) (?:GPUs|devices)", context.text),
-        batch_per_device=integer(words, "max_tokens"),
+        batch_per_device=parse_setting(words, "max_tokens"),
         hardware=read_hardware(context.text),
     )
 
@@ -59,9 +67,9 @@ FORMAT = Format(
         rb"Transformer \| epoch \d|\| epoch \d+: +\d+ / \d+ loss="
         rb"|\| train_inner \||\| distributed init done!|max tokens per GPU ="
     ),
-    parameters=namespace,
+    parameters=namespace_arguments,
     facts=facts,
-    ending=ends_with(re.compile(rb"done training in ")),
+    end_state=ends_with(re.compile(rb"done training in ")),
     samples_of_step=True,
     header=re.compile(rb"Namespace\(|train_inner"),
     fp16=Precision.AMP_FP16,

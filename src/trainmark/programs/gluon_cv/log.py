@@ -2,14 +2,21 @@
 
     INFO:root:Epoch[0] Batch [49]	Speed: 197.514000 samples/sec	accuracy=0.001	lr=0.4
 
-``Speed`` covers the steps since the record before and counts the whole batch of the process, all its devices; with a
-``kv_store`` of ``dist…`` there is a process a node, and each prints its own. The
-Namespace's ``batch_size`` is of one device in GluonCV and global in MXNet's ``example/image-classification``.
+``Speed`` covers the steps since the previous record and the whole batch of the process, on all its devices; with a
+``kv_store`` of ``dist…`` each node has a process that prints its own speed. The Namespace's ``batch_size`` is that of
+one device in GluonCV and global in MXNet's ``example/image-classification``.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, integer, listed, namespace, unknowable
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    count_items,
+    namespace_arguments,
+    parse_setting,
+    unknown_end,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.schema.case import Precision
@@ -17,10 +24,10 @@ from trainmark.schema.case import Precision
 
 def facts(context: LogContext) -> Facts:
     """Read the printed Namespace."""
-    words = namespace(context)
-    gpus, batch = integer(words, "num_gpus"), integer(words, "batch_size")
+    words = namespace_arguments(context)
+    gpus, batch = parse_setting(words, "num_gpus"), parse_setting(words, "batch_size")
     if "gpus" in words and gpus is None:
-        gpus = listed(words["gpus"])
+        gpus = count_items(words["gpus"])
         batch = batch // gpus if batch and gpus and batch % gpus == 0 else None
     precision = {"float16": Precision.AMP_FP16, "float32": Precision.FP32}.get(words.get("dtype", ""))
     workers = _workers(context) if scope(context) is Scope.NODE else 1
@@ -36,17 +43,17 @@ def facts(context: LogContext) -> Facts:
 
 
 def scope(context: LogContext) -> Scope:
-    """Say whose rate a line prints: with a distributed ``kv_store`` each worker prints its own."""
-    words = namespace(context)
+    """Return the scope of the rate: with a distributed ``kv_store`` each worker prints its own."""
+    words = namespace_arguments(context)
     store = words.get("kv_store") or words.get("kvstore") or ""
     return Scope.NODE if store.startswith("dist") else Scope.GLOBAL
 
 
 def _workers(context: LogContext) -> int | None:
-    """Return how many workers print into this log, by their tags or by how often each said its settings."""
+    """Return the number of workers that print into this log, by their tags or their printed settings."""
     tags = {int(tag) for tag in re.findall(rb"\bNode\[(\d{1,6})\]", context.text)}
-    said = len(re.findall(rb"Namespace\([^\n]*kv_?store='dist", context.text))
-    count = max(max(tags, default=0) + 1, said)
+    settings = len(re.findall(rb"Namespace\([^\n]*kv_?store='dist", context.text))
+    count = max(max(tags, default=0) + 1, settings)
     return count if count > 1 else None
 
 
@@ -56,15 +63,15 @@ FORMAT = Format(
     framework="mxnet",
     unit="images/s",
     scope=Scope.GLOBAL,
-    scope_said=scope,
+    find_scope=scope,
     records=(
         re.compile(
             rb"Epoch\[(?P<epoch>\d+)\] Batch ?\[(?:\d+-)?(?P<step>\d+)\]\s+Speed: *(?P<rate>\S+) samples/sec"
         ),
     ),
     mark=re.compile(rb"Epoch\[\d+\] Batch ?\[|Namespace\([^\n]*kv_store="),
-    parameters=namespace,
+    parameters=namespace_arguments,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     header=re.compile(rb"Namespace\("),
 )

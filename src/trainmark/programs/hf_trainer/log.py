@@ -4,9 +4,9 @@
     ***** train metrics *****
       train_samples_per_second =     1.3330
 
-The rate is of all devices: samples x epochs over the whole run, warm-up, evaluation and checkpoints between included;
-a run that goes on from a checkpoint counts the samples of before as well, and one that stops early those that it did
-not train: steps of the progress bar, and epochs, say how many there were. Lines in between have losses and no time.
+The rate covers all devices: samples x epochs over the whole run, including warm-up, evaluation and checkpoints. A run
+resumed from a checkpoint also counts the earlier samples, and a run that stops early those that it did not train; the
+progress bar and the epochs show how many were trained. Lines in between have losses but no times.
 Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
@@ -16,15 +16,15 @@ from itertools import pairwise
 
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Problem, Scope, Severity
+from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
 from trainmark.schema.case import Precision
 
 _EVALUATION_SHARE = 0.02
 
 _Bar = tuple[float, float, float]
-"""A drawing of the progress bar: step, steps in all, seconds since its start."""
+"""A state of the progress bar: step, total steps, seconds since its start."""
 _OFF = 0.02
-"""What an epoch or a step more or less may make; by less no run is said to have been resumed or stopped."""
+"""Relative effect of one epoch or step more or less: smaller deviations do not mean a resumed or stopped run."""
 _TOTAL_BATCH = rb"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)\s"
 
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
@@ -36,7 +36,7 @@ _LOSS = re.compile(rb"\{'loss': [^\n{}]*'epoch': " + _NUMBER)
 
 
 def facts(context: LogContext) -> Facts:
-    """Read what ``***** Running training *****`` says, and the printed ``TrainingArguments``."""
+    """Read the block ``***** Running training *****`` and the printed ``TrainingArguments``."""
     text = context.text
     training = _last_training(text)
     device = search_integer(rb"Instantaneous batch size per device = ([\d,]+)", training)
@@ -65,41 +65,43 @@ def _precision(text: bytes) -> Precision | None:
     return Precision.FP32 if b"bf16=False" in text and b"fp16=False" in text else None
 
 
-def ending(context: LogContext) -> Ending:
-    """See the run's summary."""
-    return Ending.SEEN if b"train_runtime" in context.tail else Ending.MISSING
+def end_state(context: LogContext) -> EndState:
+    """Return whether the run's summary is printed."""
+    return EndState.FOUND if b"train_runtime" in context.tail else EndState.MISSING
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say what the summary's time holds besides training, and where it counts what this run did not train."""
+    """Check what the summary's time includes besides training, and whether it counts untrained samples."""
     found = []
     summary = _summary(context.tail)
     runtime = summary.get("train_runtime", 0.0)
     spent = sum(float(word) for word in re.findall(_SECONDS % b"eval", context.notes))
     if runtime > 0 and spent > _EVALUATION_SHARE * runtime:
-        sentence = f"evaluation took {spent / runtime:.0%} of the time that the rate is taken over"
+        sentence = f"evaluation took {spent / runtime:.0%} of the time on which the rate is based"
         found.append(Problem("evaluation-included", sentence))
     planned = summary.get("train_steps_per_second", 0.0) * runtime
     bars = _bars(context, planned)
     if done := _done(context, summary, bars):
-        sentence = f"the run stopped at {done:.0%} of what was planned, and its summary counts all of that"
+        sentence = f"the run stopped after {done:.0%} of the planned work, but its summary counts all planned samples"
         found.append(Problem("stopped-early", sentence))
     found += _of_another_batch(summary, _last_training(context.text))
     if _LOST.search(context.tail[context.tail.rfind(b"{'loss': ") :]):
         found.append(
-            Problem("loss-not-finite", "the gradient is NaN in the last lines: the training had failed")
+            Problem("loss-not-finite", "the gradient is NaN in the last lines: the training diverged")
         )
     if _resumed(context, summary, bars):
-        sentence = "the run goes on from a checkpoint: its summary counts samples of before over its own time"
+        sentence = (
+            "the run resumed from a checkpoint: its summary counts earlier samples but only its own time"
+        )
         found.append(Problem("resumed", sentence))
-    sentence = "the rate is of the whole run: start, warm-up and checkpoints are in its time"
+    sentence = "the rate covers the whole run: its time includes start-up, warm-up and checkpoints"
     return (*found, Problem("whole-run", sentence, Severity.NOTE))
 
 
 def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Problem]:
-    """Yield a doubt where the samples of a step are none, or more than the batch of all devices by far.
+    """Yield a doubt if a step has less than one sample, or far more than the batch of all devices.
 
-    Where few steps make an epoch and micro-batches are left over, a step counts up to twice its batch.
+    With few steps per epoch and leftover micro-batches a step counts up to twice its batch.
     """
     samples, steps = (summary.get(f"train_{what}_per_second", 0.0) for what in ("samples", "steps"))
     if not samples or not steps:
@@ -108,9 +110,9 @@ def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Pr
     total = search_integer(_TOTAL_BATCH, training)
     if samples / steps < 1 / slack or (total and samples / steps > 2 * total * slack):
         sentence = (
-            f"{samples:.6g} samples/s and {steps:.6g} steps/s make {samples / steps:.4g} samples a step"
+            f"{samples:.6g} samples/s and {steps:.6g} steps/s mean {samples / steps:.4g} samples per step"
         )
-        batch = f", and a step is of {total}" if total else ""
+        batch = f", but the global batch is {total}" if total else ""
         yield Problem("rates-contradict-batch", sentence + batch)
 
 
@@ -122,12 +124,12 @@ def _summary(text: bytes) -> dict[str, float]:
 
 
 def _bars(context: LogContext, planned: float) -> list[_Bar]:
-    """Return (step, steps, seconds) of the bars of training: those that go as far as was planned."""
+    """Return (step, steps, seconds) of the training bars: those with the planned number of steps."""
     if planned <= 0:
         return []
     found: list[_Bar] = []
     for step, steps, hours, minutes, seconds in _BAR.findall(context.text):
-        # Rates are printed with three digits after the point, or with four in all.
+        # Rates are printed with three decimals, or with four digits in total.
         if abs(int(steps) / planned - 1) < _OFF + 0.0005 * int(steps) / planned:
             passed = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)
             found.append((int(step), int(steps), float(passed)))
@@ -135,10 +137,10 @@ def _bars(context: LogContext, planned: float) -> list[_Bar]:
 
 
 def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
-    """Return which part of what the summary counts was trained, where it is less than the whole."""
+    """Return the trained share of the work that the summary counts; ``None`` if it is all of it."""
     if bars:
         part, passed = bars[-1][0] / bars[-1][1], bars[-1][2]
-        # A bar that is drawn seldom is as far behind in time as in steps.
+        # A rarely updated bar lags in time as much as in steps.
         if part < (1 - _OFF) * passed / (summary["train_runtime"] + 1):
             return part
     text = _last_training(context.text)
@@ -149,19 +151,19 @@ def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> f
     batch = search_integer(_TOTAL_BATCH, text)
     if not (examples and epochs and steps and batch and "epoch" in summary):
         return None
-    done = summary["epoch"] + 0.005  # two digits are printed after the point
-    # With max_steps the number of epochs is rounded up; where devices share a sequence the batch is not that of all.
+    done = summary["epoch"] + 0.005  # two decimals are printed
+    # With max_steps the number of epochs is rounded up; if devices share a sequence the batch is not that of all.
     trained = max(done / epochs, done * -(-examples // batch) / steps)
     return trained if trained < 1 - _OFF else None
 
 
 def _last_training(text: bytes) -> bytes:
-    """Return ``text`` from where the training began: one that ran out of memory may have been tried before it."""
+    """Return ``text`` from the last start of training: an attempt that ran out of memory may precede it."""
     return text[max(text.rfind(b"***** Running training *****"), 0) :]
 
 
 def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> bool:
-    """Say whether the run goes on from a checkpoint: it says so at a level that few print, or its first bar jumps."""
+    """Return whether the run resumed from a checkpoint, by its message (rarely printed) or a jump of its first bar."""
     if re.search(rb"Continuing training from (?:checkpoint|global step [1-9])", context.text):
         return True
     rate = summary.get("train_steps_per_second", 0.0)
@@ -187,12 +189,12 @@ FORMAT = Format(
         rb"|Total train batch size \(w\. parallel, distributed & accumulation\)"
     ),
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     doubts=doubts,
     notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
     figures={
         "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
     },
-    without_records="the program prints its rate at its end only, and that is not in the log",
+    without_records="the program prints its rate only at the end of the run, which the log does not contain",
     header=re.compile(rb"Running training|loss"),
 )

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield f"TrainingArguments(bf16=False, fp16={run.amp})"
     yield "***** Running training *****"
     yield f"  Instantaneous batch size per device = {run.batch_per_device}"

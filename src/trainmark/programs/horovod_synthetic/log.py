@@ -3,8 +3,8 @@
     Iter #0: 312.4 img/sec per GPU
     Total img/sec on 8 GPU(s): 2491.2 +-12.3
 
-An ``Iter`` is ``num_batches_per_iter`` steps (10) after the tool's own warm-up; its rate is of one device. ``Total`` is
-the arithmetic mean over the iterations times the devices.
+An ``Iter`` is ``num_batches_per_iter`` steps (10) after the tool's own warm-up; its rate is that of one device.
+``Total`` is the arithmetic mean over the iterations times the number of devices.
 """
 
 import re
@@ -16,7 +16,7 @@ from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the lines that the program starts with."""
+    """Read the program's first lines."""
     text = context.text
     fp16 = re.search(rb"--(?:use-)?fp16(?!-allreduce)\b", text)
     return Facts(
@@ -39,7 +39,7 @@ FORMAT = Format(
     mark=re.compile(rb"Iter #\d+: \S+ img/sec|Running benchmark\.\.\."),
     figures={"summary": re.compile(rb"Total img/sec on \d+ \w+\(s\): (\S+) \+-")},
     facts=facts,
-    ending=ends_with(re.compile(rb"Total img/sec on \d+ \w+\(s\): \S+ \+-\S")),
+    end_state=ends_with(re.compile(rb"Total img/sec on \d+ \w+\(s\): \S+ \+-\S")),
     warmup_steps=0,
     header=re.compile(rb"Batch size: "),
     published=(Published("summary", "Horovod's own report"),),

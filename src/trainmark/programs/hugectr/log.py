@@ -2,9 +2,9 @@
 
     [HUGECTR][02:51:59][INFO][RANK0]: Iter: 200 Time(100 iters): 0.213347s Loss: 0.106469 lr:0.001000
 
-The seconds are of the steps since the line before, and of an evaluation between the two. The batch of all devices is
-DLPerf's ``batch_size = 16384``; a script that prints none leaves it unsaid. Source: ``pybind/model.cpp`` of
-NVIDIA-Merlin/HugeCTR at v3.3, ``HugeCTR/wdl`` of Oneflow-Inc/DLPerf at c89430ba.
+The seconds cover the steps since the previous line, and an evaluation between the two. The batch of all devices is
+DLPerf's ``batch_size = 16384``; other scripts may not print it. Source: ``pybind/model.cpp`` of NVIDIA-Merlin/HugeCTR
+at v3.3, ``HugeCTR/wdl`` of Oneflow-Inc/DLPerf at c89430ba.
 """
 
 import re
@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from trainmark.logs.fields import Extract
-from trainmark.logs.format import Format, LogContext, all_devices, config_lines, integer, unknowable
+from trainmark.logs.format import Format, LogContext, config_lines, parse_setting, total_devices, unknown_end
 from trainmark.logs.model import Facts, Scope
 
 _ARGUMENT = re.compile(rb"^([a-z_]\w*) = ([^\n]+)$", re.MULTILINE)
@@ -39,14 +39,14 @@ def parameters(context: LogContext) -> dict[str, str]:
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the arguments, where a script prints them."""
+    """Read the arguments, if the script prints them."""
     words = parameters(context)
-    nodes, devices = integer(words, "num_nodes"), integer(words, "gpu_num_per_node")
+    nodes, devices = parse_setting(words, "num_nodes"), parse_setting(words, "gpu_num_per_node")
     return Facts(
         model="wide_deep" if b"HugeCTR-WDL" in context.head else None,
         nodes=nodes,
-        gpus=all_devices(nodes, devices),
-        global_batch=integer(words, "batch_size"),
+        gpus=total_devices(nodes, devices),
+        global_batch=parse_setting(words, "batch_size"),
     )
 
 
@@ -61,6 +61,6 @@ FORMAT = Format(
     mark=re.compile(rb"Iter: \d+ Time\(\d+ iters\): |Running HugeCTR-WDL"),
     parameters=parameters,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     header=re.compile(rb"gpu_num_per_node = "),
 )

@@ -1,10 +1,10 @@
-"""PyTorch Lightning's progress bar (``TQDMProgressBar``), as a log file keeps it.
+"""PyTorch Lightning's progress bar (``TQDMProgressBar``), redirected to a log file.
 
     Epoch 0:  12%|█▏        | 50/400 [00:25<02:55,  1.99it/s, v_num=0, train_loss=2.3]
 
-``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time beside it is in
-whole seconds. Nothing says the batch. Until 1.9 the bar of an epoch ran on through its validation, whose batches it
-counted; today it stands still in it, and its time goes on.
+``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time before it is in
+whole seconds. The batch is not printed. Until 1.9 the bar of an epoch also counted the batches of its validation; later
+versions stop the bar during validation while its time continues.
 """
 
 import re
@@ -31,17 +31,17 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that validation is in the bar's time, and that a batch may be of several devices.
+    """Check whether the bar's time includes validation, and whether several devices share a batch.
 
-    The bar of Lightning 1 (it shows ``loss`` before ``v_num``) runs on through validation; the bar of today stands
-    still in it, which is in its time where an epoch goes on after it (``val_check_interval``).
+    The bar of Lightning 1 (it shows ``loss`` before ``v_num``) continues during validation; later versions stop it, but
+    its time includes a validation within the epoch (``val_check_interval``).
     """
     found = list(model_parallel(context))
     if re.search(rb"(?:it/s|s/it), loss=[^\n]*v_num=", context.text) and b"Validati" in context.text:
-        sentence = "this version's bar counts the batches of validation among its steps"
+        sentence = "the progress bar of this version counts validation batches as steps"
         found.append(Problem("evaluation-included", sentence))
     elif any(step != steps for step, steps in _BEFORE_VALIDATION.findall(context.notes)):
-        sentence = "validation runs inside epochs, and the bar's time holds it"
+        sentence = "validation runs within epochs, and the progress bar's time includes it"
         found.append(Problem("evaluation-included", sentence))
     return tuple(found)
 
@@ -67,6 +67,6 @@ FORMAT = Format(
     facts=facts,
     doubts=doubts,
     notes=_BEFORE_VALIDATION,
-    ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
+    end_state=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
     header=re.compile(rb"(?:GPU|TPU) available: |LOCAL_RANK: "),
 )

@@ -3,8 +3,8 @@
     maskrcnn_benchmark.trainer INFO: eta: 1:02:03  iter: 20  loss: 1.98 (2.1)  …
     time: 0.4512 (0.5123)  data: 0.01 (0.02)  …
 
-``time`` is the median of the last 20 iterations, and in brackets the mean of all since the start: from two of these
-follows the time between. The batch is not on the line: ``IMS_PER_BATCH`` of the configuration is that of all devices.
+``time`` is the median of the last 20 iterations, and in brackets the mean of all since the start; two such means give
+the time between them. The batch is not on the line: ``IMS_PER_BATCH`` of the configuration is that of all devices.
 """
 
 import re
@@ -34,7 +34,7 @@ _HEADER = re.compile(rb"Using \d+ GPUs|Running with config")
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that the averages of a resumed run are of fewer iterations than its counter says."""
+    """Check for a resumed run, whose averages cover fewer iterations than its counter."""
     return tuple(resumed_averages(context, _HEADER))
 
 
@@ -52,7 +52,7 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"maskrcnn_benchmark(?:\.\w+)? INFO: "),
     facts=facts,
-    ending=ends_with(re.compile(rb"Total training time: ")),
+    end_state=ends_with(re.compile(rb"Total training time: ")),
     figures={"summary": re.compile(rb"Training perf is: ([\d.]+) FPS")},
     doubts=doubts,
     header=_HEADER,

@@ -1,19 +1,18 @@
-"""Megatron-LM (``megatron/training/training.py``) and what is built on it (Megatron-DeepSpeed, GPT-NeoX, Primus).
+"""Megatron-LM (``megatron/training/training.py``) and its derivatives (Megatron-DeepSpeed, GPT-NeoX, Primus).
 
      [2024-01-01 12:00:00.123456] iteration      122/  250000 | consumed samples:       124928 | elapsed time per
     iteration (ms): 86545.2 | throughput per GPU (TFLOP/s/GPU): 150.1 | learning rate: 9.150E-06 | global batch size:
     1024 | lm loss: 2.504220E+00 | …
 
-The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
-The batch is of all devices and of this iteration: where it is ramped up, ``consumed samples`` say what the iterations
-since the line before held. AMD's fork prints a second time after a slash,
-its average. Before 2020 the line had no batch: it is that of the arguments, of each group of devices that hold a model.
-GPT-NeoX begins the line with ``samples/sec``, of all devices.
+The time is the mean per iteration since the previous line, without evaluation and checkpoints. The batch is that of all
+devices and of this iteration; during batch-size ramp-up ``consumed samples`` give the samples since the previous line.
+AMD's fork prints a second time after a slash, its average. Before 2020 the line had no batch: it is that of the
+arguments, for each group of devices that share a model. GPT-NeoX begins the line with ``samples/sec``, of all devices.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, config_lines, ends_with, integer, search_integer
+from trainmark.logs.format import Format, LogContext, config_lines, ends_with, parse_setting, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.programs.doubts import model_parallel
@@ -37,15 +36,15 @@ def parameters(context: LogContext) -> dict[str, str]:
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the arguments; ``micro_batch_size`` is of a group of devices that hold one model."""
+    """Read the arguments; ``micro_batch_size`` is that of a group of devices that share one model."""
     words, text = parameters(context), context.text
-    world = search_integer(rb"using world size: (\d+)", text) or integer(words, "world_size")
-    micro = integer(words, "micro_batch_size") or integer(words, "batch_size")
+    world = search_integer(rb"using world size: (\d+)", text) or parse_setting(words, "world_size")
+    micro = parse_setting(words, "micro_batch_size") or parse_setting(words, "batch_size")
     split = [words.get(f"{kind}_parallel_size", "1") for kind in ("tensor_model", "pipeline_model", "model")]
-    whole = integer(words, "global_batch_size") or integer(words, "train_batch_size")
-    if whole is None and world and (group := integer(words, "model_parallel_size")):
-        # Before 2020 a step was one batch of each group of devices that hold a model.
-        whole = world // group * (integer(words, "batch_size") or 0) or None
+    whole = parse_setting(words, "global_batch_size") or parse_setting(words, "train_batch_size")
+    if whole is None and world and (group := parse_setting(words, "model_parallel_size")):
+        # Before 2020 a step was one batch of each group of devices that share a model.
+        whole = world // group * (parse_setting(words, "batch_size") or 0) or None
     return Facts(
         precision=_precision(words),
         gpus=world,
@@ -64,9 +63,9 @@ def _precision(words: dict[str, str]) -> Precision | None:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that a batch that is given may be that of several devices, where no line says the batch of all."""
-    said = facts(context).global_batch or re.search(rb"global batch size: |samples/sec: ", context.text)
-    return () if said else tuple(model_parallel(context))
+    """Check for model parallelism if no line prints the global batch: a given batch may be that of several devices."""
+    printed = facts(context).global_batch or re.search(rb"global batch size: |samples/sec: ", context.text)
+    return () if printed else tuple(model_parallel(context))
 
 
 FORMAT = Format(
@@ -89,7 +88,9 @@ FORMAT = Format(
     parameters=parameters,
     facts=facts,
     doubts=doubts,
-    ending=ends_with(re.compile(rb"after training is done|exiting program at iteration|training finished")),
+    end_state=ends_with(
+        re.compile(rb"after training is done|exiting program at iteration|training finished")
+    ),
     figures={"tflops": re.compile(rb"(?:TFLOP/s/GPU\)|TFLOPs): ([\d.]+)[ /|]")},
     samples_of_step=True,
     warmup_steps=5,

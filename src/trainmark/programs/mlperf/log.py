@@ -2,19 +2,20 @@
 
     :::MLLOG {"namespace": "", "time_ms": 1590000000000, "event_type": "INTERVAL_END", "key": "epoch_stop", "value": …}
 
-What a line counts differs by benchmark, so a record is the first of these that the log has:
+Benchmarks count different things, so a record is the first of these that the log has:
 
 - blocks with ``samples_count`` at both ends (large language models): the difference over the block's time;
 - epochs, or blocks of ``epoch_count`` epochs, whose numbers rise: ``train_samples`` each, over the time between start
-  and stop, evaluation left out. Where the last evaluation was at a fraction of an epoch (DLRM), that fraction counts;
+  and stop, without evaluation. If the last evaluation was at a fraction of an epoch (DLRM), that fraction counts;
 - blocks that are counted in steps (``step_count``, or the difference of ``step_num``): steps x ``global_batch_size``.
-  Blocks that all say one epoch's number are parts of it;
-- ``train_samples`` said in or after the last of them (BERT: anywhere in the run): samples of the whole run, over the
-  time from ``run_start`` to ``run_stop``. Said before BERT's run it is the data set, which no run sees whole;
-- ``tracked_stats`` with a ``throughput`` (samples/s of all devices) where the log says how large a batch is.
+  Blocks that all have one epoch's number are parts of it;
+- ``train_samples`` printed in or after the last of them (BERT: anywhere in the run): samples of the whole run, over the
+  time from ``run_start`` to ``run_stop``. Before BERT's run it is the size of the data set, which no run covers;
+- ``tracked_stats`` with a ``throughput`` (samples/s of all devices), if the log prints the batch.
 
-A log that counts no samples (minigo) has no rate, nor has one whose counts make more steps than a run can have (where
-``epoch_count`` counts sequences). Records have their own start and stop: the time from stop to stop is not theirs.
+A log that counts no samples (minigo) has no rate, and neither has a log whose counts imply more steps than a run can
+have (``epoch_count`` counts sequences). Records have their own start and stop, so the time between two stops is not
+that of a record.
 """
 
 import json
@@ -26,8 +27,8 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
-from trainmark.logs.format import Format, LogContext, integer, search_word
-from trainmark.logs.model import Ending, Facts, Problem, Scope
+from trainmark.logs.format import Format, LogContext, parse_setting, search_word
+from trainmark.logs.model import EndState, Facts, Problem, Scope
 
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 
@@ -46,22 +47,22 @@ _KEYS = (
     "sequences",
 )
 _COCO_IMAGES = 117_266
-"""Of COCO's training images, those that have objects. Mask R-CNN's submissions print the number of iterations as
-``train_samples``, which is known by this."""
+"""Number of COCO's training images with objects. Mask R-CNN's submissions print the number of iterations as
+``train_samples``, which is detected by this number."""
 _BENCHMARKS = {"maskrcnn": "images", "bert": "sequences"}
-"""Benchmarks whose ``train_samples`` count otherwise, by the key that stands for their name among the events."""
+"""Benchmarks whose ``train_samples`` have another meaning, with the event key that represents their name."""
 _COLUMNS = ("key", "time_s", "number", "count", "samples", "value", "first_step", "step_count")
 _MOST_STEPS = 1e6
-"""Steps of one epoch or block: more are counts of something else."""
+"""Most steps of one epoch or block: larger values count something else."""
 _MOST_RATE = 1e9
 _LARGEST = 1e18
-"""No time, count or rate is larger: such a number is a damaged line."""
-_RANKS_APART_S = 60.0
-"""Ranks that print the same start are not further apart; what starts later is another run."""
+"""Largest valid time, count or rate: larger numbers come from damaged lines."""
+_RANK_DELAY_S = 60.0
+"""Longest delay between ranks that print the same start; a later start is another run."""
 
 
 class _Span(NamedTuple):
-    """What was started and stopped: its number, when, the epochs, samples and steps in it; NaN is not said."""
+    """An interval with start and stop events: number, times, epochs, samples and steps; NaN if not printed."""
 
     number: float
     start_s: float
@@ -75,7 +76,7 @@ class _Span(NamedTuple):
 def facts(context: LogContext) -> Facts:
     """Read the benchmark's name and the batch; the number of devices is not part of the log."""
     name = search_word(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text)
-    return Facts(model=name, global_batch=integer(parameters(context), "global_batch_size"))
+    return Facts(model=name, global_batch=parse_setting(parameters(context), "global_batch_size"))
 
 
 def parameters(context: LogContext) -> dict[str, str]:
@@ -84,7 +85,7 @@ def parameters(context: LogContext) -> dict[str, str]:
 
 
 def extract(text: bytes) -> Extract:
-    """Return the events in ``text`` that time or count something, a row each."""
+    """Return the events in ``text`` that time or count something, one row each."""
     return Extract(_rows(text), [text])
 
 
@@ -114,32 +115,32 @@ def _rows(text: bytes) -> dict[str, Floats]:
 
 
 def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the records (step, rate, samples, clock) that all events of a log make."""
+    """Return the records (step, rate, samples, clock) computed from all events of a log."""
     runs = [_records(run) for run in _runs(_in_time(events))]
     whole = [record for record in runs if record]
     if len(runs) > 1 and any(len(record["step"]) < 2 for record in whole):
-        return {}  # their counters cannot tell one run from the other
+        return {}  # their counters cannot distinguish the runs
     return {name: np.concatenate([record[name] for record in whole]) for name in (whole[0] if whole else ())}
 
 
 def _in_time(events: dict[str, Floats]) -> Floats:
-    """Return the events as rows in the order of their time."""
+    """Return the events as rows in chronological order."""
     rows = np.column_stack([events[name] for name in _COLUMNS])
     return rows[np.argsort(rows[:, 1], kind="stable")]
 
 
 def _runs(rows: Floats) -> list[Floats]:
-    """Split what was printed by the runs that started."""
+    """Split the events into runs."""
     starts: list[int] = []
     for at in np.flatnonzero(rows[:, 0] == _KEYS.index("run_start")).tolist():
         since = rows[starts[-1] : at] if starts else rows[:0]
         ended = bool((since[:, 0] == _KEYS.index("run_stop")).any())
-        if not starts or ended or rows[at, 1] - rows[starts[-1], 1] > _RANKS_APART_S:
+        if not starts or ended or rows[at, 1] - rows[starts[-1], 1] > _RANK_DELAY_S:
             starts.append(at)
     if len(starts) < 2:
         return [rows]
     stops = np.flatnonzero(rows[:, 0] == _KEYS.index("run_stop"))
-    # A run begins where the one before ended: what it says of itself stands before its start.
+    # A run begins where the previous one ended: its settings are printed before its start event.
     cuts = [int(max((stop + 1 for stop in stops if stop < at), default=at)) for at in starts[1:]]
     return [rows[begin:end] for begin, end in pairwise((0, *cuts, len(rows)))]
 
@@ -150,44 +151,48 @@ def _records(rows: Floats) -> dict[str, Floats]:
     batches = table["global_batch_size"][:, 5]
     batch = float(batches[0]) if len(batches) else np.nan
     epochs = _spans(rows, "epoch_start", "epoch_stop")
-    blocks = _counted_on(_spans(rows, "block_start", "block_stop"), table)
+    blocks = _fill_counts(_spans(rows, "block_start", "block_stop"), table)
     if counted := [span for span in blocks if span.samples > 0]:
         return _of_spans(counted, [span.samples for span in counted], batch)
     spans = epochs or blocks
-    said = _said(table)
-    if len(said) and spans and _of_the_run(said, spans, is_bert=len(table["sequences"]) > 0):
-        return _whole_run(said, table)
+    train_samples = _sample_counts(table)
+    if (
+        len(train_samples)
+        and spans
+        and _count_whole_run(train_samples, spans, is_bert=len(table["sequences"]) > 0)
+    ):
+        return _whole_run(train_samples, table)
     rising = len(spans) < 2 or all(after.number > before.number for before, after in pairwise(spans))
-    if len(said) and spans and rising and all(span.epochs > 0 for span in spans):
-        if len(table["sequences"]) and said[0, 1] <= spans[0].start_s:
+    if len(train_samples) and spans and rising and all(span.epochs > 0 for span in spans):
+        if len(table["sequences"]) and train_samples[0, 1] <= spans[0].start_s:
             return {}
-        done = [float(said[0, 5]) * span.epochs for span in spans]
+        done = [float(train_samples[0, 5]) * span.epochs for span in spans]
         done[-1] *= _fraction_of_last(spans, table["eval_accuracy"])
         return _of_spans(spans, done, batch)
     if stepped := [span for span in (blocks or spans) if span.steps > 0]:
         return _of_spans(stepped, [span.steps * batch for span in stepped], batch)
-    return _tracked(table) if len(said) or len(batches) else {}
+    return _tracked(table) if len(train_samples) or len(batches) else {}
 
 
-def _said(table: dict[str, Floats]) -> Floats:
+def _sample_counts(table: dict[str, Floats]) -> Floats:
     """Return the rows of ``train_samples`` that count samples."""
-    said = table["train_samples"]
-    if len(said) and len(table["images"]) and abs(said[0, 5] / _COCO_IMAGES - 1) > 0.05:
-        return said[:0]
-    return said
+    rows = table["train_samples"]
+    if len(rows) and len(table["images"]) and abs(rows[0, 5] / _COCO_IMAGES - 1) > 0.05:
+        return rows[:0]
+    return rows
 
 
-def _of_the_run(said: Floats, spans: list[_Span], *, is_bert: bool) -> bool:
-    """Say whether ``train_samples`` count the whole run, by where they are said."""
-    return bool(said[-1, 1] > spans[0 if is_bert else -1].start_s)
+def _count_whole_run(train_samples: Floats, spans: list[_Span], *, is_bert: bool) -> bool:
+    """Return whether ``train_samples`` count the whole run, by the time at which they are printed."""
+    return bool(train_samples[-1, 1] > spans[0 if is_bert else -1].start_s)
 
 
-def _whole_run(said: Floats, table: dict[str, Floats]) -> dict[str, Floats]:
+def _whole_run(train_samples: Floats, table: dict[str, Floats]) -> dict[str, Floats]:
     starts, stops = table["run_start"][:, 1], table["run_stop"][:, 1]
     if not len(starts) or not len(stops) or stops[0] <= starts[0]:
         return {}
     run = _Span(1.0, float(starts[0]), float(stops[0]), np.nan, np.nan, np.nan, np.nan)
-    return _of_spans([run], [float(said[-1, 5])], np.nan)
+    return _of_spans([run], [float(train_samples[-1, 5])], np.nan)
 
 
 def _tracked(table: dict[str, Floats]) -> dict[str, Floats]:
@@ -200,34 +205,34 @@ def _tracked(table: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _spans(rows: Floats, start: str, stop: str) -> list[_Span]:
-    """Return what was started and stopped, in the order of its end.
+    """Return the intervals between start and stop events, in the order of their end.
 
-    Untagged ranks print the same events on top of each other: what is open is not started again. An equal number
-    later is another part of the same epoch.
+    Untagged ranks print the same events several times, so an open interval is not started again. A later interval with
+    the same number is another part of the same epoch.
     """
     found: list[_Span] = []
-    begun: dict[float, Floats] = {}
+    started: dict[float, Floats] = {}
     keys = {_KEYS.index(start): True, _KEYS.index(stop): False}
     for row in rows[np.isin(rows[:, 0], list(keys))]:
         number = float(np.nan_to_num(row[2], nan=-1.0))
         if keys[int(row[0])]:
-            begun.setdefault(number, row)
+            started.setdefault(number, row)
             continue
-        first = begun.pop(number, None)
+        first = started.pop(number, None)
         if first is None or row[1] <= first[1]:
             continue
         epochs = first[3] if np.isfinite(first[3]) or start == "block_start" else 1.0
-        # Some print the steps of the part at its end, some the step at either end.
+        # Some programs print the number of steps at the end, others the step at both ends.
         steps = next((count for count in (row[7], first[7]) if np.isfinite(count)), row[6] - first[6])
         place = number if number >= 0 else float(len(found))
         found.append(_Span(place, first[1], row[1], epochs, row[4] - first[4], first[6], steps))
     return found
 
 
-def _counted_on(blocks: list[_Span], table: dict[str, Floats]) -> list[_Span]:
-    """Fill in what a block's stop does not count (samples, steps) from the next block's start, or the run's stop."""
+def _fill_counts(blocks: list[_Span], table: dict[str, Floats]) -> list[_Span]:
+    """Return the blocks with missing samples and steps taken from the next block's start, or the run's stop."""
     starts, ends = table["block_start"], table["run_stop"][:1]
-    # The start of each block, and the run's stop, say how many samples were before.
+    # The start of each block, and the run's stop, print the number of samples so far.
     before = {float(row[1]): float(row[4]) for row in starts}
     last = float(ends[0, 4]) if len(ends) else np.nan
     filled = []
@@ -242,12 +247,11 @@ def _counted_on(blocks: list[_Span], table: dict[str, Floats]) -> list[_Span]:
 
 
 def _fraction_of_last(spans: list[_Span], evaluations: Floats) -> float:
-    """Return which part of the last epoch was trained, by the last evaluation in it; 1 where it is not said to be a
-    part."""
-    inside = evaluations[(evaluations[:, 1] >= spans[-1].start_s) & np.isfinite(evaluations[:, 2])]
-    if not len(inside):
+    """Return the trained fraction of the last epoch, by the last evaluation in it; 1 if none prints a fraction."""
+    in_last = evaluations[(evaluations[:, 1] >= spans[-1].start_s) & np.isfinite(evaluations[:, 2])]
+    if not len(in_last):
         return 1.0
-    whole, part = divmod(float(inside[-1, 2]), 1.0)
+    whole, part = divmod(float(in_last[-1, 2]), 1.0)
     return part if part and whole in (spans[-1].number - 1, spans[-1].number) else 1.0
 
 
@@ -262,36 +266,36 @@ def _of_spans(spans: list[_Span], samples: list[float], batch: float) -> dict[st
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Tell a file of several results, and an only epoch of which nothing says that it came to its end."""
+    """Check for several results in one file, and for a single epoch that may be incomplete."""
     names = set(re.findall(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text))
     if len(names) > 1:
-        told = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
-        sentence = f"the file holds the results of {len(names)} benchmarks ({told}): split it"
+        listing = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
+        sentence = f"the file contains the results of {len(names)} benchmarks ({listing}): split it"
         return (Problem("several-runs", sentence),)
     events = _rows(context.text)
     if not events:
         return ()
     rows = _in_time(events)
     if (runs := len(_runs(rows))) > 1:
-        return (Problem("several-runs", f"{runs} runs were started in this file: split it"),)
+        return (Problem("several-runs", f"the file contains {runs} runs: split it"),)
     spans = _spans(rows, "epoch_start", "epoch_stop") or _spans(rows, "block_start", "block_stop")
     table = {name: rows[rows[:, 0] == place] for place, name in enumerate(_KEYS)}
-    said, stops = table["train_samples"], table["run_stop"]
-    if len(spans) != 1 or not len(said) or not len(stops) or said[-1, 1] > spans[0].start_s:
+    counts, stops = table["train_samples"], table["run_stop"]
+    if len(spans) != 1 or not len(counts) or not len(stops) or counts[-1, 1] > spans[0].start_s:
         return ()
     after = table["eval_accuracy"][table["eval_accuracy"][:, 1] >= spans[0].start_s]
     if spans[0].stop_s < stops[0, 1] - 1 or spans[0].samples > 0 or np.isfinite(after[:, 2]).any():
         return ()
     sentence = (
-        "the only epoch ends with the run: nothing says that all of its train_samples were trained in it"
+        "the only epoch ends together with the run, so it may not have trained all of its train_samples"
     )
     return (Problem("epoch-unfinished", sentence),)
 
 
-def ending(context: LogContext) -> Ending:
-    """See ``run_stop`` with status success."""
+def end_state(context: LogContext) -> EndState:
+    """Return whether ``run_stop`` is printed with status success."""
     stop = re.search(rb':::MLLOG [^\n]*"key": ?"run_stop"[^\n]*"status": ?"(\w+)"', context.tail)
-    return Ending.SEEN if stop and stop[1] == b"success" else Ending.MISSING
+    return EndState.FOUND if stop and stop[1] == b"success" else EndState.MISSING
 
 
 def _events(text: bytes) -> list[dict[str, Any]]:
@@ -322,11 +326,11 @@ FORMAT = Format(
     mark=re.compile(rb":::MLLOG \{"),
     parameters=parameters,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     doubts=doubts,
     extract=extract,
     assemble=assemble,
     warmup_steps=0,
-    without_records="the log counts no samples of a finished epoch, block or run",
+    without_records="the log has no sample count of a finished epoch, block or run",
     header=re.compile(rb"run_start"),
 )

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
 
     def event(moment: datetime, key: str, value: object, metadata: dict[str, object]) -> str:
         document = {

@@ -1,18 +1,19 @@
-"""OpenMMLab's trainers on MMEngine (mmdetection 3, mmsegmentation 1, mmpretrain, …;
-``mmengine/runner/log_processor.py``).
+"""OpenMMLab's trainers on MMEngine (mmdetection 3, mmsegmentation 1, mmpretrain, …).
+
+Source: ``mmengine/runner/log_processor.py``.
 
     2023/11/29 02:19:30 - mmengine - INFO - Epoch(train)  [1][ 50/663]  lr: 1.9820e-03  eta: 4:27:58  time: 1.0137
     data_time: 0.0554  memory: 20138  loss: 0.7690 …
 
-``time`` is of one step, the mean of the last ``window_size`` steps (as a rule the interval). Throughput is the
-loader's ``batch_size``, of one device, x devices / ``time``. ``(val)`` and ``(test)`` lines are evaluation.
+``time`` is the mean step time of the last ``window_size`` steps (usually the interval). Throughput is the loader's
+``batch_size`` of one device x devices / ``time``. ``(val)`` and ``(test)`` lines are evaluation.
 """
 
 import re
 
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope
+from trainmark.logs.model import EndState, Facts, Scope
 from trainmark.schema.case import Precision
 
 
@@ -25,7 +26,7 @@ def facts(context: LogContext) -> Facts:
         amp = b"AmpOptimWrapper" in wrapper[1]
         half = Precision.AMP_BF16 if b"dtype='bfloat16'" in wrapper[1] else Precision.AMP_FP16
         precision = half if amp else Precision.FP32
-    # Up to the next setting; what is nested in it (a sampler, a data set) may have a batch of its own.
+    # Up to the next setting; nested parts (a sampler, a data set) may have their own batch.
     loader = re.search(rb"\ntrain_dataloader = dict\(((?:[^\n]*\n(?=[ )])){0,400}[^\n]*)", text)
     return Facts(
         model=search_word(rb"\nmodel = dict\([\s\S]{0,20000}?\n    type='(\w+)'", text),
@@ -36,15 +37,15 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def ending(context: LogContext) -> Ending:
-    """Compare the last step with the number of steps in the record itself; of epochs their number is not printed."""
+def end_state(context: LogContext) -> EndState:
+    """Compare the last step with the number of steps in the record; the number of epochs is not printed."""
     records = re.findall(rb"- INFO - (Epoch|Iter)\(train\) +(?:\[ *\d+\])?\[ *(\d+)/(\d+)\]", context.tail)
     if not records:
-        return Ending.UNKNOWABLE
+        return EndState.UNKNOWN
     kind, step, steps = records[-1]
     if int(step) + context.step_interval <= int(steps):
-        return Ending.MISSING
-    return Ending.SEEN if kind == b"Iter" else Ending.UNKNOWABLE
+        return EndState.MISSING
+    return EndState.FOUND if kind == b"Iter" else EndState.UNKNOWN
 
 
 _STAMP = rb"(?P<stamp>\d{4}/\d\d/\d\d [\d:]+) - mmengine - INFO - "
@@ -62,7 +63,7 @@ FORMAT = Format(
     ),
     mark=re.compile(rb" - mmengine - INFO - "),
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     header=re.compile(rb"INFO - Config:|System environment:"),
     of_last_steps=True,
     fp16=Precision.AMP_FP16,

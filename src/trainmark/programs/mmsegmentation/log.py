@@ -1,17 +1,17 @@
-"""mmsegmentation (and other OpenMMLab trainers on MMCV 1.x): a step's time and no rate.
+"""mmsegmentation (and other OpenMMLab trainers on MMCV 1.x): step times without a rate.
 
     2022-02-10 06:21:17,088 - mmseg - INFO - Iter [8/40]	lr: 8.426e-03, eta: 0:01:06, time: 0.483, …
 
-``time`` is of one step, the mean over the interval, with three decimals. Throughput is ``samples_per_gpu`` x devices /
-``time``. ``gpu_ids = range(0, 1)`` is wrong in runs started by mpirun, so one device is believed only where training
-is not distributed. The last record holds the writing of the checkpoint.
+``time`` is the mean step time over the interval, with three decimals. Throughput is ``samples_per_gpu`` x devices /
+``time``. ``gpu_ids = range(0, 1)`` is wrong in runs started by mpirun, so one device is accepted only if training
+is not distributed. The last record includes writing the checkpoint.
 """
 
 import re
 
 from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope
+from trainmark.logs.model import EndState, Facts, Scope
 from trainmark.schema.case import Precision
 
 _CONFIG = re.compile(rb"\n *([a-z_]\w*) ?= ?([^\n]+)")
@@ -43,13 +43,13 @@ def _precision(text: bytes) -> Precision | None:
     return Precision.FP32 if re.search(rb"\nfp16 = None", text) else None
 
 
-def ending(context: LogContext) -> Ending:
+def end_state(context: LogContext) -> EndState:
     """Compare the last step with the number of steps in the record itself."""
     records = re.findall(rb"- INFO - Iter \[(\d+)/(\d+)\]", context.tail)
     if not records:
-        return Ending.UNKNOWABLE
+        return EndState.UNKNOWN
     step, steps = (int(word) for word in records[-1])
-    return Ending.SEEN if step + context.step_interval > steps else Ending.MISSING
+    return EndState.FOUND if step + context.step_interval > steps else EndState.MISSING
 
 
 FORMAT = Format(
@@ -72,7 +72,7 @@ FORMAT = Format(
     mark=re.compile(rb" - mm\w+ - INFO - "),
     parameters=parameters,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     warmup_steps=4,
     header=re.compile(rb"INFO - Config:"),
     fp16=Precision.AMP_FP16,

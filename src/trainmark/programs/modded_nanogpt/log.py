@@ -3,9 +3,8 @@
     step:20/5100 train_loss:6.9812 train_time:2311ms step_avg:231.10ms
     step:21/1770 train_time:2542ms step_avg:121.05ms
 
-``train_time`` runs while it trains: evaluation is left out, and the first ten steps up to 2024. The tokens of one step
-are what the source at the log's start says; where it does not, or where the batch grows on a schedule, there is no
-rate.
+``train_time`` excludes evaluation and, until 2024, the first ten steps. The tokens of one step come from the source at
+the log's start; if it does not have them, or the batch grows on a schedule, there is no rate.
 """
 
 import re
@@ -19,7 +18,7 @@ _PRODUCT = rb" ?(?:: ?int)? ?= ?(\d+(?: ?\* ?\d+)*)\s"
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the tokens of one step over all devices in the source, and the devices in the table of ``nvidia-smi``."""
+    """Read the global tokens per step from the source, and the device from the table of ``nvidia-smi``."""
     return Facts(
         model="gpt2",
         global_batch=_tokens(context.head),
@@ -57,6 +56,6 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"step:\d+/\d+ (?:train_loss:\S+ |val_loss:\S+ )?train_time:"),
     facts=facts,
-    ending=ends_with(re.compile(rb"peak memory ")),
+    end_state=ends_with(re.compile(rb"peak memory ")),
     header=re.compile(rb"class Hyperparameters|^import os"),
 )

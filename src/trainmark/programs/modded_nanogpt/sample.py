@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield "class Hyperparameters:"
     yield f"    batch_size : int = {run.gpus}*{run.batch_per_device} # batch size, in sequences, across all devices"
     yield "    sequence_length : int = 1 # sequence length, in tokens"

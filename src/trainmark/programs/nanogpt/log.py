@@ -1,12 +1,12 @@
-"""nanoGPT (``train.py``), and the lines of build-nanogpt and nanochat, which say their own rate.
+"""nanoGPT (``train.py``), and the lines of build-nanogpt and nanochat, which print their own rate.
 
     tokens per iteration will be: 491,520
     iter 10: loss 8.2133, time 135.40ms, mfu 12.30%
     step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
 
-The time is of one iteration, of all devices; where lines are ``log_interval`` iterations apart it is one of them. The
-tokens of one iteration over all devices are said at the start. An iteration that begins with an evaluation holds its
-time.
+The time is that of one iteration on all devices; if lines are ``log_interval`` iterations apart, that of one of them.
+The tokens of one iteration over all devices are printed at the start. The time of an iteration that begins with an
+evaluation includes it.
 """
 
 import re
@@ -17,7 +17,7 @@ import numpy as np
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.fields import extract as extract_fields
-from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.schema.case import Precision
@@ -28,7 +28,7 @@ _PRECISIONS = {"float16": Precision.AMP_FP16, "bfloat16": Precision.AMP_BF16, "f
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the tokens of an iteration, and what the command overrode."""
+    """Read the tokens per iteration, and the settings overridden by the command."""
     tokens = search_integer(rb"tokens per iteration will be: ([\d,]+)\s", context.text)
     dtype = search_word(rb"(?:^|\n)(?:Overriding: )?dtype = '?(\w+)", context.text)
     return Facts(
@@ -40,18 +40,18 @@ def facts(context: LogContext) -> Facts:
 
 
 def extract(text: bytes) -> Extract:
-    """Return step, step time and whether it began with an evaluation, of the iterations in ``text``."""
+    """Return step, step time and an evaluation flag of the iterations in ``text``."""
     found = extract_fields(_ITERATION, text)
     if columns := found.columns:
-        evaluated = _EVALUATION.findall(text) if any(b", val loss " in part for part in found.seen) else []
+        evaluated = _EVALUATION.findall(text) if any(b", val loss " in part for part in found.samples) else []
         columns["evaluated"] = np.isin(columns["step"], [float(step) for step in evaluated]).astype(
             np.float64
         )
     return found
 
 
-def reworked(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
-    """Give the iterations that began with no evaluation, and their counter without the others: none is missing."""
+def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Yield the iterations without evaluation, renumbered so that none appears to be missing."""
     interval, before = None, 0
     for columns in blocks:
         step, left_out = columns["step"], columns.pop("evaluated") > 0
@@ -72,9 +72,9 @@ FORMAT = Format(
     records=(),
     mark=re.compile(rb"tokens per iteration will be: [\d,]+|\niter \d+: loss [^\s,]+, time [\d.]+ms"),
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     extract=extract,
-    reworked=reworked,
+    transform=transform,
     figures={"mfu": re.compile(rb"time [\d.]+ms, mfu ([\d.]+)%")},
     header=re.compile(rb"tokens per iteration will be"),
 )

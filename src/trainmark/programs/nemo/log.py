@@ -5,9 +5,9 @@
     Epoch 0: :  15%|▏ | 45/300 [… v_num=, reduced_train_loss=11.0, global_step=44.00, consumed_samples=5760.0,
     train_step_timing in s=6.08]
 
-The time is of one iteration with the batch of all devices: of the last, where lines are further apart. The bar of NeMo
-1 says no batch: it is the configuration's ``global_batch_size``, of several (validation has its own) the one by which
-``consumed_samples`` rise. Its counters have three digits, so that steps are counted by the bar.
+The time is that of one iteration with the batch of all devices: the last one, if lines are further apart. The bar of
+NeMo 1 has no batch: it is the configuration's ``global_batch_size``; of several (validation has its own) the one by
+which ``consumed_samples`` rise. Its counters have three digits, so steps are read from the bar.
 """
 
 import re
@@ -39,17 +39,17 @@ def facts(context: LogContext) -> Facts:
 
 
 def _global_batch(context: LogContext) -> int | None:
-    """Return what one step holds: of several batches in the configuration the one by which samples are consumed."""
-    said = {int(word) for word in re.findall(rb"\bglobal_batch_size[:=] ?(\d{1,9})\s", context.text)}
+    """Return the global batch: of several in the configuration the one by which consumed samples rise."""
+    configured = {int(word) for word in re.findall(rb"\bglobal_batch_size[:=] ?(\d{1,9})\s", context.text)}
     counts = [(float(step), float(samples)) for step, samples in _CONSUMED.findall(context.tail)]
     steps, samples = (counts[-1][i] - counts[0][i] for i in (0, 1)) if counts else (0.0, 0.0)
     if steps <= 0:
-        return said.pop() if len(said) == 1 else None
-    # A counter is printed with three digits: the difference of two is less exact.
+        return configured.pop() if len(configured) == 1 else None
+    # A counter is printed with three digits: the difference of two is less precise.
     batch = samples / steps
     slack = 0.02 + 0.01 * counts[-1][1] / max(samples, 1.0)
-    near = [size for size in said if abs(batch / size - 1) < slack]
-    if near or said:
+    near = [size for size in configured if abs(batch / size - 1) < slack]
+    if near or configured:
         return min(near, key=lambda size: abs(batch - size), default=None)
     return round(batch) if abs(batch - round(batch)) < 1e-6 and counts[-1][1] < _EXACT else None
 
@@ -58,7 +58,7 @@ _CONSUMED = re.compile(
     rb"\bglobal_step=(\d+(?:\.\d+)?(?:e\+\d+)?), [^\n]*?consumed_samples=(\d+(?:\.\d+)?(?:e\+\d+)?)[,\]]"
 )
 _EXACT = 1000
-"""Counters below it are printed to the last digit."""
+"""Counters below this value are printed exactly."""
 
 
 FORMAT = Format(
@@ -80,7 +80,7 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"\[NeMo [IW] \d{4}|train_step_timing in s"),
     facts=facts,
-    ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
+    end_state=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
     figures={"tflops": re.compile(rb"TFLOPS_per_GPU: ([\d.e+]+) ")},
     samples_of_step=True,
     warmup_steps=5,

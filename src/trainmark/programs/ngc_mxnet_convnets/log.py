@@ -2,7 +2,7 @@
 
     [1,0]<stdout>:DLL 2023-07-31 06:20:01.765747 - Epoch: 0 Iteration: 39  train.loss : 7.0 train.ips : 1502.24 …
 
-``train.ips`` is global (rank 0 prints) and covers the steps since the record before. ``batch_size`` in PARAMETER is
+``train.ips`` is global (rank 0 prints) and covers the steps since the previous record. ``batch_size`` in PARAMETER is
 global too, unlike the PyTorch examples. ``Summary:`` is the arithmetic mean of the epochs; the table at the end
 (``benchmark.py``) is the harmonic mean of the epochs after the first, printed with five digits. AMP runs print
 ``amp : False`` and ``dtype : float16``: FP16 computation with FP32 master weights.
@@ -10,9 +10,9 @@ global too, unlike the PyTorch examples. ``Summary:`` is the arithmetic mean of 
 
 import re
 
-from trainmark.logs.format import Format, LogContext, Published, dll_parameters, integer, listed
+from trainmark.logs.format import Format, LogContext, Published, count_items, dll_parameters, parse_setting
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope
+from trainmark.logs.model import EndState, Facts, Scope
 from trainmark.schema.case import Precision
 
 _TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+) *\|")
@@ -22,9 +22,9 @@ _SUMMARY = re.compile(rb'(?:Summary: [^\n]*train\.ips : |"step": ?\[\][^\n]*"tra
 def facts(context: LogContext) -> Facts:
     """Read PARAMETER; the global batch is divided by the devices."""
     words = dll_parameters(context)
-    gpus, batch = listed(words.get("gpus")), integer(words, "batch_size")
+    gpus, batch = count_items(words.get("gpus")), parse_setting(words, "batch_size")
     if gpus and words.get("kv_store") == "horovod" and context.ranks > gpus and context.ranks % gpus == 0:
-        gpus = context.ranks  # Horovod starts one process a device; the list is of one node
+        gpus = context.ranks  # Horovod starts one process per device; the list covers one node
     arch, layers = words.get("arch"), words.get("num_layers")
     dtype, amp = words.get("dtype"), words.get("amp")
     precision = {"float16": Precision.AMP_FP16, "float32": Precision.FP32}.get(dtype or "")
@@ -37,11 +37,11 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def ending(context: LogContext) -> Ending:
-    """Expect the table where ``benchmark.py`` ran the training, else the summary."""
+def end_state(context: LogContext) -> EndState:
+    """Search the table if ``benchmark.py`` ran the training, else the summary."""
     by_benchmark = b"dllogger_log : benchmark_report" in context.text
-    seen = (_TABLE if by_benchmark else _SUMMARY).search(context.tail)
-    return Ending.SEEN if seen else Ending.MISSING
+    found = (_TABLE if by_benchmark else _SUMMARY).search(context.tail)
+    return EndState.FOUND if found else EndState.MISSING
 
 
 FORMAT = Format(
@@ -64,7 +64,7 @@ FORMAT = Format(
     figures={"summary": _SUMMARY, "table": _TABLE},
     parameters=dll_parameters,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     header=re.compile(rb"PARAMETER"),
     fp16=Precision.AMP_FP16,
     published=(

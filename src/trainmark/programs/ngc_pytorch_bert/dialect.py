@@ -1,12 +1,12 @@
-"""NVIDIA's PyTorch BERT pre-training: the arguments that it prints, or its command line."""
+"""NVIDIA's PyTorch BERT pre-training: its printed arguments or its command line."""
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import Dialect, Parameters, Said, words
+from trainmark.programs.options import Dialect, Parameters, RecipeSetting, words
 from trainmark.schema.recipe import RecipeAxis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
     """Yield the axes that the program prints; ``run_pretraining.py`` has one optimizer, LAMB."""
     yield from words(
         parameters,

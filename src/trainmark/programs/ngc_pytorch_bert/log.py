@@ -2,38 +2,46 @@
 
     DLL 2023-07-28 15:23:04.992899 - Training Epoch: 0 Training Iteration: 11  average_loss : 9.11 …
 
-No line has a rate: an iteration is one optimizer step of ``gradient_accumulation_steps`` micro-batches, and the window
-is taken from the time stamps. The counter repeats where loss scaling skips a step; skipped steps did their work and
-count. ``training_sequences_per_second`` in the last line is global. A tqdm bar also says ``Iteration:``.
+No line has a rate: an iteration is one optimizer step of ``gradient_accumulation_steps`` micro-batches, and the time
+stamps give the window. The counter repeats when loss scaling skips a step; skipped steps did their work and count.
+``training_sequences_per_second`` in the last line is global. A tqdm bar also prints ``Iteration:``.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer, namespace
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    Published,
+    dll_parameters,
+    ends_with,
+    namespace_arguments,
+    parse_setting,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def parameters(context: LogContext) -> dict[str, str]:
     """Return the arguments (printed as a Namespace inside PARAMETER) and the PARAMETER lines."""
-    return namespace(context) | dll_parameters(context)
+    return namespace_arguments(context) | dll_parameters(context)
 
 
 def facts(context: LogContext) -> Facts:
     """Read the arguments; ``train_batch_size`` is printed before or after its division by the accumulation."""
     words = parameters(context)
-    accumulation = integer(words, "gradient_accumulation_steps")
-    batch, micro = integer(words, "train_batch_size"), integer(words, "batch_size_per_gpu")
+    accumulation = parse_setting(words, "gradient_accumulation_steps")
+    batch, micro = parse_setting(words, "train_batch_size"), parse_setting(words, "batch_size_per_gpu")
     if micro is None and batch is not None and accumulation:
         divides = batch % accumulation == 0 and batch > accumulation
         micro = batch // accumulation if divides else batch
     fp16 = words.get("fp16", words.get("amp"))
     return Facts(
         model="bert",
-        precision=by_switch(fp16, Precision.AMP_FP16),
-        gpus=integer(words, "n_gpu_total") or integer(words, "world_size"),
+        precision=precision_from_switch(fp16, Precision.AMP_FP16),
+        gpus=parse_setting(words, "n_gpu_total") or parse_setting(words, "world_size"),
         batch_per_device=micro or batch,
         accumulation=accumulation,
         hardware=read_hardware(context.text),
@@ -62,7 +70,7 @@ FORMAT = Format(
     figures={"summary": re.compile(rb'training_sequences_per_second(?: : |": )([^\s,}]+)[\s,}]')},
     parameters=parameters,
     facts=facts,
-    ending=ends_with(
+    end_state=ends_with(
         re.compile(
             rb"training_sequences_per_second[^\n]*(?:raw_train_time|final_loss)(?: : |\": )[^\s,}]+[\s,}]"
         )

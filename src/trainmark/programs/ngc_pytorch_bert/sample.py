@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _ACCUMULATION = 4
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield (
         f"{dll_stamp(run.start)} PARAMETER Config : [\"Namespace(bert_model='bert-base', fp16={run.amp}, "
         f"gradient_accumulation_steps={_ACCUMULATION}, max_predictions_per_seq=20, n_gpu_total={run.gpus}, "

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import Dialect, Parameters, Said, backend, flag, typed, words
+from trainmark.programs.options import Dialect, Parameters, RecipeSetting, backend, flag, typed, words
 from trainmark.schema.recipe import RecipeAxis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
     """Yield the axes that the program prints."""
     yield from words(
         parameters,
@@ -38,8 +38,8 @@ def read(parameters: Parameters) -> Iterator[Said]:
     yield from _accumulation(parameters)
 
 
-def _accumulation(parameters: Parameters) -> Iterator[Said]:
-    """``main.py``: optimizer_batch_size / (world size x batch), 1 when it is negative."""
+def _accumulation(parameters: Parameters) -> Iterator[RecipeSetting]:
+    """Yield the accumulation steps of ``main.py``: optimizer_batch_size / (world size x batch), 1 if negative."""
     wanted = ("optimizer_batch_size", "batch_size", "world_size")
     numbers = [typed(parameters[name].value) for name in wanted if name in parameters]
     if len(numbers) < len(wanted) or not all(isinstance(number, int) for number in numbers):

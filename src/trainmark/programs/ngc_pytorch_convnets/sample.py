@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, mea
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield (
         f"{dll_stamp(run.start)} PARAMETER data : /imagenet  data_backend : dali-cpu  arch : resnet50  batch_size : "
         f"{run.batch_per_device}  optimizer_batch_size : -1  amp : {run.amp}  memory_format : nchw  "

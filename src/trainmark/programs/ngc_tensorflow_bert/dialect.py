@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import Dialect, Parameters, Said, flag, words
+from trainmark.programs.options import Dialect, Parameters, RecipeSetting, flag, words
 from trainmark.schema.recipe import RecipeAxis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
-    """Yield the axes that the command says; LAMB is the program's optimizer unless it says another."""
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
+    """Yield the axes in the command; LAMB is the program's default optimizer."""
     yield from words(
         parameters,
         {

@@ -2,9 +2,9 @@
 
     DLL 2023-08-01 04:16:56.456185 - Iteration: 6  throughput_train : 537.102 sequences/s mlm_loss : 10.41 …
 
-``throughput_train`` is global and of one optimizer step. Iteration 1 repeats while loss scaling skips. The tool's
-own summary divides only the steps that were not skipped by all the time: with AMP it is too low. A second
-``Throughput Average`` is of the evaluation.
+``throughput_train`` is global and covers one optimizer step. Iteration 1 repeats while loss scaling skips steps. The
+tool's own summary divides only the steps that were not skipped by the total time, which is too low with AMP. A second
+``Throughput Average`` is that of the evaluation.
 """
 
 import re
@@ -15,28 +15,28 @@ from trainmark.logs.format import (
     Published,
     dll_parameters,
     ends_with,
-    integer,
+    parse_setting,
     search_integer,
     search_word,
 )
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the command's flags where they are printed (``set -x``), and PARAMETER."""
+    """Read the command's flags, if printed (``set -x``), and PARAMETER."""
     words, text = dll_parameters(context), context.text
     switch = search_word(rb"(?:--amp=?|\bamp\s*:) *(\w*)", text)
     amp = "true" if switch == "" else switch or words.get("amp")
     return Facts(
         model="bert",
-        precision=by_switch(amp, Precision.AMP_FP16),
-        gpus=integer(words, "num_gpus")
+        precision=precision_from_switch(amp, Precision.AMP_FP16),
+        gpus=parse_setting(words, "num_gpus")
         or search_integer(rb"num_gpus\s*[:=]\s*(\d+)|mpirun [^\n]*-np (\d+)", text),
         batch_per_device=search_integer(rb"train_batch_size[=: ]+(\d+)", text)
-        or integer(words, "train_batch_size"),
+        or parse_setting(words, "train_batch_size"),
         accumulation=search_integer(rb"num_accumulation_steps[=: ]+(\d+)", text),
         hardware=read_hardware(text),
     )
@@ -67,7 +67,7 @@ FORMAT = Format(
     },
     parameters=dll_parameters,
     facts=facts,
-    ending=ends_with(
+    end_state=ends_with(
         re.compile(rb'DLL \S+ \S+ - +throughput_train : \S+\s|"step": ?\[\][^\n]*"throughput_train"')
     ),
     warmup_steps=5,

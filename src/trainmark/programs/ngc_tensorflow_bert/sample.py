@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _ACCUMULATION = 4
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield (
         f"+ mpirun python3 run_pretraining.py --train_batch_size={run.batch_per_device // _ACCUMULATION} "
         f"--num_accumulation_steps={_ACCUMULATION} --amp={run.amp} num_gpus: {run.gpus}"

@@ -3,10 +3,10 @@
     DLL 2022-11-24 04:11:33.524847 - (0, 210) total_ips : 9450.923141075082
     DLL 2020-08-14 03:35:07.412316 - (0, 21) imgs_per_sec : 358.4231 cross_entropy : 7.02 l2_loss : 0.78 ...
 
-The first line is of ``--mode=training_benchmark``, the second of ``--mode=train`` (``utils/hooks``); both are global.
-With ``display_every`` above 1 a record is the rate of one step out of the interval, so the window is taken from the
-time stamps. ``train_throughput`` at the end is the mean over all steps after the tool's own warm-up. ``batch_size`` in
-PARAMETER is of one device; the number of devices is printed as ``Num GPUs``.
+The first line is printed by ``--mode=training_benchmark``, the second by ``--mode=train`` (``utils/hooks``); both are
+global. With ``display_every`` above 1 a record is the rate of one step of the interval, so the time stamps give the
+window. ``train_throughput`` at the end is the mean over all steps after the tool's own warm-up. ``batch_size`` in
+PARAMETER is that of one device; the number of devices is printed as ``Num GPUs``.
 """
 
 import re
@@ -18,12 +18,12 @@ from trainmark.logs.format import (
     Published,
     dll_parameters,
     ends_with,
-    integer,
+    parse_setting,
     search_integer,
 )
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
@@ -35,16 +35,16 @@ def facts(context: LogContext) -> Facts:
         precision=_precision(words),
         gpus=search_integer(rb"Num GPUs:? +(\d+)", context.text),
         batch_per_device=search_integer(rb"Per-GPU Batch Size:? +(\d+)", context.text)
-        or integer(words, "batch_size"),
+        or parse_setting(words, "batch_size"),
         hardware=read_hardware(context.text),
     )
 
 
 def _precision(words: Mapping[str, str]) -> Precision | None:
-    """Read the switch ``amp``, which was ``use_tf_amp`` up to container 20.03, beside ``precision``."""
+    """Return the precision from ``precision`` and ``amp`` (``use_tf_amp`` up to container 20.03)."""
     if words.get("precision") == "fp16":
         return Precision.FP16
-    return by_switch(words.get("amp", words.get("use_tf_amp")), Precision.AMP_FP16)
+    return precision_from_switch(words.get("amp", words.get("use_tf_amp")), Precision.AMP_FP16)
 
 
 FORMAT = Format(
@@ -76,7 +76,7 @@ FORMAT = Format(
     },
     parameters=dll_parameters,
     facts=facts,
-    ending=ends_with(
+    end_state=ends_with(
         re.compile(rb'\(\) +train_throughput : \S+ *(?:images/s|img/s)?\s|"train_throughput": \S+[,}]')
     ),
     header=re.compile(rb"PARAMETER"),

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, dll_stamp, lines_of, mean_rate
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``: each interval is an epoch."""
+    """Yield the log lines of ``run``: each interval is an epoch."""
     settings = f"amp : {run.amp}  batch_size : {run.global_batch}  world_size : {run.gpus}"
     yield f"{dll_stamp(run.start)} PARAMETER {settings} "
     for epoch, line in enumerate(lines_of(run)):

@@ -3,39 +3,46 @@
     Done benchmarking. Total images: 57000	total time: 88.202	Average images/sec: 646.242	Median images/sec: 646.354
     Training performance = 646.353759765625 FPS
 
-The figures are of all devices after the benchmark's own warm-up. Without that mode the program prints losses alone.
+The figures cover all devices after the benchmark's own warm-up. Without that mode the program prints only losses.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, ends_with, integer, namespace, search_integer
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    ends_with,
+    namespace_arguments,
+    parse_setting,
+    search_integer,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the printed Namespace; its ``batch_size`` is of one device."""
-    words, text = namespace(context), context.text
+    """Read the printed Namespace; its ``batch_size`` is that of one device."""
+    words, text = namespace_arguments(context), context.text
     return Facts(
         model="ssd",
-        precision=by_switch(words.get("amp", words.get("fp16")), Precision.AMP_FP16),
-        gpus=integer(words, "N_gpu") or search_integer(rb"\bN_gpu[=: ]+(\d+)", text),
-        batch_per_device=integer(words, "batch_size"),
+        precision=precision_from_switch(words.get("amp", words.get("fp16")), Precision.AMP_FP16),
+        gpus=parse_setting(words, "N_gpu") or search_integer(rb"\bN_gpu[=: ]+(\d+)", text),
+        batch_per_device=parse_setting(words, "batch_size"),
         hardware=read_hardware(text),
     )
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say where the rate is not that of the images and the time beside it."""
+    """Check the rate against the images and the time on the same line."""
     found = _DONE.findall(context.tail)
     if not found:
         return ()
     images, seconds, rate = map(float, found[-1])
     if abs(images - rate * seconds) <= _OFF * images:
         return ()
-    sentence = f"{images:.0f} images in {seconds:.6g} s are not {rate:.6g} images/s, which stands beside them"
+    sentence = f"{images:.0f} images in {seconds:.6g} s do not give the printed {rate:.6g} images/s"
     return (Problem("rate-contradicts-time", sentence),)
 
 
@@ -53,12 +60,12 @@ FORMAT = Format(
     scope=Scope.GLOBAL,
     records=(),
     mark=re.compile(rb"Done benchmarking\. Total images: |Training performance = [\d.]+ FPS"),
-    parameters=namespace,
+    parameters=namespace_arguments,
     facts=facts,
     doubts=doubts,
-    ending=ends_with(re.compile(rb"Done benchmarking\. ")),
+    end_state=ends_with(re.compile(rb"Done benchmarking\. ")),
     figures={"summary": re.compile(rb"Average images/sec: ([\d.]+)\s+Median ")},
-    without_records="the program prints its rate at the end of its benchmark only",
+    without_records="the program prints its rate only at the end of its benchmark",
     header=re.compile(rb"Namespace\(|loading annotations|index"),
     fp16=Precision.AMP_FP16,
 )

@@ -3,15 +3,15 @@
     DLL 2020-11-04 00:43:24.835653 - (0, 12) train_items_per_sec : 12345.6 items/s
     DLL 2020-11-04 00:53:24.835653 - (0,) train_items_per_sec : 12001.2 items/s
 
-Items are frames of a spectrogram (Tacotron 2) or samples of sound (WaveGlow), of all devices. Each step has its line;
-waiting for data between steps is not in its time. The line of an epoch is the mean of its steps."""
+Items are frames of a spectrogram (Tacotron 2) or audio samples (WaveGlow) on all devices. Each step has its line; its
+time excludes waiting for data between steps. The line of an epoch is the mean of its steps."""
 
 import re
 
-from trainmark.logs.format import Format, LogContext, dll_parameters, ends_with, integer
+from trainmark.logs.format import Format, LogContext, dll_parameters, ends_with, parse_setting
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope, Severity
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
@@ -20,17 +20,17 @@ def facts(context: LogContext) -> Facts:
     words = dll_parameters(context)
     return Facts(
         model=(words.get("model_name") or "").lower() or None,
-        precision=by_switch(
+        precision=precision_from_switch(
             words.get("amp", words.get("amp_run", words.get("fp16_run"))), Precision.AMP_FP16
         ),
-        gpus=integer(words, "world_size"),
+        gpus=parse_setting(words, "world_size"),
         hardware=read_hardware(context.text),
     )
 
 
 def doubts(_: LogContext) -> tuple[Problem, ...]:
-    """Say what the program leaves out."""
-    sentence = "the program's step times leave out waiting for data between steps"
+    """Return a note on the time that the program leaves out."""
+    sentence = "the program's step times exclude waiting for data between steps"
     return (Problem("data-left-out", sentence, Severity.NOTE),)
 
 
@@ -49,7 +49,7 @@ FORMAT = Format(
     parameters=dll_parameters,
     facts=facts,
     doubts=doubts,
-    ending=ends_with(re.compile(rb"run_time : |\(\d+,\) train_items_per_sec : ")),
+    end_state=ends_with(re.compile(rb"run_time : |\(\d+,\) train_items_per_sec : ")),
     header=re.compile(rb"PARAMETER"),
     fp16=Precision.AMP_FP16,
 )

@@ -3,8 +3,8 @@
     train: epoch 0, iter 20, loss: 7.087004, top_1: 0.000000, top_k: 0.000000, samples/s: 3988.891 1597933942.9863544
     [rank:0] [train], epoch: 0/50, iter: 100/625, loss: 0.86, top1: 0.05, throughput: 1390.19 | …
 
-The rate is global and covers the steps since the record before; what may follow is the time in seconds since 1970.
-``validation:`` lines are evaluation. A rate of -1 stands for "not measured": then the clock is used.
+The rate is global and covers the steps since the previous record; the time in seconds since 1970 may follow.
+``validation:`` lines are evaluation. A rate of -1 means "not measured": then the clock is used.
 """
 
 import re
@@ -13,14 +13,14 @@ from trainmark.logs.format import (
     Format,
     LogContext,
     Published,
-    all_devices,
     config_lines,
-    integer,
-    unknowable,
+    parse_setting,
+    total_devices,
+    unknown_end,
 )
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 _ARGUMENT = re.compile(rb"\n?([a-z_]\w*) = ([^\n]+)\n")
@@ -34,14 +34,15 @@ def parameters(context: LogContext) -> dict[str, str]:
 def facts(context: LogContext) -> Facts:
     """Read the printed arguments."""
     words = parameters(context)
-    nodes = integer(words, "num_nodes")
-    devices = integer(words, "gpu_num_per_node") or integer(words, "device_num_per_node")
+    nodes = parse_setting(words, "num_nodes")
+    devices = parse_setting(words, "gpu_num_per_node") or parse_setting(words, "device_num_per_node")
     return Facts(
         model=words.get("model"),
-        precision=by_switch(words.get("use_fp16"), Precision.AMP_FP16),
+        precision=precision_from_switch(words.get("use_fp16"), Precision.AMP_FP16),
         nodes=nodes,
-        gpus=all_devices(nodes, devices),
-        batch_per_device=integer(words, "batch_size_per_device") or integer(words, "train_batch_size"),
+        gpus=total_devices(nodes, devices),
+        batch_per_device=parse_setting(words, "batch_size_per_device")
+        or parse_setting(words, "train_batch_size"),
         hardware=read_hardware(context.text),
     )
 
@@ -64,7 +65,7 @@ FORMAT = Format(
     mark=re.compile(rb"train: epoch \d+, iter \d+, loss|\[train\], epoch: \d+/\d+, iter|oneflow"),
     parameters=parameters,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     header=re.compile(rb"gpu_num_per_node"),
     published=(Published("dlperf-time", "Oneflow-Inc/DLPerf"),),
 )

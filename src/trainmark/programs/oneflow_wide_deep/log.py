@@ -2,14 +2,14 @@
 
     1100 time 1602836869.3806155 loss 0.4920539349317551
 
-The steps done, the time in seconds since 1970, the mean loss since the line before: no rate. The arguments before
-it have the batch of all devices (``batch_size = 16384``). ``eval_loss`` lines are evaluation, whose time is in the line
-after them. Source: ``wdl_train_eval.py`` of the repository at 42c55158.
+A line has the steps done, the time in seconds since 1970 and the mean loss since the previous line, but no rate. The
+printed arguments have the batch of all devices (``batch_size = 16384``). ``eval_loss`` lines are evaluation, whose time
+is included in the next line. Source: ``wdl_train_eval.py`` of the repository at 42c55158.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, all_devices, integer, unknowable
+from trainmark.logs.format import Format, LogContext, parse_setting, total_devices, unknown_end
 from trainmark.logs.model import Facts, Scope
 from trainmark.programs.oneflow_benchmark.log import parameters
 
@@ -17,12 +17,12 @@ from trainmark.programs.oneflow_benchmark.log import parameters
 def facts(context: LogContext) -> Facts:
     """Read the printed arguments; the program has one precision."""
     words = parameters(context)
-    nodes, devices = integer(words, "num_nodes"), integer(words, "gpu_num_per_node")
+    nodes, devices = parse_setting(words, "num_nodes"), parse_setting(words, "gpu_num_per_node")
     return Facts(
         model="wide_deep",
         nodes=nodes,
-        gpus=all_devices(nodes, devices),
-        global_batch=integer(words, "batch_size"),
+        gpus=total_devices(nodes, devices),
+        global_batch=parse_setting(words, "batch_size"),
     )
 
 
@@ -36,6 +36,6 @@ FORMAT = Format(
     mark=re.compile(rb"Running OneFlow-WDL|\d+ time \d{9,}\.\d+ loss "),
     parameters=parameters,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     header=re.compile(rb"gpu_num_per_node = "),
 )

@@ -3,14 +3,14 @@
     2024-03-31,13:11:52 | INFO | Train Epoch: 0 [ 102400/10968539 (1%)] Data (t): 0.125 Batch (t): 0.913, 1121.5/s,
     140.2/s/gpu LR: 0.000005 Logit Scale: 14.286 …
 
-The first rate is of all devices, of the last step before the line; the time before it is the mean of the steps since
-the line before. What is counted in brackets are samples of all devices: with the stamps they give the rate of all
-steps.
+The first rate is that of all devices in the last step before the line; the time before it is the mean of the steps
+since the previous line. The counter in brackets counts samples of all devices, which give the rate of all steps with
+the time stamps.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, config_lines, integer, unknowable
+from trainmark.logs.format import Format, LogContext, config_lines, parse_setting, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.schema.case import Precision
@@ -34,14 +34,14 @@ def parameters(context: LogContext) -> dict[str, str]:
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the printed arguments; the batch is of one device."""
+    """Read the printed arguments; the batch is that of one device."""
     words = parameters(context)
     return Facts(
         model=words.get("model"),
         precision=_PRECISIONS.get(words.get("precision", "")),
-        gpus=integer(words, "world_size"),
-        batch_per_device=integer(words, "batch_size"),
-        accumulation=integer(words, "accum_freq"),
+        gpus=parse_setting(words, "world_size"),
+        batch_per_device=parse_setting(words, "batch_size"),
+        accumulation=parse_setting(words, "accum_freq"),
         hardware=read_hardware(context.text),
     )
 
@@ -62,7 +62,7 @@ FORMAT = Format(
     mark=re.compile(rb"\| INFO \| (?:Train Epoch: \d+ \[|Start epoch \d+)"),
     parameters=parameters,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     counts_samples=True,
     header=re.compile(rb"\| INFO \| Params:|Running with a single process|Running in distributed mode"),
 )

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import Dialect, Parameters, Said, flag, typed, words
+from trainmark.programs.options import Dialect, Parameters, RecipeSetting, flag, typed, words
 from trainmark.schema.recipe import RecipeAxis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
     """Yield the axes that the program prints."""
     yield from words(
         parameters,

@@ -5,26 +5,26 @@
     2020-12-01 10:00:00 INFO: epoch:0  , train step:20  , loss: 6.9 … batch_cost: 0.33 s, … ips: 96.4 images/sec.
     [2022/01/02 03:04:05] ppcls INFO: [Train][Epoch 1/2][Iter: 10/500]lr: 0.1, … ips: 165.2 samples/sec, eta: …
 
-``ips`` is of one device (rank 0 prints) and, like ``batch_cost``, a running average since the start of the epoch. The
-window is taken from the time stamps. ``batch_size`` was that of all devices until 2021, and is not read of such a log.
+``ips`` is that of one device (rank 0 prints) and, like ``batch_cost``, a running average since the start of the epoch.
+The time stamps give the window. ``batch_size`` was that of all devices until 2021, and is not read from such a log.
 ``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have an ``ips`` too. After ``Terminating with
-signal 15`` lines of before may follow.
+signal 15`` earlier lines may follow.
 """
 
 import re
 
 from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Meaning, Scope
+from trainmark.logs.model import EndState, Facts, Meaning, Scope
 from trainmark.logs.paddle import paddle_devices
-from trainmark.logs.precision import says_mixed
+from trainmark.logs.precision import mentions_mixed_precision
 from trainmark.schema.case import Precision
 
 _CONFIG = re.compile(rb" INFO: +(\w[\w.]*) *: ([^\n]*)\n")
 
 
 def parameters(context: LogContext) -> dict[str, str]:
-    """Return the printed configuration; of keys that occur in several sections the first stays."""
+    """Return the printed configuration; the first value wins if a key occurs in several sections."""
     return config_lines(context, _CONFIG)
 
 
@@ -43,16 +43,16 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def ending(context: LogContext) -> Ending:
-    """See the end of the last epoch; a run stopped by the harness's signal is told apart."""
+def end_state(context: LogContext) -> EndState:
+    """Search the end of the last epoch; distinguish a run stopped by the harness's signal."""
     epochs = search_integer(rb"INFO: +epochs : (\d+)\n", context.head)
     if epochs:
         last = rb"END epoch:%d |\[Train\]\[Epoch %d/%d\]\[Avg\]" % (epochs - 1, epochs, epochs)
         if re.search(last, context.tail):
-            return Ending.SEEN
+            return EndState.FOUND
     if b"Terminating with signal 15" in context.tail or b"KeyboardInterrupt" in context.tail:
-        return Ending.STOPPED
-    return Ending.MISSING if epochs else Ending.UNKNOWABLE
+        return EndState.STOPPED
+    return EndState.MISSING if epochs else EndState.UNKNOWN
 
 
 def _batch(text: bytes) -> int | None:
@@ -67,7 +67,7 @@ def _batch(text: bytes) -> int | None:
 
 def _precision(text: bytes) -> Precision | None:
     section = re.search(rb"INFO: AMP : *\n((?:[^\n]*\n){1,20})", text)
-    mixed = says_mixed(section[1] if section else text)
+    mixed = mentions_mixed_precision(section[1] if section else text)
     if section and mixed is not False:
         return (
             Precision.FP16
@@ -76,7 +76,7 @@ def _precision(text: bytes) -> Precision | None:
         )
     if section or mixed is not None:
         return Precision.AMP_FP16 if mixed else Precision.FP32
-    # The whole configuration is printed; where it is there and has no AMP section, there was no AMP.
+    # A complete configuration without an AMP section means that AMP was off.
     whole = b"INFO: DataLoader : " in text and b"INFO: Optimizer : " in text
     return Precision.FP32 if whole else None
 
@@ -106,7 +106,7 @@ FORMAT = Format(
     mark=re.compile(rb"\] ppcls INFO: |PaddleClas is powered by"),
     parameters=parameters,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     header=re.compile(rb"INFO: (?:Global|DataLoader)"),
     published=(
         Published("trimmed-skip-10", "PaddlePaddle/Perf (TIPC's analysis)"),

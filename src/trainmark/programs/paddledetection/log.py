@@ -5,29 +5,29 @@
     2020-12-01 10:00:00,123-INFO: iter: 20, lr: 0.01, 'loss': '1.9', eta: 1:00:00, batch_cost: 0.48 sec,
     ips: 16.6 images/sec
 
-``ips`` is of one device (rank 0 prints): the reader's ``batch_size`` over the mean time of the last ``log_iter``
-steps, which are the steps since the line before. The stamp has no year.
+``ips`` is that of one device (rank 0 prints): the reader's ``batch_size`` over the mean time of the last ``log_iter``
+steps, which are the steps since the previous line. The stamp has no year.
 """
 
 import re
 
 from trainmark.logs.fields import SHORT_STAMP
-from trainmark.logs.format import Format, LogContext, search_integer, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.paddle import paddle_devices
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the launcher's lines and what the command says; the configuration is not printed by itself."""
+    """Read the launcher's lines and the command; the program does not print its configuration."""
     text = context.text
     devices = paddle_devices(text)
     amp = re.search(rb"\buse_amp ?[:=] ?(True|False)|\bamp ?[:=] ?(True|False)", text)
     switch = (amp[1] or amp[2]).decode() if amp else "True" if re.search(rb" --amp\b", text) else None
     return Facts(
-        precision=by_switch(switch, Precision.AMP_FP16),
+        precision=precision_from_switch(switch, Precision.AMP_FP16),
         nodes=devices.nodes,
         gpus=devices.gpus,
         gpus_per_node=devices.gpus_per_node,
@@ -60,5 +60,5 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"ppdet\.[\w.]+ INFO: |-INFO: iter: \d+, lr: "),
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
 )

@@ -1,13 +1,13 @@
-"""PaddleNLP's BERT pre-training: the arguments that it prints."""
+"""PaddleNLP's BERT pre-training: its printed arguments."""
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import Dialect, Parameters, Said, words
+from trainmark.programs.options import Dialect, Parameters, RecipeSetting, words
 from trainmark.schema.recipe import RecipeAxis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
-    """Yield the axes that the program prints; that it has Adam's epsilon says which optimizer it has."""
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
+    """Yield the axes that the program prints; an epsilon of Adam implies the optimizer."""
     yield from words(
         parameters,
         {

@@ -3,42 +3,42 @@
     total step: 20, epoch: 0, batch: 19, loss: 11.09, avg_reader_cost: 0.00011 sec, avg_batch_cost: 0.14243 sec,
     avg_samples: 96.00000, ips: 673.51948 sequences/sec
 
-``ips`` is of one device and covers the micro-steps since the record before; with ``gradient_merge_steps`` the record
-that holds the optimizer's step is slower, and a trimmed mean deletes exactly those. There are no time stamps. Logs
-of several nodes say ``tobal step``.
+``ips`` is that of one device and covers the micro-steps since the previous record; with ``gradient_merge_steps`` the
+record with the optimizer step is slower, and a trimmed mean deletes exactly those. There are no time stamps. Logs of
+several nodes print ``tobal step``.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, Published, integer, namespace
+from trainmark.logs.format import Format, LogContext, Published, namespace_arguments, parse_setting
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope
+from trainmark.logs.model import EndState, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
-from trainmark.logs.precision import of_paddle
+from trainmark.logs.precision import paddle_precision
 
 
 def facts(context: LogContext) -> Facts:
     """Read the printed Namespace and the launch command."""
-    words = namespace(context)
+    words = namespace_arguments(context)
     devices = paddle_devices(context.text)
     return Facts(
         model=words.get("model_name_or_path"),
-        precision=of_paddle(words.get("use_amp"), words.get("use_pure_fp16")),
+        precision=paddle_precision(words.get("use_amp"), words.get("use_pure_fp16")),
         nodes=devices.nodes,
         gpus=devices.gpus,
         gpus_per_node=devices.gpus_per_node,
-        batch_per_device=integer(words, "batch_size"),
+        batch_per_device=parse_setting(words, "batch_size"),
         hardware=read_hardware(context.text),
     )
 
 
-def ending(context: LogContext) -> Ending:
+def end_state(context: LogContext) -> EndState:
     """Compare the last step with ``max_steps``."""
-    steps = integer(namespace(context), "max_steps")
+    steps = parse_setting(namespace_arguments(context), "max_steps")
     if steps is None:
-        return Ending.UNKNOWABLE
+        return EndState.UNKNOWN
     reached = context.last_step is not None and context.last_step + context.step_interval > steps
-    return Ending.SEEN if reached else Ending.MISSING
+    return EndState.FOUND if reached else EndState.MISSING
 
 
 FORMAT = Format(
@@ -54,9 +54,9 @@ FORMAT = Format(
         ),
     ),
     mark=re.compile(rb"gradient_merge_steps=|(?:total|tobal|global) step:? *\d+, epoch: *\d+, batch"),
-    parameters=namespace,
+    parameters=namespace_arguments,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
     header=re.compile(rb"Namespace\("),
     published=(
         Published("trimmed-skip-10", "PaddlePaddle/Perf (TIPC's analysis)"),

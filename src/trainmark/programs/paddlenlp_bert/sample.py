@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield (
         f"Namespace(batch_size={run.batch_per_device}, gradient_merge_steps=1, max_steps={len(run.step_times_s)}, "
         f"model_name_or_path='bert-base-uncased', use_amp={run.amp}, use_pure_fp16=False)"

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield "{'beam_search_version': 'v1',"
     yield from (f" 'batch_size': {run.batch_per_device},", f" 'max_iter': {len(run.step_times_s) + 1},")
     yield from (f" 'use_amp': {run.amp},", " 'use_pure_fp16': False,", " 'weight_sharing': True}")

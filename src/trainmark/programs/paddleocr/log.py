@@ -4,10 +4,9 @@
     avg_reader_cost: 0.0097 s, avg_batch_cost: 0.18023 s, avg_samples: 64.0, ips: 355.10891 samples/s, eta: 0:32:33
     [2021/09/01 10:00:00] root INFO: epoch: [1/500], iter: 10, lr: 0.001, …, batch_cost: 0.5 s, samples: 320, ips: 64.0
 
-``ips`` is of one device (rank 0 prints) and covers the steps since the line before, waiting for data included,
-evaluation left out. The batch of the configuration, ``batch_size_per_card``, is of one device.
-The program sets the
-configuration's ``distributed`` to whether there is more than one process.
+``ips`` is that of one device (rank 0 prints) and covers the steps since the previous line, including the wait for data
+but not evaluation. The batch of the configuration, ``batch_size_per_card``, is that of one device. The program sets
+the configuration's ``distributed`` if there is more than one process.
 """
 
 import re
@@ -16,7 +15,7 @@ from trainmark.logs.format import Format, LogContext, config_lines, ends_with, s
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.paddle import PaddleDevices, paddle_devices
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 _CONFIG = re.compile(rb"(?:ppocr|root) INFO: +(\w+) : ([^\n]*)\n")
@@ -27,12 +26,12 @@ _LINE = (
 
 
 def parameters(context: LogContext) -> dict[str, str]:
-    """Return the printed configuration; of keys that occur in several sections the first stays."""
+    """Return the printed configuration; the first value wins if a key occurs in several sections."""
     return config_lines(context, _CONFIG)
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the configuration dump and the launcher's lines; silence about AMP is not FP32."""
+    """Read the configuration dump and the launcher's lines; a missing AMP setting does not mean FP32."""
     text, words = context.text, parameters(context)
     devices = paddle_devices(text)
     if words.get("distributed") == "False":  # set from the world size before it is printed
@@ -44,7 +43,9 @@ def facts(context: LogContext) -> Facts:
     level = words.get("amp_level")
     return Facts(
         model=search_word(rb"INFO: +algorithm : (\S+)", text),
-        precision=by_switch(words.get("use_amp"), Precision.FP16 if level == "O2" else Precision.AMP_FP16),
+        precision=precision_from_switch(
+            words.get("use_amp"), Precision.FP16 if level == "O2" else Precision.AMP_FP16
+        ),
         nodes=devices.nodes,
         gpus=devices.gpus,
         gpus_per_node=devices.gpus_per_node,
@@ -63,6 +64,6 @@ FORMAT = Format(
     mark=re.compile(rb"\] ppocr INFO: "),
     parameters=parameters,
     facts=facts,
-    ending=ends_with(re.compile(rb"INFO: best metric, [^\n]*\n(?![\s\S]*INFO: epoch: )")),
+    end_state=ends_with(re.compile(rb"INFO: best metric, [^\n]*\n(?![\s\S]*INFO: epoch: )")),
     header=re.compile(rb"INFO: (?:Global|Architecture) :"),
 )

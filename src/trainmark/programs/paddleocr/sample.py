@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     stamp = f"[{run.start:%Y/%m/%d %H:%M:%S}] ppocr INFO:"
     yield f"python -m paddle.distributed.launch --gpus={','.join(map(str, range(run.gpus)))} tools/train.py"
     yield f"{stamp} Global : "

@@ -1,17 +1,17 @@
-"""PyTorch ``examples/imagenet/main.py``: the time of one step and no rate.
+"""PyTorch ``examples/imagenet/main.py``: step times without a rate.
 
     Epoch: [0][  20/5005]	Time  0.350 ( 0.450)	Data  0.001 ( 0.102)	Loss 6.98e+00 (7.01e+00)	Acc@1   0.00 …
 
-The first figure after ``Time`` is the last step's, the one in brackets the average since the epoch's start: from two
-averages follows the time of all steps between them. The batch is not printed: it comes from a flag or the
-name. ``Test:`` lines are evaluation. Several processes print the same lines, untagged.
+The first figure after ``Time`` is the last step's, the one in brackets the average since the epoch's start; two
+averages give the time of all steps between them. The batch is not printed: it comes from a flag or the name. ``Test:``
+lines are evaluation. Several processes print the same lines without tags.
 """
 
 import re
 
 from trainmark.logs.format import Format, LogContext, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Meaning, Scope
+from trainmark.logs.model import EndState, Facts, Meaning, Scope
 
 
 def facts(context: LogContext) -> Facts:
@@ -22,14 +22,14 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def ending(context: LogContext) -> Ending:
-    """Say whether the last epoch is whole; how many epochs were wanted is not printed."""
+def end_state(context: LogContext) -> EndState:
+    """Check whether the last epoch is complete; the number of epochs is not printed."""
     records = re.findall(rb"Epoch: \[(\d+)\]\[ *(\d+)/(\d+)\]", context.tail)
     if not records:
-        return Ending.MISSING
+        return EndState.MISSING
     _, step, steps = (int(word) for word in records[-1])
     whole = step + context.step_interval >= steps
-    return Ending.UNKNOWABLE if whole else Ending.MISSING
+    return EndState.UNKNOWN if whole else EndState.MISSING
 
 
 FORMAT = Format(
@@ -48,5 +48,5 @@ FORMAT = Format(
     mark=re.compile(rb"Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time|=> creating model '"),
     averages_from=-1,
     facts=facts,
-    ending=ending,
+    end_state=end_state,
 )

@@ -2,7 +2,7 @@
 
     I0605 12:11:40.123 140 keras_utils.py:145] TimeHistory: 30.5 seconds, 4196 examples/second between steps 0 and 500
 
-The rate is global (the callback is given the global batch) and covers exactly the named steps. The first record holds
+The rate is global (the callback gets the global batch) and covers exactly the named steps. The first record includes
 the graph's compilation. ``Run stats:`` ends the log.
 """
 
@@ -15,7 +15,7 @@ from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the flags where they are printed; the batch there is global."""
+    """Read the flags, if printed; their batch is global."""
     text = context.text
     gpus = search_integer(rb"['\"]?num_gpus['\"]?[=: ]+(\d+)", text)
     batch = search_integer(rb"['\"]?(?:global_batch_size|batch_size)['\"]?[=: ]+(\d+)", text)
@@ -51,5 +51,5 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"TimeHistory: "),
     facts=facts,
-    ending=ends_with(re.compile(rb"Run stats:")),
+    end_state=ends_with(re.compile(rb"Run stats:")),
 )

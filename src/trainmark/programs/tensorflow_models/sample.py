@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     dtype = "fp16" if run.amp else "fp32"
     yield f"I0605 12:00:00.123456 140 common.py:1] num_gpus: {run.gpus} batch_size: {run.global_batch} dtype: {dtype}"
     for line in lines_of(run):

@@ -5,7 +5,7 @@
     ----------------------------------------------------------------
     total images/sec: 311.92
 
-The rate is global and the mean since the tool's own warm-up ended; ``total images/sec`` is all steps over all time.
+The rate is the global mean since the end of the tool's own warm-up; ``total images/sec`` is all images over all time.
 """
 
 import re
@@ -14,8 +14,8 @@ from trainmark.logs.format import (
     Format,
     LogContext,
     Published,
+    count_items,
     ends_with,
-    listed,
     search_integer,
     search_word,
 )
@@ -27,7 +27,7 @@ from trainmark.schema.case import Precision
 def facts(context: LogContext) -> Facts:
     """Read the summary of the parameters at the start."""
     text = context.text
-    devices = listed(search_word(rb"Num devices: *(\[[^\]\n]*\])", text)) or listed(
+    devices = count_items(search_word(rb"Num devices: *(\[[^\]\n]*\])", text)) or count_items(
         search_word(rb"Devices: *(\[[^\]\n]*\])", text)
     )
     batch = search_integer(rb"(\d+)(?:\.0)? per device", text)
@@ -55,7 +55,7 @@ FORMAT = Format(
     mark=re.compile(rb"\d\s+images/sec: |Img/sec\s+total_loss|total images/sec:"),
     figures={"summary": re.compile(rb"total images/sec: (\S+)\s")},
     facts=facts,
-    ending=ends_with(re.compile(rb"total images/sec: \S+\s")),
+    end_state=ends_with(re.compile(rb"total images/sec: \S+\s")),
     warmup_steps=0,
     header=re.compile(rb"TensorFlow: |Img/sec"),
     published=(Published("summary", "TensorFlow's own report"),),

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield from ("TensorFlow:  1.15", "Model:       resnet50")
     yield from (f"Batch size:  {run.global_batch} global", f"             {run.batch_per_device} per device")
     yield "Step\tImg/sec\ttotal_loss"

@@ -3,8 +3,8 @@
     Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.412s,  621.36/s  (0.530s,  483.02/s)  LR: 1.0e-06  Data: …
 
 The rate is global: the batch times the processes over the last step's time; the one in brackets is this step's batch
-over the average time since the epoch's start. From two such averages follows the time of all steps between, but not
-from the epoch's last, whose batch is what is left of the data. ``Test:`` lines are evaluation.
+over the average time since the epoch's start. Two such averages give the time of all steps between them, except for the
+epoch's last, whose batch is the remainder of the data. ``Test:`` lines are evaluation.
 """
 
 import re
@@ -18,14 +18,14 @@ MIXED = {"bfloat16": Precision.AMP_BF16, "float16": Precision.AMP_FP16}
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the lines that the program starts with; the batch is where the learning rate is made of it."""
+    """Read the program's first lines; the batch is printed with the learning rate computed from it."""
     text = context.text
     single = 1 if re.search(rb"Training with a single process", text) else None
     dtype = search_word(rb"AMP[^\n]*\(dtype=(?:torch\.)?(\w+)\)", text)
     dtype = dtype or search_word(rb"--amp-dtype[= ](\w+)", text)
     precision = None
     if re.search(rb"Training in mixed precision", text):
-        # The program says the same of both types, and takes FP16 where its command names none.
+        # The program prints the same line for both types, and uses FP16 if its command names none.
         precision = MIXED.get(dtype or ("float16" if re.search(rb"--amp\b(?!-)", text) else ""))
     elif re.search(rb"AMP not enabled\. Training in (?:torch\.)?float32", text):
         precision = Precision.FP32
@@ -55,5 +55,5 @@ FORMAT = Format(
     mark=re.compile(rb"Train: \d+ \[ *\d+/\d+ \(|Model \S+ created, param count"),
     averages_from=-1,
     facts=facts,
-    ending=ends_with(re.compile(rb"\*\*\* Best metric: ")),
+    end_state=ends_with(re.compile(rb"\*\*\* Best metric: ")),
 )

@@ -1,38 +1,44 @@
-"""torchvision's reference scripts, and the many programs that took over their ``MetricLogger`` (DETR, DeiT, MAE,
-DINO).
+"""torchvision's reference scripts, and the programs that copied their ``MetricLogger`` (DETR, DeiT, MAE, DINO).
 
     Epoch: [0]  [  10/5005]  eta: 0:35:22  lr: 0.1  img/s: 743.67  loss: 6.95 (7.01)  …  time: 0.4294  data: 0.0003  …
 
-``time`` is of one step, waiting for data included: the mean of the last 20 steps, of one process. ``img/s`` is of the
-last step of one process and leaves waiting out; it is not read. ``batch_size`` in the printed Namespace is of one
+``time`` is the mean step time of the last 20 steps of one process, including the wait for data. ``img/s`` is that of
+the last step of one process without the wait; it is not read. ``batch_size`` in the printed Namespace is that of one
 device. ``Test:`` lines are evaluation. Source: ``references/classification/utils.py``.
 """
 
 import re
 
-from trainmark.logs.format import Format, LogContext, integer, namespace, search_integer, unknowable
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    namespace_arguments,
+    parse_setting,
+    search_integer,
+    unknown_end,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.precision import by_switch
+from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the printed Namespace and the line about being distributed."""
-    words, text = namespace(context), context.text
+    """Read the printed Namespace and the line on distributed mode."""
+    words, text = namespace_arguments(context), context.text
     alone = 1 if b"Not using distributed mode" in text else None
-    said = integer(words, "world_size")
-    if said == 1 and words.get("distributed") == "True":
-        said = None  # the option's default: processes were started otherwise
+    world_size = parse_setting(words, "world_size")
+    if world_size == 1 and words.get("distributed") == "True":
+        world_size = None  # the option's default: a launcher started the processes
     ranks = [int(rank) for rank in re.findall(rb"\| distributed init \(rank (\d+)\)", text)]
     return Facts(
         model=words.get("model") or words.get("arch"),
-        precision=by_switch(words.get("amp"), Precision.AMP_FP16),
+        precision=precision_from_switch(words.get("amp"), Precision.AMP_FP16),
         gpus=alone
-        or said
+        or world_size
         or (search_integer(rb"\bworld_size[=:] ?(\d+)", text) if "world_size" not in words else None)
         or (max(ranks) + 1 if len(ranks) > 1 else None),
-        batch_per_device=integer(words, "batch_size") or integer(words, "batch_size_per_gpu"),
+        batch_per_device=parse_setting(words, "batch_size") or parse_setting(words, "batch_size_per_gpu"),
         hardware=read_hardware(text),
     )
 
@@ -50,9 +56,9 @@ FORMAT = Format(
         ),
     ),
     mark=re.compile(rb"Epoch: \[\d+\]\s+\[ *\d+/\d+\]\s+eta: "),
-    parameters=namespace,
+    parameters=namespace_arguments,
     facts=facts,
-    ending=unknowable,
+    end_state=unknown_end,
     header=re.compile(rb"Namespace\(|distributed"),
     epoch_seconds=re.compile(
         rb"Epoch: \[(?P<epoch>\d+)\] Total time: (?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)"

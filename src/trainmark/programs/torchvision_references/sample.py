@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
     yield f"| distributed init (rank 0): env://, world_size={run.gpus}"
     yield f"Namespace(amp={run.amp}, batch_size={run.batch_per_device}, model='resnet50', world_size={run.gpus})"
     total = len(run.step_times_s)

@@ -1,13 +1,13 @@
-"""trainmark's own workers: the axes of every task by their own names, the optimizer's settings below ``optimizer``."""
+"""trainmark's own workers: the axes of every task by name, and the optimizer's settings under ``optimizer``."""
 
 from collections.abc import Iterator
 
-from trainmark.programs.options import NONE, Dialect, Parameters, Said, words
+from trainmark.programs.options import NONE, Dialect, Parameters, RecipeSetting, words
 from trainmark.schema.recipe import Condition, RecipeAxis
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
 
 
-def read(parameters: Parameters) -> Iterator[Said]:
+def read(parameters: Parameters) -> Iterator[RecipeSetting]:
     """Yield the axes that the program prints."""
     yield from words(
         parameters,
@@ -27,7 +27,7 @@ def read(parameters: Parameters) -> Iterator[Said]:
         },
     )
     if "compiler" in parameters:
-        # Here "none" is a compiler's name, and not an option that was left alone.
+        # "none" is a value of the compiler axis here, not an unset option.
         yield RecipeAxis.COMPILER, parameters["compiler"].value, parameters["compiler"]
     if "optimizer.loss_scale" in parameters and parameters["optimizer.loss_scale"].value.lower() not in NONE:
         scale = parameters["optimizer.loss_scale"]

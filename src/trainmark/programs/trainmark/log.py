@@ -1,18 +1,18 @@
-"""trainmark's own events (``events.jsonl``), read by ``trainmark.logs.events`` as a campaign reads them.
+"""trainmark's own events (``events.jsonl``), read by ``trainmark.logs.events`` like in a campaign.
 
     DLLL {"step": "PARAMETER", "data": {"schema": "trainmark.events/1", …}}
     DLLL {"step": [0, 25], "data": {"phase": "measured", "step_time_s": 0.0512, "loss": 6.9}}
 
-Steps of the phase ``measured`` are records: the warm-up is already apart. The run says its own window, so its number
-is not made of the records.
+Steps of the phase ``measured`` are records: the warm-up is already separate. The run reports its own window, so its
+number is not computed from the records.
 """
 
 import re
 
-from trainmark.logs.events import UNSAID_UNIT, RunEvents, parse_events
+from trainmark.logs.events import DEFAULT_UNIT, RunEvents, parse_events
 from trainmark.logs.fields import Extract
-from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer
-from trainmark.logs.model import Facts, Problem, RunWords, Scope
+from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, parse_setting
+from trainmark.logs.model import Facts, OwnRun, Problem, Scope
 from trainmark.schema.case import Precision
 
 
@@ -23,9 +23,9 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         model=words.get("model"),
         precision=Precision(precision) if precision in set(Precision) else None,
-        nodes=integer(words, "nodes"),
-        gpus=integer(words, "world_size"),
-        batch_per_device=integer(words, "batch_per_device"),
+        nodes=parse_setting(words, "nodes"),
+        gpus=parse_setting(words, "world_size"),
+        batch_per_device=parse_setting(words, "batch_per_device"),
         hardware=words.get("device_name"),
     )
 
@@ -40,14 +40,14 @@ def extract(text: bytes) -> Extract:
     return Extract({"epoch": epoch, "step": step, "step_time_s": times}, [text])
 
 
-def run_words(context: LogContext) -> RunWords:
-    """Return what the run says of itself."""
+def own_run(context: LogContext) -> OwnRun:
+    """Return the parameters and the summary that the run reports."""
     events = _events(context.text)
-    return RunWords(events.parameters, events.summary)
+    return OwnRun(events.parameters, events.summary)
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Return what the run found suspect in itself (``suspect`` of the last event)."""
+    """Return the problems that the run found itself (``suspect`` of the last event)."""
     suspect = _events(context.tail).summary.get("suspect")
     return tuple(
         Problem(str(found.get("code")), str(found.get("sentence")))
@@ -64,16 +64,16 @@ FORMAT = Format(
     name="trainmark",
     title="trainmark",
     framework=None,
-    unit=UNSAID_UNIT,
+    unit=DEFAULT_UNIT,
     scope=Scope.GLOBAL,
     records=(),
     mark=re.compile(rb'"schema": ?"trainmark\.events/1"'),
     figures={"summary": re.compile(rb'DLLL \{[^\n]*"step": ?\[\][^\n]*"throughput": ?([^\s,}]+)[\s,}]')},
     parameters=dll_parameters,
     facts=facts,
-    ending=ends_with(re.compile(rb'DLLL \{[^\n]*"step": ?\[\][^\n]*"throughput": ?[^\n]*\}\s*\n')),
+    end_state=ends_with(re.compile(rb'DLLL \{[^\n]*"step": ?\[\][^\n]*"throughput": ?[^\n]*\}\s*\n')),
     extract=extract,
-    run_words=run_words,
+    own_run=own_run,
     doubts=doubts,
     warmup_steps=0,
     without_records="the run has no measured step",

@@ -1,4 +1,4 @@
-"""Made-up lines of this program, to try a reader or a script on."""
+"""Writer of synthetic log lines of this program, for trying out a reader or a script."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from trainmark.logs.synthetic import SampleRun
 
 
 def sample(run: SampleRun) -> Iterator[str]:
-    """Yield the lines of a log of ``run``."""
+    """Yield the log lines of ``run``."""
 
     def event(step: object, data: dict[str, object]) -> str:
         return "DLLL " + json.dumps({"step": step, "data": data})

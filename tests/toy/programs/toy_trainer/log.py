@@ -29,6 +29,6 @@ FORMAT = Format(
     records=(re.compile(rb"step (?P<step>\d+): (?P<rate>\S+) samples/s\n"),),
     mark=re.compile(rb"toy-trainer: "),
     facts=facts,
-    ending=ends_with(re.compile(rb"toy-trainer: done\n")),
+    end_state=ends_with(re.compile(rb"toy-trainer: done\n")),
     published=(Published("mean-skip-3", "the toy's own page"),),
 )

@@ -92,10 +92,10 @@ def test_lost_lines_are_counted(tmp_path: Path) -> None:
 
     _, doubts = _read(tmp_path, "".join(lines))
 
-    assert doubts["records-missing"].startswith("40 records are missing at 1 places")
+    assert doubts["records-missing"].startswith("the step counter shows 40 missing records at 1 place:")
 
 
-def test_lines_that_stand_there_twice_are_counted(tmp_path: Path) -> None:
+def test_duplicated_lines_are_counted(tmp_path: Path) -> None:
     lines = _log("ngc-pytorch-convnets")
     lines[100:101] = [lines[100]] * 3
 
@@ -104,17 +104,17 @@ def test_lines_that_stand_there_twice_are_counted(tmp_path: Path) -> None:
     assert doubts["records-doubled"].startswith("2 records")
 
 
-def test_a_stall_says_how_much_of_the_window_it_holds_and_what_the_rate_would_be(tmp_path: Path) -> None:
+def test_a_stall_names_its_share_of_the_window_and_the_rate_without_it(tmp_path: Path) -> None:
     times = [0.19] * 60
     times[40] = 5.2
 
     value, doubts = _read(tmp_path, "".join(_log("ngc-pytorch-convnets", times)))
 
-    assert "holds 41% of the window" in doubts["stall"]
+    assert "takes 41% of the window" in doubts["stall"]
     assert value is not None
-    said = re.search(r"would be ([\d.]+)% higher", doubts["stall"])
-    assert said is not None
-    assert value * (1 + float(said[1]) / 100) == pytest.approx(512 / 0.19, rel=1e-3)
+    found = re.search(r"would be ([\d.]+)% higher", doubts["stall"])
+    assert found is not None
+    assert value * (1 + float(found[1]) / 100) == pytest.approx(512 / 0.19, rel=1e-3)
 
 
 def test_a_step_that_is_too_fast_is_a_doubt(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_step_that_is_too_fast_is_a_doubt(tmp_path: Path) -> None:
 
     _, doubts = _read(tmp_path, "".join(_log("ngc-pytorch-convnets", times)))
 
-    assert "no step is so much faster" in doubts["too-fast"]
+    assert "which is implausibly fast" in doubts["too-fast"]
 
 
 def test_a_batch_that_rates_and_clock_contradict_is_a_doubt(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_batch_that_rates_and_clock_contradict_is_a_doubt(tmp_path: Path) -> N
 
     _, doubts = _read(tmp_path, wrong)
 
-    assert "rate, batch, devices or steps" in doubts["rates-contradict-clock"]
+    assert "the rate, batch, number of devices or steps is wrong" in doubts["rates-contradict-clock"]
 
 
 def test_a_hash_in_a_name_is_no_number_of_devices(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_hash_in_a_name_is_no_number_of_devices(tmp_path: Path) -> None:
     assert read_log(path).facts.gpus != 4077615
 
 
-def test_a_number_that_rests_on_the_name_alone_is_in_doubt(tmp_path: Path) -> None:
+def test_a_number_based_only_on_the_name_is_a_doubt(tmp_path: Path) -> None:
     path = tmp_path / "imagenet_gpu4_bs32.log"
     path.write_text("".join(_log("pytorch-imagenet", interval=10)))
 
@@ -152,7 +152,7 @@ def test_a_number_that_rests_on_the_name_alone_is_in_doubt(tmp_path: Path) -> No
     assert {p.severity for p in log.problems if p.code == "from-name"} == {Severity.DOUBT}
 
 
-def test_more_devices_than_there_are_is_a_doubt(tmp_path: Path) -> None:
+def test_an_impossible_number_of_devices_is_a_doubt(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_text("".join(_log("pytorch-imagenet", interval=10)))
 

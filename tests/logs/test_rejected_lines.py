@@ -75,7 +75,7 @@ def _wrapped_at_80(text: str) -> str:
         ("tf-cnn-benchmarks", _all_in_commas),
     ],
 )
-def test_a_number_of_which_a_part_is_read_is_in_doubt(
+def test_a_number_read_only_in_part_is_a_doubt(
     read: Reader, name: str, written: Callable[[str], str]
 ) -> None:
     whole = _text(name)
@@ -84,14 +84,14 @@ def test_a_number_of_which_a_part_is_read_is_in_doubt(
     assert _doubts(read(written(whole), given=_GIVEN))
 
 
-def test_a_configuration_that_is_printed_again_is_a_second_run(read: Reader) -> None:
+def test_a_configuration_printed_again_is_a_second_run(read: Reader) -> None:
     first = _text("composer").split("\n")
     log = read("\n".join(first[:1200]) + "\n" + _text("composer", 0.21))
 
     assert "several-runs" in _doubts(log)
 
 
-def test_two_runs_of_our_own_in_one_file_are_in_doubt(read: Reader) -> None:
+def test_two_trainmark_runs_in_one_file_are_a_doubt(read: Reader) -> None:
     pairs = zip(_text("trainmark").split("\n"), _text("trainmark", 0.3).split("\n"), strict=True)
     text = "\n".join(f"{rank}: {line}" for pair in pairs for rank, line in enumerate(pair))
 
@@ -99,7 +99,7 @@ def test_two_runs_of_our_own_in_one_file_are_in_doubt(read: Reader) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.001, 3.0])
-def test_a_trainers_samples_are_held_against_its_steps(read: Reader, factor: float) -> None:
+def test_hf_trainers_samples_are_checked_against_its_steps(read: Reader, factor: float) -> None:
     text = re.sub(
         r"(?<='train_samples_per_second': )([\d.]+)",
         lambda found: f"{float(found[0]) * factor:.3f}",
@@ -109,22 +109,20 @@ def test_a_trainers_samples_are_held_against_its_steps(read: Reader, factor: flo
     assert "rates-contradict-batch" in _doubts(read(text))
 
 
-def test_a_rate_that_is_not_its_images_over_its_time_is_in_doubt(read: Reader) -> None:
+def test_a_rate_that_contradicts_its_images_and_time_is_a_doubt(read: Reader) -> None:
     text = re.sub(r"(?<=Average images/sec: )[\d.]+", "2.541", _text("nvidia-ssd"))
 
     assert "rate-contradicts-time" in _doubts(read(text))
 
 
-def test_a_list_of_devices_that_was_cut_counts_nothing(read: Reader) -> None:
+def test_a_truncated_list_of_devices_counts_nothing(read: Reader) -> None:
     text = "\n".join(line[:-3] if len(line) > 50 else line for line in _text("paddleclas").split("\n"))
 
     assert read(text).facts.gpus != 6
 
 
 @pytest.mark.parametrize("every", [10, 299])
-def test_a_digit_too_many_in_some_averages_does_not_make_the_others_go_unsaid(
-    read: Reader, every: int
-) -> None:
+def test_a_digit_too_many_in_some_averages_does_not_hide_the_other_problems(read: Reader, every: int) -> None:
     lines = _text("timm").split("\n")
     at = range(100, len(lines), every)
     damaged = [

@@ -22,13 +22,13 @@ def _torchtitan(steps: int) -> list[str]:
     return [line for line in sample("torchtitan", steps).splitlines(keepends=True) if "step:" in line]
 
 
-def test_a_run_that_goes_on_with_other_devices_is_another_run(read: Reader) -> None:
+def test_a_run_that_continues_with_other_devices_is_another_run(read: Reader) -> None:
     lines = _torchtitan(400)
     lines[200:200] = [_mesh(64)]
 
     doubts = _doubts(read("".join([_mesh(8), *lines])))
 
-    assert "says 8 devices, and after its first records 64 devices" in doubts["several-runs"]
+    assert "reports 8 devices, and after its first records 64 devices" in doubts["several-runs"]
 
 
 def test_the_same_header_again_is_no_other_run(read: Reader) -> None:
@@ -38,7 +38,7 @@ def test_the_same_header_again_is_no_other_run(read: Reader) -> None:
     assert "several-runs" not in _doubts(read("".join([_mesh(8), *lines])))
 
 
-def test_another_beginning_is_seen_far_down_in_a_long_log(read: Reader) -> None:
+def test_a_second_start_is_found_far_down_in_a_long_log(read: Reader) -> None:
     header = "using world size: {0}, data-parallel size: {0}\n  global_batch_size ...... 128\n"
     records = [
         f" iteration {i:8d}/ 12000 | consumed samples: {128 * i} | elapsed time per iteration (ms): 1000.0 | "
@@ -52,7 +52,7 @@ def test_another_beginning_is_seen_far_down_in_a_long_log(read: Reader) -> None:
     assert "8 devices" in doubts["several-runs"]
 
 
-def test_lines_of_one_step_that_say_other_rates_of_all_devices_are_no_ranks(read: Reader) -> None:
+def test_lines_of_one_step_with_different_global_rates_are_not_ranks(read: Reader) -> None:
     text = sample("ngc-pytorch-convnets")
     doubled = re.sub(
         r"(DLL [^\n]*train\.total_ips : )([\d.]+)([^\n]*\n)",
@@ -69,5 +69,5 @@ def test_two_results_of_a_program_that_prints_one_are_two_runs(read: Reader) -> 
     text = sample("nvidia-ssd")
     slower = re.sub(r"(Average images/sec: )([\d.]+)", lambda m: f"{m[1]}{float(m[2]) / 10:.3f}", text)
 
-    assert "stands there 2 times" in _doubts(read(text + slower))["several-runs"]
+    assert "contains 2 results of the program" in _doubts(read(text + slower))["several-runs"]
     assert "several-runs" not in _doubts(read(text + text))
