@@ -41,7 +41,7 @@ CARD = {
 }
 
 
-class Audience:
+class ProgressListener:
     """Hears everything and says nothing."""
 
     def __getattr__(self, _name: str) -> object:
@@ -115,7 +115,7 @@ def main() -> None:
             connected_s, connecting = time.monotonic() - began, time.process_time() - before
             command = ("trainmark", "run", str(path))
             order = Order(suite, suite.cases, folder / "out", False, folder / "home", command, there)
-            results = run_campaign(order, Audience()).results  # type: ignore[arg-type]
+            results = run_campaign(order, ProgressListener()).results  # type: ignore[arg-type]
         taken, wall_s = time.process_time() - before, time.monotonic() - began
         (run,) = results.cases[0].runs
         logs = len(list((folder / "out").rglob("train*.log")))

@@ -12,7 +12,7 @@ import yaml
 
 from frameworks import framework_python
 from trainmark.campaign.certifying import observed_case, questions
-from trainmark.campaign.run_environment import Site
+from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
@@ -32,7 +32,7 @@ SUITE: dict[str, Any] = {
 
 def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     suite = Suite(name="s", cases=tuple(Case.model_validate(case) for case in cases))
-    site = Site(
+    site = RunEnvironment(
         suite, load_workloads(), (LocalHost(machine=NodeResources(cores=2, gpus=0)),), Path("/nowhere")
     )
     return [(question.model, question.frameworks) for question in questions(site, suite.cases)]
@@ -58,7 +58,7 @@ def test_what_trains_by_another_optimizer_is_another_question() -> None:
         for optimizer in ("adamw", "lamb")
         for framework in frameworks
     )
-    site = Site(Suite(name="s", cases=cases), load_workloads(), (LocalHost(),), Path("/nowhere"))
+    site = RunEnvironment(Suite(name="s", cases=cases), load_workloads(), (LocalHost(),), Path("/nowhere"))
 
     of_adamw, of_lamb = questions(site, cases)
 

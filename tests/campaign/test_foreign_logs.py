@@ -83,7 +83,7 @@ def ngc(**facts: Any) -> str:
 def test_a_log_of_another_model_than_the_case_asks_is_in_doubt(bench: Bench) -> None:
     settings = {"log_format": "pytorch-imagenet", "rule": "median"}
     found = doubts_of(bench, IMAGENET.format(model="vgg16"), case={"model": "resnet50_v1.5"}, **settings)
-    assert found["model-differs"] == "the log says model vgg16; the case asks resnet50_v1.5"
+    assert found["model-differs"] == "the log says model vgg16; the case requests resnet50_v1.5"
 
 
 def test_a_cards_own_word_for_its_programs_only_model_is_contradicted_by_none(bench: Bench) -> None:
@@ -111,17 +111,20 @@ def test_every_fact_in_which_a_log_contradicts_its_case_is_said(bench: Bench) ->
     log = ngc(gpus=2, batch_per_device=8, amp=True)
     case = {"model": "resnet50_v1.5", "layout": "nhwc"}
     assert doubts_of(bench, log, case=case, **NGC) == {
-        "precision-differs": "the log says precision amp-fp16; the case asks fp32",
-        "batch-per-device-differs": "the log says batch per device 8; the case asks 4",
-        "world-size-differs": "the log says world size 2; the case asks 1",
-        "layout-differs": "the log says layout nchw; the case asks nhwc",
+        "precision-differs": "the log says precision amp-fp16; the case requests fp32",
+        "batch-per-device-differs": "the log says batch per device 8; the case requests 4",
+        "world-size-differs": "the log says world size 2; the case requests 1",
+        "layout-differs": "the log says layout nchw; the case requests nhwc",
     }
 
 
 def test_single_precision_contradicts_mixed_precision_and_neither_fp32_nor_tf32(bench: Bench) -> None:
     log, case = ngc(gpus=1, batch_per_device=4), {"model": "resnet50_v1.5"}
     for precision, told in (
-        ("amp-bf16", {"precision-differs": "the log says precision fp32 or tf32; the case asks amp-bf16"}),
+        (
+            "amp-bf16",
+            {"precision-differs": "the log says precision fp32 or tf32; the case requests amp-bf16"},
+        ),
         ("fp32", {}),
         ("tf32", {}),
     ):

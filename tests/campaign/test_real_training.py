@@ -40,9 +40,9 @@ def trained(bench: Bench) -> Bench:
     return bench
 
 
-def train(bench: Bench, *cases: dict[str, Any], audience: Any = None, **settings: Any) -> Results:
+def train(bench: Bench, *cases: dict[str, Any], listener: Any = None, **settings: Any) -> Results:
     bench.write(*(SMALL | case for case in cases), **{"environment": PYTHON, "protocol": SHORT, **settings})
-    return bench.run(audience)
+    return bench.run(listener)
 
 
 def test_one_process_and_two_are_measured(trained: Bench) -> None:
@@ -115,15 +115,15 @@ class KillsRankOne(Silent):
 def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two processes need two cores")
-    audience = KillsRankOne(trained.folder)
+    listener = KillsRankOne(trained.folder)
     long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
     results = train(
-        trained, {"devices_per_node": 2}, audience=audience, protocol=long, limits={"timeout_s": 600}
+        trained, {"devices_per_node": 2}, listener=listener, protocol=long, limits={"timeout_s": 600}
     )
-    assert audience.killed
+    assert listener.killed
     assert results.cases[0].outcome is Outcome.FAILED
     assert results.cases[0].reason == "rank 1 was killed by signal 9 (SIGKILL)"
-    assert audience.killed in audience.seen
+    assert listener.killed in listener.seen
     assert not processes_of(trained.folder)
 
 

@@ -42,9 +42,7 @@ def test_another_campaign_on_a_host_is_told_by_name_and_refused(
     assert said == []
     late = another(tmp_path, "b", "b")
     try:
-        with pytest.raises(
-            InputError, match=r"b: another campaign measures there \(suite first, process \d+ on"
-        ):
+        with pytest.raises(InputError, match=r"b: in use by another campaign \(suite first, process \d+ on"):
             reserve_hosts([late], "second", said.append, patience_s=0)
     finally:
         late.close()

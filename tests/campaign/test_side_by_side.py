@@ -13,7 +13,7 @@ import pytest
 from agents import agent_host, stand_in
 from fakes import Bench, Listener
 from trainmark.campaign import Progress, plan_campaign, run_campaign
-from trainmark.campaign.host_pool import Hosting, hosting
+from trainmark.campaign.host_pool import HostPool, pool_hosts
 from trainmark.campaign.run_environment import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
 from trainmark.errors import InputError
@@ -175,9 +175,9 @@ def test_a_suite_keeps_its_labels_when_it_is_written_down(bench: Bench) -> None:
     assert load_suite(bench.suite).cases[0].where == "gpu=A100"
 
 
-def made(**kinds: str) -> Hosting:
+def made(**kinds: str) -> HostPool:
     hosts = {name: LocalHost(name, labels={"gpu": kind}) for name, kind in kinds.items()}
-    return Hosting(hosts, kinds)
+    return HostPool(hosts, kinds)
 
 
 def test_a_case_stays_on_hosts_that_are_alike_and_goes_round_among_them() -> None:
@@ -197,8 +197,8 @@ def test_a_case_stays_on_hosts_that_are_alike_and_goes_round_among_them() -> Non
 def test_hosts_whose_ranks_are_given_other_variables_are_not_alike() -> None:
     eager, plain = Traffic(variables={"NCCL_PROTO": "LL"}), Traffic(user="me", port=22)
     first, *others = (LocalHost("a", traffic=eager), LocalHost("b"), LocalHost("c", traffic=plain))
-    assert hosting([first, *others]).allowed(case_of()) == ("a",)
-    assert hosting(others).allowed(case_of()) == ("b", "c")
+    assert pool_hosts([first, *others]).allowed(case_of()) == ("a",)
+    assert pool_hosts(others).allowed(case_of()) == ("b", "c")
 
 
 class Installed(LocalHost):

@@ -118,12 +118,12 @@ def test_a_damaged_database_is_set_aside_and_made_anew_from_the_runs(
     database = bench.out / DATABASE
     whole = database.read_bytes()
     database.write_bytes(damage if isinstance(damage, bytes) else whole[: len(whole) // 2])
-    audience = Hearing()
-    results = bench.run(audience, resume=True, cases=())
+    listener = Hearing()
+    results = bench.run(listener, resume=True, cases=())
     assert results.complete
-    (said,) = audience.heard
+    (said,) = listener.heard
     assert said == (
-        f"{database.resolve()}: damaged; it is made anew from the runs (kept as {DATABASE}.damaged-1)"
+        f"{database.resolve()}: damaged; rebuilt from the runs (the old file is now {DATABASE}.damaged-1)"
     )
     assert (bench.out / f"{DATABASE}.damaged-1").exists()
     with closing(sqlite3.connect(database)) as connection:
@@ -137,9 +137,9 @@ def test_a_run_of_which_a_document_is_damaged_counts_as_interrupted_and_is_repea
     interrupted(bench)
     path = sorted(bench.out.glob(f"runs/*/2/{name}"))[0]
     path.write_text('{"case_id": "', encoding="utf-8")
-    audience = Hearing()
-    results = bench.run(audience, resume=True)
-    assert audience.heard == [
+    listener = Hearing()
+    results = bench.run(listener, resume=True)
+    assert listener.heard == [
         f"{path}: damaged; its run counts as interrupted and is repeated (kept as 2.interrupted-1)"
     ]
     assert [[run.repeat for run in case.runs] for case in results.cases] == [[1, 2], [1, 2]]

@@ -15,7 +15,7 @@ from worker_process import LONG_S, START, ended_together, rank_variables
 from frameworks import in_frameworks, in_pytorch, needs_framework
 from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.run_environment import Site
+from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports
@@ -39,7 +39,7 @@ CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(
+SITE = RunEnvironment(
     Suite(name="s", cases=(case_of(),)),
     load_workloads(),
     (LocalHost(machine=NodeResources(cores=2, gpus=0)),),

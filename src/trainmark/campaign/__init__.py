@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
-    from trainmark.campaign.listener import Audience
-    from trainmark.campaign.persist import full_disk_is_told
+    from trainmark.campaign.listener import ProgressListener
+    from trainmark.campaign.persist import explain_full_disk
     from trainmark.campaign.planning import first_plan, load_programs, plan_campaign
     from trainmark.campaign.reserving import reserve_hosts
-    from trainmark.campaign.resume import collect_results, kept_command, stored_results
-    from trainmark.campaign.run_environment import CannotStart, Site
+    from trainmark.campaign.resume import collect_results, stored_command, stored_results
+    from trainmark.campaign.run_environment import CannotStart, RunEnvironment
     from trainmark.campaign.schedule import Progress
 
 __all__ = [
-    "Audience",
     "CampaignEnding",
     "CannotStart",
     "DataSets",
     "Order",
     "Progress",
-    "Site",
+    "ProgressListener",
+    "RunEnvironment",
     "certify_environments",
     "collect_results",
+    "explain_full_disk",
     "first_plan",
-    "full_disk_is_told",
-    "kept_command",
     "load_programs",
     "plan_campaign",
     "reserve_hosts",
     "run_campaign",
+    "stored_command",
     "stored_results",
 ]
 
@@ -45,12 +45,12 @@ __getattr__ = attach(
         ".campaign": ("CampaignEnding", "Order", "run_campaign"),
         ".certifying": ("certify_environments",),
         ".data_sets": ("DataSets",),
-        ".listener": ("Audience",),
-        ".persist": ("full_disk_is_told",),
+        ".listener": ("ProgressListener",),
+        ".persist": ("explain_full_disk",),
         ".planning": ("first_plan", "load_programs", "plan_campaign"),
         ".reserving": ("reserve_hosts",),
-        ".resume": ("collect_results", "kept_command", "stored_results"),
-        ".run_environment": ("CannotStart", "Site"),
+        ".resume": ("collect_results", "stored_command", "stored_results"),
+        ".run_environment": ("CannotStart", "RunEnvironment"),
         ".schedule": ("Progress",),
     },
 )

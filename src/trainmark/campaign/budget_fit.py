@@ -16,7 +16,7 @@ from trainmark.campaign.budget import (
 )
 from trainmark.campaign.case_search import run_case
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.listener import Audience
+from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.resume import as_attempts, manifest_in
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
@@ -41,7 +41,7 @@ class BudgetFit:
     finished: FinishedRuns
     schedule: Schedule
     executor: Executor
-    listener: Audience
+    listener: ProgressListener
     timings: dict[str, Timing] = field(default_factory=dict)
 
     def fit(self) -> None:
@@ -126,7 +126,7 @@ class BudgetFit:
         runs = self.executor.suite.protocol.min_repeats
         others = sum(needed or 0.0 for other, needed in self._needed() if other not in self.timings)
         left_s = self.schedule.left_s - others
-        on_cpu = computes_on_cpu(case, self.executor.site.machine.gpus)
+        on_cpu = computes_on_cpu(case, self.executor.run_env.machine.gpus)
         causes = causes_of(case, timing, list(self._timed()), self._cpu(case), on_cpu)
         reason = why_left_out(timing, runs, left_s, self.budget_s, causes)
         self.executor.directory.begin(self.executor.directory.run(case, 1))

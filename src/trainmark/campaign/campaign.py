@@ -1,4 +1,4 @@
-"""The main job: run every case of a suite as often as its protocol wants, and keep everything."""
+"""Run every case of a suite as often as its protocol requires, and save all results."""
 
 import shlex
 from contextlib import suppress
@@ -7,22 +7,22 @@ from pathlib import Path
 
 from trainmark.campaign.budget_fit import BudgetFit
 from trainmark.campaign.case_search import run_case
-from trainmark.campaign.certificates import kept_certificates
+from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
 from trainmark.campaign.identity_check import require_same_identity
-from trainmark.campaign.listener import Audience
-from trainmark.campaign.persist import Persistence, full_disk_is_told
+from trainmark.campaign.listener import ProgressListener
+from trainmark.campaign.persist import Persistence, explain_full_disk
 from trainmark.campaign.planning import load_programs
 from trainmark.campaign.resume import (
     as_attempts,
     budget_left,
     collect,
-    kept_trials,
     read_manifests,
+    stored_trials,
     timed_seconds,
 )
-from trainmark.campaign.run_environment import Site
+from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.side_by_side import SideBySide
@@ -58,7 +58,7 @@ class CampaignEnding:
     interrupted: bool
 
 
-def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
+def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
     """Run what ``order`` asks for; every run is on disk the moment it ends.
 
     A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
@@ -66,24 +66,24 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
     that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
     """
     workloads = load_programs(order.suite)
-    site = Site(order.suite, workloads, order.hosts, order.home, str(order.out.resolve()))
+    run_env = RunEnvironment(order.suite, workloads, order.hosts, order.home, str(order.out.resolve()))
     for case in order.cases:
-        site.workload(case)
-        site.expected_interpreter(case)
+        run_env.workload(case)
+        run_env.expected_interpreter(case)
     with (
-        full_disk_is_told(order.out),
+        explain_full_disk(order.out),
         open_results(order.out, order.suite, order.resume, order.hosts) as directory,
     ):
         for damage in directory.set_damaged_aside():
-            audience.readying(damage)
+            listener.readying(damage)
         persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
         try:
             finished = FinishedRuns(order.cases, directory, persistence)
-            executor = Executor.at(site, order.suite, directory, audience)
-            return _Campaign(order, persistence, finished, executor, audience).to_its_end()
+            executor = Executor.at(run_env, order.suite, directory, listener)
+            return _Campaign(order, persistence, finished, executor, listener).run_to_end()
         finally:
             persistence.close()
-            map_hosts(site.placed, lambda placed: _remove_empty(*placed, order.out))
+            map_hosts(run_env.placed, lambda placed: _remove_empty(*placed, order.out))
 
 
 def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
@@ -104,20 +104,20 @@ class _Campaign:
     persistence: Persistence
     finished: FinishedRuns
     executor: Executor
-    audience: Audience
+    listener: ProgressListener
 
-    def to_its_end(self) -> CampaignEnding:
+    def run_to_end(self) -> CampaignEnding:
         """Run until no case wants another run, or somebody stops it; the results so far are written in any case."""
         interrupted = False
         try:
             self._require_same_programs()
             self._certify()
             self._catch_up()
-            self._work_off()
+            self._run_cases()
         except KeyboardInterrupt:
             interrupted = True
         except BaseException:
-            # What went wrong is told by this exception, even when the results cannot be written either.
+            # This exception reports the cause, even if the results cannot be written either.
             with deferred_signals(), suppress(OSError):
                 self._write_results()
             raise
@@ -135,19 +135,19 @@ class _Campaign:
 
     def _certify(self) -> None:
         """Show first that the frameworks do equal work, where the suite asks for it."""
-        order, site = self.order, self.executor.site
+        order, run_env = self.order, self.executor.run_env
         if order.suite.equivalence:
-            certificates(site, order.cases, order.out, order.suite.limits, self.audience.readying)
-        self.persistence.certify(kept_certificates(order.out))
+            certificates(run_env, order.cases, order.out, order.suite.limits, self.listener.readying)
+        self.persistence.certify(stored_certificates(order.out))
 
     def _catch_up(self) -> None:
         """Store the finished runs that the database misses; all of the suite's where it had to be made anew."""
-        if self.persistence.said is not None:
-            self.audience.readying(self.persistence.said)
-        cases = self.order.cases if self.persistence.said is None else self.order.suite.cases
+        if self.persistence.database_note is not None:
+            self.listener.readying(self.persistence.database_note)
+        cases = self.order.cases if self.persistence.database_note is None else self.order.suite.cases
         self.persistence.catch_up((case, self.finished.of(case)) for case in cases)
 
-    def _work_off(self) -> None:
+    def _run_cases(self) -> None:
         """Run case after case, or several on different hosts, until none wants another run."""
         suite, cases = self.order.suite, self.order.cases
         attempts = [as_attempts(self.finished.of(case)) for case in cases]
@@ -155,24 +155,24 @@ class _Campaign:
         left_s = budget_left(suite, runs, timed_seconds(self.executor.directory, suite.cases))
         schedule = Schedule(suite.protocol, [case.id for case in cases], attempts, left_s)
         if suite.budget is not None:
-            BudgetFit(suite.budget, self.finished, schedule, self.executor, self.audience).fit()
+            BudgetFit(suite.budget, self.finished, schedule, self.executor, self.listener).fit()
         if suite.side_by_side and len(self.order.hosts) > 1:
-            SideBySide(self.finished, schedule, self.executor, self.audience).go()
+            SideBySide(self.finished, schedule, self.executor, self.listener).go()
             return
         while (index := schedule.next()) is not None:
             case = cases[index]
             repeat = self.finished.next_repeat(case)
-            self.audience.run_begins(case, repeat, schedule.progress)
+            self.listener.run_begins(case, repeat, schedule.progress)
             result = self.finished.keep(case, run_case(self.executor, case, repeat))
             schedule.add(*as_attempts([result]))
-            self.audience.run_ended(result, schedule.progress)
+            self.listener.run_ended(result, schedule.progress)
 
     def _write_results(self) -> Results:
         """Write what there is of all the suite's cases: an earlier call may have run some not asked for now."""
         order, directory = self.order, self.executor.directory
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
-        manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
-        trials = {case.id: kept_trials(order.suite, case, directory) for case, _ in cases}
+        manifests, shown = read_manifests(directory, cases), stored_certificates(order.out)
+        trials = {case.id: stored_trials(order.suite, case, directory) for case, _ in cases}
         timed_s = timed_seconds(directory, order.suite.cases)
         results = collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials, timed_s)
         write_results(order.out / RESULTS, results)

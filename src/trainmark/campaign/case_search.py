@@ -31,7 +31,7 @@ def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
     """Run a case on the hosts that have its labels, in the folder of this repeat; return what became of it."""
     folder = executor.directory.run(case, repeat)
     request = Request(case, case, executor.suite.protocol, repeat, folder)
-    there = executor.site.of(case)
+    there = executor.run_env.of(case)
     if isinstance(there, CannotStart):
         return executor.refuse(request, there)
     on_labelled = executor.on(there)
@@ -47,33 +47,33 @@ def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
     """Return the case with the fastest values on the axes that it leaves open, found by short runs."""
     if not case.left_open:
         return case
-    card, device = executor.site.workload(case).card, device_of(case, executor.site.machine)
+    card, device = executor.run_env.workload(case).card, device_of(case, executor.run_env.machine)
     trials = [(found, _try(executor, case, found)) for found in candidates(case, card, device)]
     best = fastest([trial for _, trial in trials])
     if best is not None:
         return next(found for found, trial in trials if trial is best)
     if not trials:
         return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
-    said = "; ".join(
+    reasons = "; ".join(
         f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
     )
-    return CannotStart(trials[0][1].outcome, f"no choice could be measured: {said}")
+    return CannotStart(trials[0][1].outcome, f"no choice could be measured: {reasons}")
 
 
 def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
     axes = axes_of_trial(case, candidate)
     folder = executor.directory.trial(case, axes)
     known = read_trial(folder)
-    if known is not None and _holds_still(executor, case, candidate, folder):
+    if known is not None and _is_current(executor, case, candidate, folder):
         return known
     if known is not None:
         forget_trial(folder)
         executor.directory.set_aside(folder)
-    executor.audience.trying(candidate, axes)
+    executor.listener.trying(candidate, axes)
     protocol = trial_protocol(executor.suite.protocol)
     record = executor.execute(Request(case, candidate, protocol, 1, folder))
     require_space(folder, record.outcome)
-    card, events = executor.site.workload(candidate).card, read_events(folder / EVENTS)
+    card, events = executor.run_env.workload(candidate).card, read_events(folder / EVENTS)
     outcome, reason, measurement = measured(candidate, card, folder, events, record)
     trial = Trial(
         axes=axes,
@@ -105,22 +105,24 @@ def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
     return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
 
 
-def _holds_still(executor: Executor, asked: Case, case: Case, folder: Path) -> bool:
-    """Tell whether a short run was made on such a machine, by such a program, as the case would have now.
+def _is_current(executor: Executor, requested: Case, case: Case, folder: Path) -> bool:
+    """Return whether a stored short run used the machine and program that the case would use now.
 
-    Of a case that has runs those decide who may add to them.
+    For a case with finished runs, those decide whether more can be added.
     """
     record, then = read_record(folder), manifest_in(folder)
-    if executor.directory.finished(asked) or record is None or record.identity is None or then is None:
+    if executor.directory.finished(requested) or record is None or record.identity is None or then is None:
         return True
-    setting = executor.site.setting(case)
+    setting = executor.run_env.setting(case)
     if isinstance(setting, CannotStart):
         return True
     now = identity_of(executor.identifier.program(case))
     changes = record.identity.limited_to(now).changes(now)
     if fingerprint(then) == fingerprint(setting.manifest) and not changes:
         return True
-    executor.audience.readying(f"{folder}: of another environment or program; it is repeated")
+    executor.listener.readying(
+        f"{folder}: the environment or program has changed since; repeating this short run"
+    )
     return False
 
 
@@ -128,10 +130,10 @@ def _probe(executor: Executor, case: Case, batch: int) -> OutcomeRecord:
     folder = executor.directory.probe(case, batch)
     known = read_record(folder)
     if known is not None and known.started_at is not None:
-        if _holds_still(executor, case, case.at_batch(batch), folder):
+        if _is_current(executor, case, case.at_batch(batch), folder):
             return known
         executor.directory.set_aside(folder)
-    executor.audience.probing(batch)
+    executor.listener.probing(batch)
     protocol = probe_protocol(executor.suite.protocol)
     record = executor.execute(Request(case, case.at_batch(batch), protocol, 1, folder))
     require_space(folder, record.outcome)

@@ -1,4 +1,4 @@
-"""The certificates that a result directory keeps beside its runs."""
+"""The equivalence certificates in a result directory."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +11,14 @@ FOLDER = "equivalence"
 CERTIFICATE = "certificate.json"
 
 
-def kept_certificates(out: Path) -> tuple[Certificate, ...]:
-    """Return the certificates that lie in a result directory."""
+def stored_certificates(out: Path) -> tuple[Certificate, ...]:
+    """Return the certificates in a result directory."""
     found = (read_certificate(path) for path in sorted((out / FOLDER).glob(f"*/{CERTIFICATE}")))
     return tuple(certificate for certificate in found if certificate is not None)
 
 
 def read_certificate(path: Path) -> Certificate | None:
-    """Return a certificate; None where there is none that this version can read."""
+    """Return a certificate; None if it is missing or this version cannot read it."""
     with suppress(OSError, ValidationError):
         return Certificate.model_validate_json(path.read_bytes())
     return None

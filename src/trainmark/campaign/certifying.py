@@ -12,7 +12,7 @@ from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
 from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
-from trainmark.campaign.run_environment import CannotStart, Site
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, fingerprint, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, party
 from trainmark.errors import InputError, nearest
@@ -34,8 +34,8 @@ Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """By which of its ways, and by which compiler, a framework trains; ``axes`` are the task's, with their values."""
+class TrainingVariant:
+    """One variant in which a framework trains: values of the task's axes, and a compiler."""
 
     framework: str
     axes: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether these frameworks train ``model`` by the same step, on this device, in all these ways.
+    """The check that these frameworks compute the same step of ``model`` on this device, in all these variants.
 
     ``rules`` are the values of the task's axes that change what a step computes, such as the optimizer.
     """
@@ -53,43 +53,45 @@ class Question:
     frameworks: tuple[str, ...]
     device: Device
     rules: tuple[tuple[str, str], ...] = ()
-    ways: tuple[Way, ...] = ()
+    variants: tuple[TrainingVariant, ...] = ()
 
 
-def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
+def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
     """Return what must be shown before these cases stand in one table: each model that several frameworks train.
 
     What they train by another rule, as by another optimizer, is another question.
 
-    Only trainmark's own workers can be asked; what other programs do is not known to be equal. A way that a
-    framework does not have is none of its ways.
+    Only trainmark's own workers can be checked; the work of other programs is unknown. Variants that a
+    framework does not support are left out.
     """
     found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
-        if task_of(case).equal_work and isinstance(site.workload(case).card.source, BuiltinSource):
+        if task_of(case).equal_work and isinstance(run_env.workload(case).card.source, BuiltinSource):
             about = (case.model, case.device, tuple(fixed_axes_of(case).items()))
-            found.setdefault(about, []).extend(_settled(case, site))
-    asked = []
-    for (model, device, rules), together in found.items():
-        frameworks = tuple(dict.fromkeys(case.framework for case in together))
-        ways = tuple(dict.fromkeys(_way(case) for case in together if _is_there(case, site)))
+            found.setdefault(about, []).extend(_settled(case, run_env))
+    found_questions = []
+    for (model, device, rules), members in found.items():
+        frameworks = tuple(dict.fromkeys(case.framework for case in members))
+        variants = tuple(dict.fromkeys(_variant_of(case) for case in members if _is_there(case, run_env)))
         if len(frameworks) > 1:
-            asked.append(Question(model, frameworks, device, rules, ways))
-    return asked
+            found_questions.append(Question(model, frameworks, device, rules, variants))
+    return found_questions
 
 
-def answer(question: Question, site: Site, folder: Path, limits: Limits, announce: Announce) -> Certificate:
+def answer(
+    question: Question, run_env: RunEnvironment, folder: Path, limits: Limits, announce: Announce
+) -> Certificate:
     """Run the check in each framework, keep everything under ``folder``, and return the certificate.
 
     A certificate that an earlier call left there counts if nothing has changed since that decides the answer. A
-    framework that cannot be looked at is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
+    framework that cannot be checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
     nothing can be written.
     """
     rules = dict(question.rules)
-    basis, form = _basis(question, site), equal_work_of(question.model, rules).observation
-    kept = read_certificate(folder / CERTIFICATE)
-    if kept is not None and kept.basis == basis:
-        return kept
+    basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
+    stored = read_certificate(folder / CERTIFICATE)
+    if stored is not None and stored.basis == basis:
+        return stored
     folder.mkdir(parents=True, exist_ok=True)
     inputs = (folder / INPUTS).absolute()
     # Left by one that was killed, and perhaps not whole.
@@ -100,18 +102,20 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
     try:
         for framework in question.frameworks:
             announce(f"{framework}: is its {question.model} the same work?")
-            base = observed_case(question, framework, site)
-            told = observe(base, site, folder / framework, inputs, limits, form)
-            if isinstance(told, str):
-                absent[framework] = told
+            base = observed_case(question, framework, run_env)
+            observed = observe(base, run_env, folder / framework, inputs, limits, form)
+            if isinstance(observed, str):
+                absent[framework] = observed
                 continue
             variants = [
-                _variant(told.steps, base, way, site, folder, limits, announce)
-                for way in question.ways
-                if way.framework == framework and way != _way(base)
+                _variant(observed.steps, base, variant, run_env, folder, limits, announce)
+                for variant in question.variants
+                if variant.framework == framework and variant != _variant_of(base)
             ]
-            observations.append(told.steps)
-            parties.append(party(told.steps, _axes(base), told.version, told.device, variants, rules))
+            observations.append(observed.steps)
+            parties.append(
+                party(observed.steps, _axes(base), observed.version, observed.device, variants, rules)
+            )
     finally:
         # A hundred megabytes that a seed makes anew.
         inputs.unlink(missing_ok=True)
@@ -121,26 +125,34 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
 
 
 def _variant(
-    base: Observation, case: Case, way: Way, site: Site, folder: Path, limits: Limits, announce: Announce
+    base: Observation,
+    case: Case,
+    variant: TrainingVariant,
+    run_env: RunEnvironment,
+    folder: Path,
+    limits: Limits,
+    announce: Announce,
 ) -> CheckedVariant:
-    """Return whether a framework's step in another of its ways is the one that was observed."""
-    axes = dict(way.axes)
-    announce(f"{way.framework}: the same in {', '.join((*axes.values(), f'compiler {way.compiler}'))}?")
-    case = case.varied(**axes, compiler=way.compiler)
-    place = folder / "-".join((way.framework, *axes.values(), way.compiler))
-    told = observe(case, site, place, folder.absolute() / INPUTS, limits, Followed)
-    if isinstance(told, str):
-        return CheckedVariant(axes=axes, compiler=way.compiler, absent=told)
-    return follows(base, told.steps, axes, way.compiler)
+    """Return the check of a framework's step in another variant against its observed step."""
+    axes = dict(variant.axes)
+    announce(
+        f"{variant.framework}: the same in {', '.join((*axes.values(), f'compiler {variant.compiler}'))}?"
+    )
+    case = case.varied(**axes, compiler=variant.compiler)
+    place = folder / "-".join((variant.framework, *axes.values(), variant.compiler))
+    observed = observe(case, run_env, place, folder.absolute() / INPUTS, limits, Followed)
+    if isinstance(observed, str):
+        return CheckedVariant(axes=axes, compiler=variant.compiler, absent=observed)
+    return follows(base, observed.steps, axes, variant.compiler)
 
 
 def certificates(
-    site: Site, cases: Sequence[Case], out: Path, limits: Limits, announce: Announce
+    run_env: RunEnvironment, cases: Sequence[Case], out: Path, limits: Limits, announce: Announce
 ) -> tuple[Certificate, ...]:
     """Return the certificates that these cases need, run or kept, one a model, device and optimizer."""
     return tuple(
-        answer(question, site, out / FOLDER / _name(question), limits, announce)
-        for question in questions(site, cases)
+        answer(question, run_env, out / FOLDER / _name(question), limits, announce)
+        for question in questions(run_env, cases)
     )
 
 
@@ -157,20 +169,20 @@ def certify_environments(
         if model not in there_are:
             raise InputError(f"--model {model}: no such model{nearest(model, there_are)}")
     known = [entry for entry in entries() if state_of(entry, home) is EnvironmentState.READY]
-    asked = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
-    if len(asked) < 2:
+    requested = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
+    if len(requested) < 2:
         there = ", ".join(entry.framework for entry in known) or "none"
-        named = f"only {asked[0]} is named; " if frameworks else ""
+        named = f"only {requested[0]} is named; " if frameworks else ""
         raise InputError(f"equal work is between two frameworks at least; {named}ready here: {there}")
     cases = tuple(
         case_of(framework=framework, model=model, device=Device.CPU)
         for model in models or there_are
-        for framework in asked
+        for framework in requested
     )
     suite = Suite(name=FOLDER, cases=cases)
-    site = Site(suite, load_workloads(), (LocalHost(),), home)
+    run_env = RunEnvironment(suite, load_workloads(), (LocalHost(),), home)
     with TemporaryDirectory(prefix="trainmark-") as folder:
-        return certificates(site, cases, Path(folder), suite.limits, announce)
+        return certificates(run_env, cases, Path(folder), suite.limits, announce)
 
 
 def _name(question: Question) -> str:
@@ -180,7 +192,7 @@ def _name(question: Question) -> str:
     return f"{question.model}{device}{rules}"
 
 
-def _basis(question: Question, site: Site) -> str:
+def _basis(question: Question, run_env: RunEnvironment) -> str:
     """Return a digest of what decides the answer: who is asked what, where, by which workers and tolerances."""
     digest = hashlib.sha256(repr(question).encode())
     packages = (Path(path) for package in (equivalence, tasks, worker) for path in package.__path__)
@@ -188,19 +200,19 @@ def _basis(question: Question, site: Site) -> str:
         for file in sorted(folder.rglob("*.py")):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     for framework in question.frameworks:
-        place = site.setting(observed_case(question, framework, site))
+        place = run_env.setting(observed_case(question, framework, run_env))
         known = place.reason if isinstance(place, CannotStart) else fingerprint(place.manifest)
         digest.update(known.encode())
     return f"sha256:{digest.hexdigest()}"
 
 
-def observed_case(question: Question, framework: str, site: Site) -> Case:
-    """Return the case in which a framework's step is looked into: FP32, no compiler, the first way that there is."""
+def observed_case(question: Question, framework: str, run_env: RunEnvironment) -> Case:
+    """Return the case in which a framework's step is observed: FP32, no compiler, the first supported variant."""
     case = case_of(
         framework=framework, model=question.model, precision=Precision.FP32, device=question.device
     ).varied(**dict(question.rules))
-    cases = (case.varied(**ways) for ways in _each(task_of(case).variant_axes, case))
-    return next((found for found in cases if _can_do(found, site)), case)
+    cases = (case.varied(**values) for values in _each(task_of(case).variant_axes, case))
+    return next((found for found in cases if _can_do(found, run_env)), case)
 
 
 def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
@@ -209,26 +221,26 @@ def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
     return (dict(zip(axes, chosen, strict=True)) for chosen in product(*values))
 
 
-def _can_do(case: Case, site: Site) -> bool:
-    known = site.workload(case).card.axes
+def _can_do(case: Case, run_env: RunEnvironment) -> bool:
+    known = run_env.workload(case).card.axes
     listed = [(axis, known[axis].values) for axis in task_of(case).variant_axes if axis in known]
     there = all(values is None or str(case.value(axis)) in values for axis, values in listed)
-    return there and _is_there(case, site)
+    return there and _is_there(case, run_env)
 
 
-def _settled(case: Case, site: Site) -> list[Case]:
+def _settled(case: Case, run_env: RunEnvironment) -> list[Case]:
     """Return the case, or where it leaves axes open each case that its short runs may find the best."""
     if not case.left_open:
         return [case]
-    return candidates(case, site.workload(case).card, device_of(case, site.machine))
+    return candidates(case, run_env.workload(case).card, device_of(case, run_env.machine))
 
 
-def _is_there(case: Case, site: Site) -> bool:
-    return find_gap(case, site.workload(case).card, device_of(case, site.machine)) is None
+def _is_there(case: Case, run_env: RunEnvironment) -> bool:
+    return find_gap(case, run_env.workload(case).card, device_of(case, run_env.machine)) is None
 
 
-def _way(case: Case) -> Way:
-    return Way(case.framework, tuple(_axes(case).items()), case.compiler)
+def _variant_of(case: Case) -> TrainingVariant:
+    return TrainingVariant(case.framework, tuple(_axes(case).items()), case.compiler)
 
 
 def _axes(case: Case) -> dict[str, str]:

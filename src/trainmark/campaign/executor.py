@@ -12,10 +12,10 @@ from trainmark.campaign.identity_check import (
     require_same_commands,
     require_same_identity,
 )
-from trainmark.campaign.listener import Audience
+from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
-from trainmark.campaign.run_environment import CannotStart, Setting, Site
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
 from trainmark.execution import (
     PreparationError,
     Preparer,
@@ -50,7 +50,7 @@ PORTS_BESIDE_RANKS = 4
 class Request:
     """A run that is wanted: of ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
 
-    asked: Case
+    requested: Case
     case: Case
     protocol: Protocol
     repeat: int
@@ -67,34 +67,36 @@ class Executor:
 
     suite: Suite
     directory: ResultDirectory
-    site: Site
-    audience: Audience
+    run_env: RunEnvironment
+    listener: ProgressListener
     identifier: Identifier
     preparer: Preparer
     may_go_on: Watch = ignore_heartbeat
 
     @classmethod
-    def at(cls, site: Site, suite: Suite, directory: ResultDirectory, audience: Audience) -> "Executor":
+    def at(
+        cls, run_env: RunEnvironment, suite: Suite, directory: ResultDirectory, listener: ProgressListener
+    ) -> "Executor":
         """Return one for all hosts of a site, which has prepared nothing yet."""
-        preparer = Preparer(audience.readying, site.hosts, suite.limits)
-        return cls(suite, directory, site, audience, Identifier(site), preparer)
+        preparer = Preparer(listener.readying, run_env.hosts, suite.limits)
+        return cls(suite, directory, run_env, listener, Identifier(run_env), preparer)
 
-    def on(self, site: Site) -> "Executor":
+    def on(self, run_env: RunEnvironment) -> "Executor":
         """Return this one on some of its hosts; what was found out is kept in common."""
-        return replace(self, site=site, identifier=self.identifier.at(site))
+        return replace(self, run_env=run_env, identifier=self.identifier.at(run_env))
 
-    def beside(self, hosts: Sequence[Host], audience: Audience) -> "Executor":
+    def for_thread(self, hosts: Sequence[Host], listener: ProgressListener) -> "Executor":
         """Return this one on these hosts alone for another thread, which ``audience`` hears and ends by raising."""
-        on_hosts = self.on(self.site.on(hosts).watched(audience.pulse))
-        preparer = self.preparer.reporting_to(audience.readying, audience.pulse)
-        return replace(on_hosts, audience=audience, preparer=preparer)
+        on_hosts = self.on(self.run_env.on(hosts).watched(listener.pulse))
+        preparer = self.preparer.reporting_to(listener.readying, listener.pulse)
+        return replace(on_hosts, listener=listener, preparer=preparer)
 
     def until(self, may_go_on: Watch) -> "Executor":
         """Return this one whose runs end as soon as ``may_go_on`` returns an outcome."""
         return replace(self, may_go_on=may_go_on)
 
     def _watch(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
-        self.audience.pulse(pulse)
+        self.listener.pulse(pulse)
         return self.may_go_on(pulse)
 
     def refuse(self, request: Request, why: CannotStart) -> OutcomeRecord:
@@ -105,7 +107,7 @@ class Executor:
     def execute(self, request: Request) -> OutcomeRecord:
         """Run what is wanted; a host that cannot be reached, or is lost on the way, costs this run and no other."""
         try:
-            hosts = self.site.hosts_of(request.case)
+            hosts = self.run_env.hosts_of(request.case)
             why = next(filter(None, map_hosts(hosts, lambda host: host.unreachable())), None)
             if why is None:
                 return self._executed(request)
@@ -134,21 +136,21 @@ class Executor:
     def _planned(self, request: Request) -> tuple[Plan, Setting] | CannotStart:
         """Return the run's plan and where it runs, its program and data being there; or why it cannot be started."""
         case = request.case
-        setting = self.site.send_program(case, self.audience.readying) or self.site.setting(case)
+        setting = self.run_env.send_program(case, self.listener.readying) or self.run_env.setting(case)
         if isinstance(setting, CannotStart):
             return setting
-        require_same_environment(self.directory, request.asked, setting.manifest)
+        require_same_environment(self.directory, request.requested, setting.manifest)
         # A case with more ranks than a machine can hold is not started, and needs none.
-        ranks = min(case.world_size, max(self.site.machine.cores, self.site.machine.gpus))
-        port = free_ports(PORTS_BESIDE_RANKS + ranks, self.site.hosts_of(case))
+        ranks = min(case.world_size, max(self.run_env.machine.cores, self.run_env.machine.gpus))
+        port = free_ports(PORTS_BESIDE_RANKS + ranks, self.run_env.hosts_of(case))
         folder = request.folder.absolute()
         plan = plan_run(
-            self.site, case, request.protocol, setting.interpreter, request.repeat, folder, port=port
+            self.run_env, case, request.protocol, setting.interpreter, request.repeat, folder, port=port
         )
         if isinstance(plan, CannotStart):
             return plan
         # Data is made only for a run that can use it.
-        missing = None if plan.cannot_run else self.site.make_data(case, self.audience.preparing)
+        missing = None if plan.cannot_run else self.run_env.make_data(case, self.listener.preparing)
         return missing or (plan, setting)
 
     def _carried_out(self, request: Request, plan: Plan, setting: Setting) -> OutcomeRecord:
@@ -158,34 +160,34 @@ class Executor:
             parts = self._identified(request, plan, setting)
             keep_entries(self.directory, parts)
         limits = self.suite.limits
-        own_log = self.site.workload(request.case).card.log_format == OWN_FORMAT
+        own_log = self.run_env.workload(request.case).card.log_format == OWN_FORMAT
         steps = request.protocol.steps if own_log else None
-        ended = run_plan(plan, request.folder, limits, self.site.hosts, self._watch, steps)
+        ended = run_plan(plan, request.folder, limits, self.run_env.hosts, self._watch, steps)
         record = check_expected_files(ended, plan)
         if record.outcome is Outcome.OK:
             with deferred_signals():
-                asked = request.asked.id
-                complete_manifest(request.folder, setting.manifest, request.case, asked, request.repeat)
+                requested = request.requested.id
+                complete_manifest(request.folder, setting.manifest, request.case, requested, request.repeat)
         if not parts:
             return record
         with deferred_signals():
             doubts = changed_meanwhile(parts, self.identifier.program(request.case))
-            said = (*record.doubts, *doubts)
-            return record.model_copy(update={"identity": identity_of(parts), "doubts": said})
+            all_doubts = (*record.doubts, *doubts)
+            return record.model_copy(update={"identity": identity_of(parts), "doubts": all_doubts})
 
     def _identified(self, request: Request, plan: Plan, setting: Setting) -> tuple[Entries, ...]:
         """Return what the run is that is ready to start; refuse it where earlier runs of the case were another."""
-        case, asked, protocol = request.case, request.asked, request.protocol
+        case, requested, protocol = request.case, request.requested, request.protocol
         folder = request.folder.absolute()
-        spec = self.site.spec(case, protocol, setting.interpreter, request.repeat, folder)
+        spec = self.run_env.spec(case, protocol, setting.interpreter, request.repeat, folder)
         parts = self.identifier.parts(spec, plan, setting.manifest)
-        if folder != self.directory.run(asked, request.repeat).absolute():
+        if folder != self.directory.run(requested, request.repeat).absolute():
             return parts
-        require_same_identity(self.directory, asked, parts)
-        for record in self.directory.finished(asked).values():
+        require_same_identity(self.directory, requested, parts)
+        for record in self.directory.finished(requested).values():
             if record.identity is None and record.started_at is not None:
-                there = self.directory.run(asked, record.repeat).absolute()
-                again = plan_run(self.site, case, protocol, setting.interpreter, record.repeat, there)
+                there = self.directory.run(requested, record.repeat).absolute()
+                again = plan_run(self.run_env, case, protocol, setting.interpreter, record.repeat, there)
                 if not isinstance(again, CannotStart):
-                    require_same_commands(self.directory, asked, record, again)
+                    require_same_commands(self.directory, requested, record, again)
         return parts

@@ -1,8 +1,8 @@
-"""Which hosts a case may run on when cases run side by side, and which of them are free.
+"""The hosts of a campaign that runs cases side by side: which a case may use, and which are free.
 
-All hosts of a case are alike, and all its runs are on hosts that are alike, so that they can be pooled: those like the
-first host of the list that has the case's labels, as long as there are enough of them. Among these its runs go round,
-so that an effect of a host is spread, and can be seen.
+All runs of a case use equal hosts, so that they can be pooled: those equal to the first listed host with the case's
+labels, if there are enough of them. The runs rotate among these, so that the effect of a single host is spread out and
+visible.
 """
 
 import json
@@ -19,8 +19,8 @@ from trainmark.schema.manifest import Manifest
 
 
 @dataclass(slots=True)
-class Hosting:
-    """Hosts by their names, in their order, and what each is: equal things are alike. ``lost`` are not reached."""
+class HostPool:
+    """Hosts by name, in their order, with the kind of each; ``lost`` names the unreachable ones."""
 
     hosts: Mapping[str, Host]
     kinds: Mapping[str, Hashable]
@@ -30,7 +30,7 @@ class Hosting:
     _unlike: dict[str, set[str]] = field(default_factory=dict)
 
     def allowed(self, case: Case) -> tuple[str, ...]:
-        """Return the hosts that a case may run on; as many as there are where there are too few."""
+        """Return the names of the hosts that a case may use, or all suitable ones if they are too few."""
         unlike = self._unlike.get(case.id, set())
         labelled = [
             name for name, host in self.hosts.items() if has_labels(host, case) and name not in unlike
@@ -46,7 +46,7 @@ class Hosting:
         return tuple(there[: case.nodes])
 
     def free(self, case: Case) -> tuple[str, ...] | None:
-        """Return the free hosts that a case would take now: those that it used least; None where they are too few."""
+        """Return the free hosts that a case used least; None if too few are free."""
         allowed = self.allowed(case)
         used = self._used.get(case.id, Counter())
         free = sorted((name for name in allowed if name not in self._busy), key=lambda name: used[name])
@@ -55,7 +55,7 @@ class Hosting:
         return tuple(sorted(free[:wanted], key=order.index)) if len(free) >= wanted else None
 
     def take(self, case: Case, names: Sequence[str]) -> tuple[Host, ...]:
-        """Let a case have these hosts."""
+        """Mark these hosts as busy with a case, and return them."""
         self._busy |= set(names)
         self.ran(case, names)
         return tuple(self.hosts[name] for name in names)
@@ -65,23 +65,23 @@ class Hosting:
         self._used.setdefault(case.id, Counter()).update(names)
 
     def refuse(self, case: Case, names: Collection[str]) -> bool:
-        """Let a case have these hosts no more, which are unlike those of its runs; tell whether enough are left."""
+        """Exclude hosts that differ from those of a case's earlier runs; return whether enough are left."""
         self._unlike.setdefault(case.id, set()).update(names)
         return len(self.allowed(case)) >= case.nodes
 
     def give_back(self, names: Sequence[str]) -> None:
-        """Let others have these hosts."""
+        """Mark these hosts as free."""
         self._busy -= set(names)
 
 
-def hosting(hosts: Sequence[Host]) -> Hosting:
-    """Ask each host what it is: hardware and limits, slots, and what else runs there would not have in common.
+def pool_hosts(hosts: Sequence[Host]) -> HostPool:
+    """Return the hosts with the kind of each: hardware, limits, slots and other facts that must match to pool runs.
 
-    Which environments it has shows only when one is needed: see ``Hosting.refuse``.
+    A host's environments are checked only when one is needed: see ``HostPool.refuse``.
     """
     kinds = map_hosts(hosts, _kind)
     by_name = {host.name: host for host in hosts}
-    found = Hosting(by_name, {host.name: kind for host, kind in zip(hosts, kinds, strict=True)})
+    found = HostPool(by_name, {host.name: kind for host, kind in zip(hosts, kinds, strict=True)})
     found.lost |= {host.name for host, kind in zip(hosts, kinds, strict=True) if kind is None}
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.campaign.run_environment import Site
+from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed_packages
 from trainmark.extensions import VARIABLE as EXTENSIONS
@@ -45,25 +45,27 @@ _OF_THE_CALL = (
 class Identifier:
     """Says what runs of a site's cases are; a file that has not changed is hashed once."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, run_env: RunEnvironment) -> None:
+        self._run_env = run_env
         self._trees = Trees()
         self._packages: dict[tuple[Path, tuple[int, ...]], Mapping[str, str]] = {}
         self._data: dict[str, Mapping[str, str]] = {}
 
-    def at(self, site: Site) -> "Identifier":
+    def at(self, run_env: RunEnvironment) -> "Identifier":
         """Return this one for a site with others of the hosts; what was hashed is kept in common."""
         other = copy(self)
-        other._site = site
+        other._run_env = run_env
         return other
 
     def program(self, case: Case) -> tuple[Entries, ...]:
         """Return the parts that need nothing but the card and the program's files."""
-        workload = self._site.workload(case)
+        workload = self._run_env.workload(case)
         card = workload.card
-        said = card.model_dump(mode="json", exclude=_UNNAMED)
+        values = card.model_dump(mode="json", exclude=_UNNAMED)
         return (
-            Entries(name=PartName.CARD, word=f"{card.framework} card {card.name}", entries=dict(_flat(said))),
+            Entries(
+                name=PartName.CARD, word=f"{card.framework} card {card.name}", entries=dict(_flat(values))
+            ),
             self._source(case, workload),
         )
 
@@ -97,7 +99,7 @@ class Identifier:
         for before in plan.preparations:
             where = f"node {before.node} " if before.node else ""
             for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
-                for name, digest in self._site.hosts[before.node].digests(leaf).items():
+                for name, digest in self._run_env.hosts[before.node].digests(leaf).items():
                     yield f"{where}{leaf.relative_to(before.folder)}/{name}", digest
 
     def _source(self, case: Case, workload: Workload) -> Entries:
@@ -134,8 +136,8 @@ class Identifier:
             self._packages[known] = installed_packages(python, spec.interpreter.variables)
         node = manifest.nodes[0]
         lock = {"lock": node.environment_lock} if node.environment_lock else {}
-        said = node.framework.model_dump() if node.framework else {}
-        versions = {f"framework {name}": str(value) for name, value in said.items() if value is not None}
+        facts = node.framework.model_dump() if node.framework else {}
+        versions = {f"framework {name}": str(value) for name, value in facts.items() if value is not None}
         entries = {**self._packages[known], **lock, **versions}
         return Entries(name=PartName.PACKAGES, word=f"of {python}", entries=entries)
 
@@ -167,7 +169,7 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
         dataset=spec.dataset if spec.dataset == SYNTHETIC else "/dataset",
         prepared=Path("/prepared"),
         workload=replace(spec.workload, source=Path("/source") if source.is_absolute() else source),
-        hosts=tuple(_unnamed(host, number) for number, host in enumerate(spec.hosts)),
+        hosts=tuple(_generic_host(host, number) for number, host in enumerate(spec.hosts)),
         interpreter=replace(
             spec.interpreter,
             python=Path("python"),
@@ -197,7 +199,7 @@ def traffic_of(traffic: Traffic) -> Traffic:
     return traffic.model_copy(update={"user": None, "port": None})
 
 
-def _unnamed(host: PlacementHost, number: int) -> PlacementHost:
+def _generic_host(host: PlacementHost, number: int) -> PlacementHost:
     return PlacementHost(
         replace(host.machine, visible=()),
         f"node{number}",

@@ -1,6 +1,6 @@
-"""The refusal to add a run to runs of something else.
+"""Refuse to add a run to runs of a different program, command, environment or data set.
 
-The entries of each part lie once in a result directory, under ``identity/``, so that a refusal can say what changed.
+The entries of each part are stored once per result directory, in ``identity/``, so that an error can name the change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,10 +54,10 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
         if record.identity is None or record.started_at is None:
             continue
         earlier = record.identity.limited_to(now)
-        if told := earlier.describe_changes(now):
+        if changes := earlier.describe_changes(now):
             raise UnlikeRunsError(
                 f"{directory.path}: run {record.repeat} of {case.id} ran something else: "
-                f"{told}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"
+                f"{changes}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"
                 f"{_way_out(parts, earlier)}"
             )
 
@@ -66,12 +66,12 @@ def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tu
     """Return a doubt where the program is another after a run than it was before it."""
     held, now = ({found.name: found for found in parts} for parts in (before, after))
     source, again = held[PartName.SOURCE], now[PartName.SOURCE]
-    told = list(_entry_changes(source.entries, again.entries))
-    if not told:
+    changes = list(_entry_changes(source.entries, again.entries))
+    if not changes:
         return ()
-    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     sentence = (
-        f"the program was changed while it ran: {again.word}: {', '.join(told[:_SHOWN])}{more}; "
+        f"the program was changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}; "
         "files that it writes there itself can be named under 'ignore' of the card's source"
     )
     return (Suspicion(code="source-changed", sentence=sentence, about=About.WORK),)
@@ -88,9 +88,9 @@ def require_same_commands(directory: ResultDirectory, case: Case, record: Outcom
     if was and was != now:
         pairs = (pair for pair in zip(was, now, strict=False) if pair[0] != pair[1])
         before, after = next(pairs, (f"{len(was)} commands", f"{len(now)} commands"))
-        told = _apart(before, after)
+        difference = _first_difference(before, after)
         raise UnlikeRunsError(
-            f"{directory.path}: run {record.repeat} of {case.id} was started by another command ({told}); "
+            f"{directory.path}: run {record.repeat} of {case.id} was started by another command ({difference}); "
             "start a new --out, or delete those runs"
         )
 
@@ -98,7 +98,7 @@ def require_same_commands(directory: ResultDirectory, case: Case, record: Outcom
 def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ...]) -> str:
     """Return in what entries the parts differ, as far as the earlier ones can be read."""
     now = {entries.name: entries for entries in parts}
-    told: list[str] = []
+    changes: list[str] = []
     for was, _ in earlier.changes(identity_of(parts)):
         if was is None or was.name not in now:
             continue
@@ -107,9 +107,9 @@ def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ..
             before = Entries.model_validate_json(text).entries
         except (OSError, ValidationError):
             continue
-        told += list(_entry_changes(before, now[was.name].entries))
-    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    return f": {', '.join(told[:_SHOWN])}{more}" if told else ""
+        changes += list(_entry_changes(before, now[was.name].entries))
+    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return f": {', '.join(changes[:_SHOWN])}{more}" if changes else ""
 
 
 def _entry_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
@@ -124,15 +124,15 @@ def _entry_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterato
         elif _is_digest(was) and _is_digest(is_):
             yield f"{name} is another"
         else:
-            yield f"{name} was {_apart(was, is_)}"
+            yield f"{name} was {_first_difference(was, is_)}"
 
 
 def _is_digest(text: str) -> bool:
     return len(text.removeprefix("sampled ")) == 64 and " " not in text.removeprefix("sampled ")
 
 
-def _apart(was: str, now: str) -> str:
-    """Return where two texts part: the words between what they have in common at both ends."""
+def _first_difference(was: str, now: str) -> str:
+    """Return the words in which two texts differ, without their common start and end."""
     left, right = was.split(" "), now.split(" ")
     while left and right and left[0] == right[0]:
         left, right = left[1:], right[1:]

@@ -1,4 +1,4 @@
-"""Who hears of a campaign's progress."""
+"""The interface that receives the progress of a campaign."""
 
 from collections.abc import Mapping
 from typing import Protocol as Interface
@@ -9,26 +9,26 @@ from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
 
-class Audience(Interface):
-    """Who hears of a campaign's progress; a terminal, a log, or nobody."""
+class ProgressListener(Interface):
+    """Receives the progress of a campaign, for example to show it on a terminal."""
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Something is made before runs can start: ``done`` of ``total``."""
+        """Report the progress of a data set: ``done`` of ``total`` samples."""
 
     def readying(self, what: str) -> None:
-        """A program's source or a prepare step is worked on before a run can start."""
+        """Report work before a run can start, such as a fetch or a prepare step."""
 
     def probing(self, batch: int) -> None:
-        """A short run is about to tell whether a batch of this size fits."""
+        """Report the start of a short run that finds out whether this batch size fits."""
 
     def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
-        """A short run is about to tell how fast a case is with these values on the axes that it leaves open."""
+        """Report the start of a short run that times a case with these values on its open axes."""
 
     def run_begins(self, case: Case, repeat: int, progress: Progress) -> None:
-        """A run is about to start."""
+        """Report the start of a run."""
 
     def pulse(self, pulse: Heartbeat) -> None:
-        """The run shows a sign of life."""
+        """Report the current step of the run."""
 
     def run_ended(self, result: RunResult, progress: Progress) -> None:
-        """A run has ended and is on disk."""
+        """Report the result of a run, which is on disk."""

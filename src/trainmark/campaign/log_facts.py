@@ -1,4 +1,4 @@
-"""What another program's log states of its run, held against the case: a contradiction is a doubt, silence is none."""
+"""Compare the facts in another program's log with the case: a contradiction is a doubt, a missing fact is not."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ _FP32_OR_TF32 = "fp32 or tf32"
 _PIECES = re.compile(r"[\s=:,'\"]+")
 
 
-def unsaid(said: Facts, case: Case) -> Facts:
-    """Return what the case knows and the log does not say; ``said`` is read from the log alone."""
+def missing_facts(logged: Facts, case: Case) -> Facts:
+    """Return the facts that the log lacks, from the case; ``logged`` are the facts read from the log."""
     batch = case.batch_per_device if isinstance(case.batch_per_device, int) else None
     return Facts(
-        nodes=case.nodes if said.nodes is None else None,
-        gpus=case.world_size if said.gpus is None and said.gpus_per_node is None else None,
-        batch_per_device=batch if said.batch_per_device is None else None,
+        nodes=case.nodes if logged.nodes is None else None,
+        gpus=case.world_size if logged.gpus is None and logged.gpus_per_node is None else None,
+        batch_per_device=batch if logged.batch_per_device is None else None,
     )
 
 
@@ -38,32 +38,32 @@ def contradictions(
     command: what a card passes on is the program's own name. Where it passes none on, and the case's is no model that
     is known here, it is the card's own word for the only one that the program has, and the log's may be any.
     """
-    said = alone.facts
-    told = [
-        (name, said_value, asked)
-        for name, said_value, asked in (
-            ("model", said.model if _is_named(case, card) else None, case.model),
-            ("precision", said.precision or _single(alone), case.precision),
-            ("batch_per_device", _whole_batch(said), case.batch_per_device),
-            ("nodes", said.nodes, case.nodes),
-            ("world_size", read.facts.gpus if said.gpus or said.gpus_per_node else None, case.world_size),
+    logged = alone.facts
+    differing = [
+        (name, logged_value, requested)
+        for name, logged_value, requested in (
+            ("model", logged.model if _is_named(case, card) else None, case.model),
+            ("precision", logged.precision or _single(alone), case.precision),
+            ("batch_per_device", _whole_batch(logged), case.batch_per_device),
+            ("nodes", logged.nodes, case.nodes),
+            ("world_size", read.facts.gpus if logged.gpus or logged.gpus_per_node else None, case.world_size),
             *_recipe(log, case),
         )
-        if said_value is not None and not _agrees(name, said_value, asked, commands)
+        if logged_value is not None and not _agrees(name, logged_value, requested, commands)
     ]
     return tuple(
         Suspicion(
             code=f"{name.replace('_', '-')}-differs",
-            sentence=f"the log says {name.replace('_', ' ')} {value}; the case asks {asked}",
+            sentence=f"the log says {name.replace('_', ' ')} {value}; the case requests {requested}",
             about=About.WORK,
         )
-        for name, value, asked in {pair[0]: pair for pair in reversed(told)}.values()
+        for name, value, requested in {pair[0]: pair for pair in reversed(differing)}.values()
     )
 
 
-def _whole_batch(said: Facts) -> int | None:
+def _whole_batch(logged: Facts) -> int | None:
     """Return the batch of a device and a step: logs say that of one of the parts into which it is cut."""
-    return None if said.batch_per_device is None else said.batch_per_device * (said.accumulation or 1)
+    return None if logged.batch_per_device is None else logged.batch_per_device * (logged.accumulation or 1)
 
 
 def _is_named(case: Case, card: Card) -> bool:
@@ -101,18 +101,18 @@ _ELSEWHERE = (
 """Axes that programs word in their own way."""
 
 
-def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> bool:
-    if str(said) == str(asked) or asked in (MAX_BATCH, BEST):
+def _agrees(name: str, logged: object, requested: object, commands: Iterable[str]) -> bool:
+    if str(logged) == str(requested) or requested in (MAX_BATCH, BEST):
         return True
     if name == "precision":
-        if said == _FP32_OR_TF32:
-            return asked in SINGLE
-        return any({said, asked} <= one for one in HALF)
+        if logged == _FP32_OR_TF32:
+            return requested in SINGLE
+        return any({logged, requested} <= one for one in HALF)
     if name != "model":
         return False
-    if str(said).isalpha() and str(asked).startswith(f"{said}_"):
+    if str(logged).isalpha() and str(requested).startswith(f"{logged}_"):
         return True  # the family alone ("bert"): its size is among the program's arguments
-    word = model_word(str(said))
-    if same_model(word, model_word(str(asked))):
+    word = model_word(str(logged))
+    if same_model(word, model_word(str(requested))):
         return True
     return word in {model_word(piece) for text in commands for piece in _PIECES.split(text)}

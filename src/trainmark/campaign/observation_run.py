@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from trainmark.campaign.planning import plan_run
-from trainmark.campaign.run_environment import CannotStart, Site
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.equivalence import worker_flags, write_inputs
 from trainmark.execution import run_plan
 from trainmark.logs.events import read_events
@@ -33,20 +33,20 @@ class Observed(Generic[Steps]):
 
 
 def observe(
-    case: Case, site: Site, folder: Path, inputs: Path, limits: Limits, form: type[Steps]
+    case: Case, run_env: RunEnvironment, folder: Path, inputs: Path, limits: Limits, form: type[Steps]
 ) -> Observed[Steps] | str:
     """Run the case's worker on the inputs, in ``folder``; return what it tells, or why it cannot be known.
 
     Inputs that are not there yet are made for the first one that can start: they are as large as the model. ``form`` is
     ``Observation`` where the steps are looked into, else ``Followed``.
     """
-    plan = _plan(case, site, folder.absolute(), inputs)
+    plan = _plan(case, run_env, folder.absolute(), inputs)
     if isinstance(plan, CannotStart):
         return plan.reason
     if not inputs.exists():
         write_inputs(case.model, inputs)
     folder.mkdir(exist_ok=True)
-    record = run_plan(plan, folder, limits, site.hosts)
+    record = run_plan(plan, folder, limits, run_env.hosts)
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}"
     events = read_events(folder / EVENTS)
@@ -57,19 +57,19 @@ def observe(
     return Observed(steps, events.parameters.framework_version, events.parameters.device)
 
 
-def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotStart:
-    setting = site.setting(case)
+def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Plan | CannotStart:
+    setting = run_env.setting(case)
     if isinstance(setting, CannotStart):
         return setting
     protocol = Protocol.model_validate({"name": "adaptive", "steps": 4, "warmup_steps": 1})
     return plan_run(
-        site,
+        run_env,
         case,
         protocol,
         setting.interpreter,
         1,
         folder,
-        port=free_ports(1, site.hosts_of(case)),
+        port=free_ports(1, run_env.hosts_of(case)),
         # The worker takes the last of two equal flags.
         more_words=worker_flags(case.model, inputs, case.compiler, fixed_axes_of(case)),
     )

@@ -1,6 +1,6 @@
 """Keeping what runs give: manifests and published logs on disk, and every run in the database as it ends.
 
-What cannot be kept is told here too: a full disk, a damaged database, and runs that cannot be pooled.
+Reports what cannot be saved: a full disk, a damaged database, and runs that cannot be pooled.
 """
 
 import errno
@@ -45,7 +45,7 @@ class Persistence:
         self._directory = directory
         self._suite = suite
         self._workloads = workloads
-        self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
+        self._store, self.database_note = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
         try:
             self._campaign = self._store.campaign(suite, ".", trainmark.__version__, command)
@@ -90,22 +90,22 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
 
 
-def complete_manifest(folder: Path, manifest: Manifest, case: Case, asked: str, repeat: int) -> None:
+def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: str, repeat: int) -> None:
     """Write a manifest anew with the peaks that the run in the folder measured; leave it where it measured none.
 
-    ``case`` is what ran, ``asked`` the id of the case that it is a run of.
+    ``case`` is what ran, ``requested`` the id of the case in the suite.
     """
     events = read_events(folder / EVENTS)
-    told = measured_peaks(events.summary, case.world_size)
-    if not told:
+    measured = measured_peaks(events.summary, case.world_size)
+    if not measured:
         return
 
     def of_node(number: int, node: Node) -> Node:
         peaks = MeasuredPeaks(
-            case_id=asked,
+            case_id=requested,
             repeat=repeat,
             precision=events.parameters.precision,
-            peaks=tuple(peak for peak in told if peak.rank // case.devices_per_node == number),
+            peaks=tuple(peak for peak in measured if peak.rank // case.devices_per_node == number),
         )
         return node.model_copy(update={"peaks": peaks})
 
@@ -121,7 +121,9 @@ def _open_store(path: Path) -> tuple[Store, str | None]:
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
     path.rename(aside)
-    return Store(sqlite_url(path)), f"{path}: damaged; it is made anew from the runs (kept as {aside.name})"
+    return Store(
+        sqlite_url(path)
+    ), f"{path}: damaged; rebuilt from the runs (the old file is now {aside.name})"
 
 
 def _is_damaged(path: Path) -> bool:
@@ -152,20 +154,20 @@ def require_same_environment(directory: ResultDirectory, case: Case, manifest: M
         earlier = manifest_in(directory.run(case, record.repeat))
         if earlier is None or fingerprint(earlier) == fingerprint(manifest):
             continue
-        told = [
+        changes = [
             f"{path} was {before} and is {now}"
             for path, before, now in pooling_differences(earlier, manifest)
         ]
-        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         raise UnlikeRunsError(
             f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
-            f"({'; '.join(told[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
+            f"({'; '.join(changes[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
         )
 
 
 @contextmanager
-def full_disk_is_told(out: Path) -> Iterator[None]:
-    """Turn the error of a full disk into a ``TrainmarkError`` that says how to go on with the directory ``out``."""
+def explain_full_disk(out: Path) -> Iterator[None]:
+    """Turn a full-disk error into a ``TrainmarkError`` that explains how to resume with the directory ``out``."""
     try:
         yield
     except OSError as error:

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from trainmark.campaign.batch_search import FIRST, probe_protocol
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol, why_none
-from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, Site
+from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, RunEnvironment
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
@@ -63,22 +63,24 @@ def plan_campaign(
 
     Raises ``InputError`` when the suite names a workload or an environment that does not exist.
     """
-    site = Site(suite, load_programs(suite), hosts or (LocalHost(),), home)
+    run_env = RunEnvironment(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
-    sites = ((case, site.of(case)) for case in cases)
+    run_envs = ((case, run_env.of(case)) for case in cases)
     return [
         there if isinstance(there, CannotStart) else first_plan(there, suite.protocol, case, directory)
-        for case, there in sites
+        for case, there in run_envs
     ]
 
 
-def first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+def first_plan(
+    run_env: RunEnvironment, protocol: Protocol, case: Case, directory: ResultDirectory
+) -> Plan | CannotStart:
     """Return the plan of a case's first run, see ``plan_campaign``, or why it cannot be started."""
-    interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
+    interpreter, folder = run_env.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
     if case.left_open:
-        card, device = site.workload(case).card, device_of(case, site.machine)
+        card, device = run_env.workload(case).card, device_of(case, run_env.machine)
         first = next(iter(candidates(case, card, device)), None)
         if first is None:
             return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
@@ -87,11 +89,11 @@ def first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDire
     if case.batch_per_device == MAX_BATCH:
         folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
         protocol = probe_protocol(protocol)
-    return plan_run(site, case, protocol, interpreter, 1, folder)
+    return plan_run(run_env, case, protocol, interpreter, 1, folder)
 
 
 def plan_run(
-    site: Site,
+    run_env: RunEnvironment,
     case: Case,
     protocol: Protocol,
     interpreter: FrameworkPython,
@@ -101,10 +103,10 @@ def plan_run(
 ) -> Plan | CannotStart:
     """Return the plan of one run, or why it cannot be started on these hosts; see ``RunSpec`` for the arguments."""
     try:
-        spec = site.spec(case, protocol, interpreter, repeat, directory, **more)
+        spec = run_env.spec(case, protocol, interpreter, repeat, directory, **more)
         plan = build_plan(spec)
-        nodes = range(min(case.nodes, len(site.hosts)))
-        before = [prepare(spec, node, site.repositories(node)) for node in nodes]
+        nodes = range(min(case.nodes, len(run_env.hosts)))
+        before = [prepare(spec, node, run_env.repositories(node)) for node in nodes]
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
     return replace(plan, preparations=tuple(found for found in before if found is not None))

@@ -1,4 +1,4 @@
-"""Having the hosts of a campaign to oneself: two campaigns on one machine would measure each other."""
+"""Reserve the hosts of a campaign: two campaigns on one machine would disturb each other."""
 
 import os
 import secrets
@@ -19,16 +19,16 @@ _PAUSE_S = 1.0
 def reserve_hosts(
     hosts: Sequence[Host], suite: str, say: Callable[[str], None], patience_s: float = PATIENCE_S
 ) -> None:
-    """Hold the hosts against other campaigns until they are let go, or this process ends.
+    """Reserve the hosts against other campaigns until they are released or this process ends.
 
-    A host that cannot be reached is held once it can be. Raises ``InputError`` where another campaign measures on one
-    and does not end soon, and where two names are one machine.
+    An unreachable host is reserved once it can be reached. Raises ``InputError`` if another campaign uses one and does
+    not end soon, or if two names are the same machine.
     """
     token = secrets.token_hex(4)
     holders = {host.name: f"{token}{sha256(host.name.encode()).hexdigest()[:8]}" for host in hosts}
     names = {holder: name for name, holder in holders.items()}
     whose = f"suite {suite}, process {os.getpid()} on {socket.gethostname()}"
-    deadline, told = time.monotonic() + patience_s, False
+    deadline, announced = time.monotonic() + patience_s, False
     wanted = list(hosts)
     while wanted:
         answers = map_hosts(wanted, lambda host: _reserve(host, f"{holders[host.name]} {whose}"))
@@ -45,11 +45,11 @@ def reserve_hosts(
         by = by.partition(" ")[2] or "somebody"
         if time.monotonic() > deadline:
             raise InputError(
-                f"{name}: another campaign measures there ({by}); wait for its end, or leave the host out"
+                f"{name}: in use by another campaign ({by}); wait until it ends, or leave this host out"
             )
-        if not told:
-            say(f"{name}: another campaign measures there ({by}); waiting for at most {patience_s:g} s")
-            told = True
+        if not announced:
+            say(f"{name}: in use by another campaign ({by}); waiting up to {patience_s:g} s")
+            announced = True
         wanted = [host for host in wanted if host.name in held]
         time.sleep(_PAUSE_S)
 

@@ -1,4 +1,4 @@
-"""Going on from what is kept: finished runs become results again, out of their folders or a database."""
+"""Rebuild results from finished runs, out of their folders or a database."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 import trainmark
 from trainmark.campaign.best_search import read_trial
-from trainmark.campaign.certificates import kept_certificates
+from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
-from trainmark.campaign.log_facts import contradictions, unsaid
+from trainmark.campaign.log_facts import contradictions, missing_facts
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import (
@@ -76,7 +76,7 @@ def collect(
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
-    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: nobody kept it);
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: unknown);
     ``certificates`` say which frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs
     that settled its axes; ``timed_s`` are the seconds of the suite's budget that first runs took which ended early.
     Raises ``InputError`` for a case whose runs ran different things.
@@ -175,10 +175,10 @@ def collect_run(
             gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
-        said = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
-        codes = {doubt.code for doubt in said}
-        seen = (doubt for doubt in apply_gates(evidence) if doubt.code not in codes)
-        doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
+        recorded = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
+        codes = {doubt.code for doubt in recorded}
+        found = (doubt for doubt in apply_gates(evidence) if doubt.code not in codes)
+        doubts = tuple(doubt for doubt in (*recorded, *found) if doubt.code not in suite.gates.off)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
@@ -219,7 +219,7 @@ def _rank_times(
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
 
 
-def kept_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:
+def stored_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:
     """Return what came of the short runs that settled a case's axes, and which of them their machine spoiled."""
     found = ((folder, read_trial(folder)) for folder in directory.trials(case))
     return tuple(
@@ -332,10 +332,10 @@ def _window(case: Case, events: RunEvents, node: int, ahead_s: float) -> tuple[f
     It is that of the node's first rank, where rank 0 keeps each rank's, and elsewhere rank 0's own, of whose clock the
     node's is ``ahead_s`` ahead.
     """
-    said, first = events.summary, node * case.devices_per_node
-    began, length = said.get("window_at"), said.get("window_s")
+    summary, first = events.summary, node * case.devices_per_node
+    began, length = summary.get("window_at"), summary.get("window_s")
     began = began + ahead_s if isinstance(began, int | float) else None
-    starts, lengths = said.get("rank_windows_at"), said.get("rank_windows_s")
+    starts, lengths = summary.get("rank_windows_at"), summary.get("rank_windows_s")
     if all(isinstance(of_ranks, list) and first < len(of_ranks) for of_ranks in (starts, lengths)):
         began, length = starts[first], lengths[first]  # type: ignore[index]
     if not isinstance(began, int | float) or not isinstance(length, int | float):
@@ -378,7 +378,7 @@ def measure_run(
 def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
     """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
     alone = read_log(log)
-    read = read_log(log, unsaid(alone.facts, case))
+    read = read_log(log, missing_facts(alone.facts, case))
     if read.format is None:
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no log of the card's format '{card.log_format}'"
@@ -427,8 +427,8 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
-    manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
+    trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
+    manifests, shown = read_manifests(directory, finished), stored_certificates(directory.path)
     timed_s = timed_seconds(directory, suite.cases)
     return collect(suite, finished, manifests, command, shown, trials, timed_s)
 
@@ -460,17 +460,17 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     # A database of an earlier version has none; its directory may.
-    shown = stored.certificates or kept_certificates(folder)
+    shown = stored.certificates or stored_certificates(folder)
     directory = ResultDirectory(folder)
-    trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
+    trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
     timed_s = timed_seconds(directory, suite.cases)
     results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials, timed_s)
     if results.command is None:
-        results = results.model_copy(update={"command": _command_beside(folder, results)})
+        results = results.model_copy(update={"command": _command_in_document(folder, results)})
     return results, folder
 
 
-def kept_command(folder: Path) -> str | None:
+def stored_command(folder: Path) -> str | None:
     """Return the command that made a result directory: its document's, or its database's; None where neither has it."""
     try:
         return read_results(folder / RESULTS).command
@@ -488,10 +488,10 @@ def kept_command(folder: Path) -> str | None:
         store.close()
 
 
-def _command_beside(folder: Path, results: Results) -> str | None:
+def _command_in_document(folder: Path, results: Results) -> str | None:
     """Return the command of the document in a directory where that is of the same campaign as ``results``."""
     try:
-        beside = read_results(folder / RESULTS)
-        return beside.command if identity(beside) == identity(results) else None
+        document = read_results(folder / RESULTS)
+        return document.command if identity(document) == identity(results) else None
     except InputError:
         return None

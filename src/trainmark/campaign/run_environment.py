@@ -1,4 +1,4 @@
-"""What a suite's cases need on its hosts: programs, interpreters, data sets."""
+"""The programs, interpreters and data sets that the cases of a suite need on its hosts."""
 
 import os
 import threading
@@ -67,10 +67,10 @@ class Setting:
     manifest: Manifest
 
 
-class Site:
-    """Finds what cases need; a missing piece is found out once and told for every case that wants it.
+class RunEnvironment:
+    """Finds what cases need on the hosts; every fact is looked up once and cached.
 
-    What it starts to find out carries ``mark``.
+    The processes that it starts are tagged with ``mark``.
     """
 
     def __init__(
@@ -89,20 +89,20 @@ class Site:
         # Data is made here, whatever hosts there are.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
-    def watched(self, watch: Callable[[Heartbeat], None]) -> "Site":
-        """Return this site, whose looks into environments ``watch`` can end by raising; what was found is shared."""
+    def watched(self, watch: Callable[[Heartbeat], None]) -> "RunEnvironment":
+        """Return a copy whose environment probes ``watch`` can interrupt by raising; the cache is shared."""
         other = copy(self)
         other._watch = watch
         return other
 
-    def on(self, hosts: Sequence[Host]) -> "Site":
-        """Return this site with these of its hosts alone, in this order; what was found out is kept in common."""
+    def on(self, hosts: Sequence[Host]) -> "RunEnvironment":
+        """Return a copy with only these hosts, in this order; the cache is shared."""
         other = copy(self)
         other.hosts = tuple(hosts)
         return other
 
-    def of(self, case: Case) -> "Site | CannotStart":
-        """Return this site with the hosts alone that have the case's labels, or why it cannot be started."""
+    def of(self, case: Case) -> "RunEnvironment | CannotStart":
+        """Return a copy with only the hosts that have the case's labels, or why the case cannot be started."""
         if not case.where:
             return self
         found = [host for host in self.hosts if has_labels(host, case)]
@@ -284,13 +284,13 @@ class Site:
     def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
             prepared = self._prepared(case, self._dataset(case))
-            return container_python(case, self.workload(case).card, engine, prepared, owner())
+            return container_python(case, self.workload(case).card, engine, prepared, user_and_group())
         except UnsupportedByCard as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
 
     def _environment(self, case: Case) -> str:
-        asked = self._suite.environment_of(case.framework)
-        return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
+        requested = self._suite.environment_of(case.framework)
+        return self.workload(case).card.environment if requested == EACH_ITS_OWN else requested
 
     def _find_data(
         self, name: str, form: str, progress: Callable[[str, int, int], None]
@@ -303,24 +303,24 @@ class Site:
 
 
 def has_labels(host: Host, case: Case) -> bool:
-    """Tell whether a host has all the labels that a case asks for; its name is one, called ``host``."""
+    """Return whether a host has all labels that a case requires; its name is the label ``host``."""
     return case.labels.items() <= {**host.labels, "host": host.name}.items()
 
 
 def other_environment(hosts: Sequence[str], nodes: Sequence[Node]) -> str | None:
-    """Return which host has another framework, Python or lock than most have, in a sentence; None where all are alike.
+    """Describe the host whose framework, Python or lock differs from the majority; None if all match.
 
-    What was measured of unlike ranks would be a figure of neither. What a host does not say is not compared.
+    A run over different environments would measure none of them. Unknown values are not compared.
     """
-    for said in (_version, _python, _lock):
-        found = [said(node) for node in nodes]
+    for fact in (_version, _python, _lock):
+        found = [fact(node) for node in nodes]
         known = [value for value in found if value is not None]
-        # Of as many, what the first host has.
+        # In a tie the first host decides.
         usual = max(known, key=known.count, default=None)
         for host, value in zip(hosts, found, strict=True):
             if value is not None and value != usual:
                 what = f"{value}, and {hosts[found.index(usual)]} has {usual}"
-                return f"{host}: has {what}; make the same environment on all hosts (trainmark env create)"
+                return f"{host}: has {what}; create the same environment on all hosts (trainmark env create)"
     return None
 
 
@@ -337,8 +337,8 @@ def _lock(node: Node) -> str | None:
     return f"the environment of lock {node.environment_lock}" if node.environment_lock is not None else None
 
 
-def owner() -> str:
-    """Return who is to own what a container writes: this user, as ``uid:gid``."""
+def user_and_group() -> str:
+    """Return the owner of the files that a container writes: this user, as ``uid:gid``."""
     return f"{os.getuid()}:{os.getgid()}"
 
 

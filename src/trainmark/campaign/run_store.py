@@ -1,4 +1,4 @@
-"""The finished runs of a campaign's cases: read from their folders, and kept there the moment they end."""
+"""The finished runs of a campaign's cases, read from and saved in their folders."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ class FinishedRuns:
         return 1 + max((run.repeat for run in self.of(case)), default=0)
 
     def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
-        """Write down how a run of one of the cases ended; return its result.
+        """Save the record of a run of one of the cases; return its result.
 
         Raises the ``OSError`` of a full disk for a run that went wrong on one, which stays unfinished.
         """
@@ -38,8 +38,8 @@ class FinishedRuns:
             result = self._persistence.result(case, record)
             require_space(folder, result.outcome)
             # A run that leaves no measurement is "invalid", which shows only when it is read.
-            said = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
-            write_record(folder, record.model_copy(update=said))
+            update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=update))
             self._persistence.keep(case, result)
             self._runs[case.id].append(result)
         return result

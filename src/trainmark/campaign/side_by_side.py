@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from trainmark.campaign.case_search import run_case
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.host_pool import hosting
+from trainmark.campaign.host_pool import pool_hosts
 from trainmark.campaign.identity_check import UnlikeRunsError
-from trainmark.campaign.listener import Audience
+from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.resume import as_attempts
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
@@ -49,27 +49,29 @@ class SideBySide:
     """Works off a schedule on several hosts; all that is kept is kept by the thread that calls ``go``."""
 
     def __init__(
-        self, finished: FinishedRuns, schedule: Schedule, executor: Executor, audience: Audience
+        self, finished: FinishedRuns, schedule: Schedule, executor: Executor, listener: ProgressListener
     ) -> None:
         self._finished, self._schedule = finished, schedule
-        self._executor, self._audience = executor, audience
-        self._hosting = hosting(executor.site.hosts)
+        self._executor, self._listener = executor, listener
+        self._host_pool = pool_hosts(executor.run_env.hosts)
         for case in finished.cases:
             for run in finished.of(case):
-                self._hosting.ran(case, run.hosts)
+                self._host_pool.ran(case, run.hosts)
         self._going: dict[_Recording, _Going] = {}
         self._over = threading.Event()
 
     def go(self) -> None:
         """Run until no case wants another run; whatever goes on has ended when this returns or raises."""
-        with ThreadPoolExecutor(len(self._executor.site.hosts)) as pool:
+        with ThreadPoolExecutor(len(self._executor.run_env.hosts)) as pool:
             try:
                 while True:
                     while (one := self._next_placed()) is not None:
-                        self._audience.run_begins(one.case, one.repeat, self._schedule.progress)
-                        beside = self._executor.beside(one.hosts, _UntilOver(self._audience, self._over))
+                        self._listener.run_begins(one.case, one.repeat, self._schedule.progress)
+                        own_executor = self._executor.for_thread(
+                            one.hosts, _UntilOver(self._listener, self._over)
+                        )
                         with deferred_signals():
-                            self._going[pool.submit(one.run, beside)] = one
+                            self._going[pool.submit(one.run, own_executor)] = one
                     if not self._going:
                         return
                     for future in wait(self._going, return_when=FIRST_COMPLETED).done:
@@ -80,40 +82,40 @@ class SideBySide:
                 raise
 
     def _next_placed(self) -> _Going | None:
-        cases, hosting = self._finished.cases, self._hosting
-        index = self._schedule.take(lambda index: hosting.free(cases[index]) is not None)
+        cases, pool_hosts = self._finished.cases, self._host_pool
+        index = self._schedule.take(lambda index: pool_hosts.free(cases[index]) is not None)
         if index is None:
             return None
         case = cases[index]
-        names = hosting.free(case)
+        names = pool_hosts.free(case)
         assert names is not None
-        hosts, last_chance = hosting.take(case, names), bool(hosting.lost.intersection(names))
+        hosts, last_chance = pool_hosts.take(case, names), bool(pool_hosts.lost.intersection(names))
         return _Going(index, case, self._finished.next_repeat(case), hosts, last_chance)
 
     def _ended(self, future: _Recording) -> None:
         """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
         one = self._going[future]
-        self._hosting.give_back(one.names)
+        self._host_pool.give_back(one.names)
         try:
             result = self._keep(future)
         except UnlikeRunsError as error:
             before = {name for run in self._finished.of(one.case) if run.started_at for name in run.hosts}
             unlike = sorted(set(one.names) - before)
-            if not unlike or not self._hosting.refuse(one.case, unlike):
+            if not unlike or not self._host_pool.refuse(one.case, unlike):
                 raise
             self._put_back(one, f"{one.case.id} is not run on {', '.join(unlike)}: {error}")
             return
         if result is None:
             away = [host.name for host in one.hosts if _away(host) is not None]
-            self._hosting.lost |= set(away)
+            self._host_pool.lost |= set(away)
             self._put_back(one, f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
             return
         self._schedule.done(one.index, *as_attempts([result]))
-        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(one.names) or 'no host'}:")
-        self._audience.run_ended(result, self._schedule.progress)
+        self._listener.readying(f"{one.case.id} run {one.repeat} on {', '.join(one.names) or 'no host'}:")
+        self._listener.run_ended(result, self._schedule.progress)
 
     def _put_back(self, one: _Going, why: str) -> None:
-        self._audience.readying(why)
+        self._listener.readying(why)
         self._schedule.put_back(one.index)
 
     def _keep(self, future: _Recording) -> RunResult | None:
@@ -145,25 +147,25 @@ class _UntilOver:
     Whatever it tells, and while it runs or is prepared, it ends once all is over.
     """
 
-    def __init__(self, audience: Audience, over: threading.Event) -> None:
-        self._audience, self._over = audience, over
-        self.run_begins, self.run_ended = audience.run_begins, audience.run_ended
+    def __init__(self, listener: ProgressListener, over: threading.Event) -> None:
+        self._listener, self._over = listener, over
+        self.run_begins, self.run_ended = listener.run_begins, listener.run_ended
 
     def preparing(self, what: str, done: int, total: int) -> None:
         self._require_wanted()
-        self._audience.preparing(what, done, total)
+        self._listener.preparing(what, done, total)
 
     def readying(self, what: str) -> None:
         self._require_wanted()
-        self._audience.readying(what)
+        self._listener.readying(what)
 
     def probing(self, batch: int) -> None:
         self._require_wanted()
-        self._audience.probing(batch)
+        self._listener.probing(batch)
 
     def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
         self._require_wanted()
-        self._audience.trying(candidate, axes)
+        self._listener.trying(candidate, axes)
 
     def pulse(self, _pulse: Heartbeat) -> None:
         self._require_wanted()

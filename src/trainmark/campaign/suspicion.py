@@ -1,4 +1,4 @@
-"""Doubts about a run that is kept all the same: what it did is not what was asked."""
+"""Doubts about runs whose recorded work differs from the case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -83,15 +83,15 @@ def work_suspicions(
         sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
         doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
     words = events.parameters.reported()
-    asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
-    for axis, asked in {**asked_for, "world_size": case.world_size}.items():
-        said = words.get(axis)
-        if isinstance(said, Mapping):
+    requested_values = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
+    for axis, requested in {**requested_values, "world_size": case.world_size}.items():
+        recorded = words.get(axis)
+        if isinstance(recorded, Mapping):
             # With settings of its own; a framework's name for it may be AdamW where the case's is adamw.
-            said = str(said["name"]).lower() if "name" in said else None
-        if said is None or asked in (MAX_BATCH, BEST) or str(said) == str(asked):
+            recorded = str(recorded["name"]).lower() if "name" in recorded else None
+        if recorded is None or requested in (MAX_BATCH, BEST) or str(recorded) == str(requested):
             continue
-        sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"
+        sentence = f"the case requests {axis} {requested}, but the run recorded {recorded}"
         doubts.append(
             Suspicion(code=f"{axis.replace('_', '-')}-differs", sentence=sentence, about=About.WORK)
         )

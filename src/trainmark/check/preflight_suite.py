@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from trainmark.campaign import CannotStart, DataSets, Site, first_plan, load_programs
+from trainmark.campaign import CannotStart, DataSets, RunEnvironment, first_plan, load_programs
 from trainmark.campaign.transfer import MOST_BYTES
 from trainmark.check.formatting import compare_values, size
 from trainmark.check.rules import Requirements
@@ -48,7 +48,7 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     suite_check = SuiteCheck()
     names = tuple(host.name for host in hosts)
     try:
-        site = Site(suite, load_programs(suite), hosts, home)
+        site = RunEnvironment(suite, load_programs(suite), hosts, home)
         for case in suite.cases:
             site.workload(case)
     except (OSError, TrainmarkError) as error:
@@ -64,7 +64,7 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     return suite_check
 
 
-def _cases(suite: Suite, site: Site, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:
+def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:
     """Yield one finding for each reason why cases cannot start, or one if all can."""
     reasons: Counter[str] = Counter()
     for case in suite.cases:
@@ -86,7 +86,7 @@ def _cases(suite: Suite, site: Site, out: Path, names: tuple[str, ...]) -> Itera
 
 
 def _environments(
-    suite: Suite, site: Site, home: Path, timeout_s: float, suite_check: SuiteCheck
+    suite: Suite, site: RunEnvironment, home: Path, timeout_s: float, suite_check: SuiteCheck
 ) -> dict[str, FrameworkPython]:
     """Check each environment on each host; return the interpreters that all hosts have, by framework."""
     usable: dict[str, FrameworkPython] = {}
@@ -154,7 +154,7 @@ def _engines(engine: Engine, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
     yield from compare_values("engine", versions, "install the same version on all hosts", Level.WARNING)
 
 
-def _data(suite: Suite, site: Site, home: Path) -> Iterator[CheckFinding]:
+def _data(suite: Suite, site: RunEnvironment, home: Path) -> Iterator[CheckFinding]:
     """Yield the findings on each data set, in each format that the cases read."""
     sets = DataSets(suite.datasets, home, site.machine.cores)
     required = {

@@ -18,10 +18,10 @@ def results_of(folder: Path) -> "Results":
     document = folder / RESULTS
     if not ((folder / SUITE).is_file() and (folder / RUNS).is_dir()):
         return read_results(document)
-    from trainmark.campaign import collect_results, kept_command
+    from trainmark.campaign import collect_results, stored_command
     from trainmark.execution import ResultDirectory, read_suite
 
-    return collect_results(read_suite(folder), ResultDirectory(folder), kept_command(folder))
+    return collect_results(read_suite(folder), ResultDirectory(folder), stored_command(folder))
 
 
 def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":

@@ -105,13 +105,13 @@ def _command(suite: Path, out: Path, options: Mapping[str, str | None]) -> tuple
 
 def _show(results: "Results", out: Path, language: "Language", as_json: bool) -> None:
     """Print the results, write the reports, and print the path of the HTML report."""
-    from trainmark.campaign import full_disk_is_told
+    from trainmark.campaign import explain_full_disk
     from trainmark.report import render_table, write_reports
     from trainmark.schema.names import RESULTS
 
     sys.stdout.write((out / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
     sys.stdout.flush()
-    with full_disk_is_told(out):
+    with explain_full_disk(out):
         reports = write_reports(out, results, language)
     sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
 

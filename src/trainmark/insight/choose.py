@@ -20,11 +20,11 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     is of that case, or the run does not say what its case is.
     """
     model = run.recipe.value(Condition.MODEL)
-    unsaid = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
-    if model is None or unsaid:
-        missing = ", ".join([*(["model"] if model is None else []), *unsaid])
+    missing_facts = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
+    if model is None or missing_facts:
+        missing = ", ".join([*(["model"] if model is None else []), *missing_facts])
         cure = "name a figure by --reference"
-        if Condition.DEVICE in unsaid:
+        if Condition.DEVICE in missing_facts:
             cure = (
                 "give --device, "
                 + ("and for the rest " if "," in missing else "or ")
