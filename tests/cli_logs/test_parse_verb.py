@@ -257,7 +257,8 @@ def test_a_missing_speedup_between_different_devices_is_reported(tmp_path: Path,
     ((model, result),) = json.loads(stdout).items()
     assert (code, result["1n1g"]["speedup"], result["1n8g"]["speedup"]) == (1, 1.0, None)
     assert stderr.endswith(
-        f"no speedup: {model} 1n8g is of NVIDIA A100-SXM4-40GB, 1n1g is of Tesla V100-SXM2-32GB\n"
+        f"no speedup, because the hardware differs: {model} 1n8g ran on NVIDIA A100-SXM4-40GB, "
+        "1n1g ran on Tesla V100-SXM2-32GB\n"
     )
 
 
@@ -443,9 +444,9 @@ def test_a_tree_reports_a_contradiction_once_and_why_a_run_crashed(tmp_path: Pat
     ("layout", "reason"),
     [
         ("{node}n/x.log", "no field '{node}'"),
-        ("x.log", "names no field"),
+        ("x.log", "has no field"),
         ("{gpus}/{gpus}.log", "twice"),
-        ("{gpus}g.log", "no file is named"),
+        ("{gpus}g.log", "no file matches the pattern"),
     ],
 )
 def test_a_layout_that_cannot_be_read_is_refused_with_the_reason(

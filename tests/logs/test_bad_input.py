@@ -84,7 +84,7 @@ def test_warm_up_longer_than_the_run_gives_no_number(read: Reader) -> None:
     result = measure_log(log, find_rule("mean", 50))
 
     assert (result.value, result.status) == (None, Status.INCOMPLETE)
-    assert "left out" in result.problems[0].message
+    assert "skips the first" in result.problems[0].message
 
 
 def test_a_log_that_ends_in_its_warm_up_gives_no_number(read: Reader) -> None:

@@ -136,7 +136,7 @@ def test_averages_after_a_restart_within_an_epoch_do_not_count() -> None:
 
     (problem,) = [problem for problem in measure_log(log).problems if problem.code == "averages-restarted"]
     assert problem.message.startswith(
-        "the averages after the restart are of an unknown number of steps: 120 records"
+        "the averages after the restart cover an unknown number of steps: 120 records"
     )
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
     assert not {"records-missing", "stall", "too-fast", "pace-changes"} & problems_by_code(log).keys()

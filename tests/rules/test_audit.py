@@ -128,11 +128,11 @@ def test_a_value_inside_the_log_by_no_known_rule_is_unexplained(noisy_log: Path)
     value = find_rule("mean-skip-37").compute(log).value
     assert value is not None
 
-    inside = judge(Claim("x", f"{value + 0.0137:.4f}"), log)
+    in_range = judge(Claim("x", f"{value + 0.0137:.4f}"), log)
     outside = judge(Claim("x", f"{value * 1.3:.4f}"), log)
 
-    assert (inside.verdict, outside.verdict) == (AuditVerdict.UNEXPLAINED, AuditVerdict.CONTRADICTED)
-    assert "inside" in inside.note
+    assert (in_range.verdict, outside.verdict) == (AuditVerdict.UNEXPLAINED, AuditVerdict.CONTRADICTED)
+    assert "in that range" in in_range.note
     assert "no known mix-up" in outside.note
 
 
@@ -155,11 +155,11 @@ def test_the_chance_of_a_verdict_is_what_random_figures_show(noisy_log: Path) ->
     tried, chance = try_rules(log), random.Random(1)
     figures = [Decimal(f"{value * chance.uniform(0.95, 1.05):.0f}") for _ in range(4000)]
 
-    said = judge(Claim("x", f"{value:.0f}"), log).chance
-    seen = sum(bool(tried.matching(figure)) for figure in figures) / len(figures)
+    estimated = judge(Claim("x", f"{value:.0f}"), log).chance
+    counted = sum(bool(tried.matching(figure)) for figure in figures) / len(figures)
 
-    assert said is not None
-    assert seen == pytest.approx(said, rel=0.4)
+    assert estimated is not None
+    assert counted == pytest.approx(estimated, rel=0.4)
 
 
 def test_rules_that_agree_are_all_named(noisy_log: Path) -> None:
@@ -213,22 +213,22 @@ def test_a_table_whose_columns_follow_different_rules_is_told(noisy_log: Path) -
 
     findings = [judge(Claim("x", f"{result.value:.2f}"), log) for result in values]
 
-    assert "not alike" in summarise_findings(findings)[-1]
+    assert "mixes values of" in summarise_findings(findings)[-1]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("file,published\na,1\n", ":1: no column 'log'"),
         ("log,published,gpus\na.log,1,eight\n", ":2: gpus is 'eight'"),
-        ("log,published\n,1\n", ":2: no log is named"),
+        ("log,published\n,1\n", ":2: the column 'log' is empty"),
     ],
 )
-def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: str, reason: str) -> None:
     table = tmp_path / "table.csv"
     table.write_text(text)
 
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=reason):
         read_claims(table)
 
 
@@ -248,8 +248,8 @@ def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) ->
     )
     cut_differs = Decimal(f"{value:.12g}").quantize(digits, ROUND_DOWN)
 
-    assert "cut off" in judge(Claim("x", str(cut_differs)), log).note
-    assert rounded == cut or "cut off" not in judge(Claim("x", str(rounded)), log).note
+    assert "truncated" in judge(Claim("x", str(cut_differs)), log).note
+    assert rounded == cut or "truncated" not in judge(Claim("x", str(rounded)), log).note
 
 
 @pytest.mark.parametrize("share", [1e-4, -1e-4, 3e-3, -0.01, 0.05, -0.05])

@@ -1,4 +1,4 @@
-"""DLPerf's tables, from the run speeds that they print beside them."""
+"""DLPerf's tables, from the run speeds that they print eight_devices them."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alone", "beside", "speedup"),
+    ("alone", "eight_devices", "speedup"),
     [
         (["Tesla V100-SXM2-32GB"], ["NVIDIA A100-SXM4-40GB"], None),
         (["Tesla V100-SXM2-32GB"], ["Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"], None),
@@ -104,9 +104,9 @@ def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
     ],
 )
 def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
-    tmp_path: Path, alone: list[str], beside: list[str], speedup: float | None
+    tmp_path: Path, alone: list[str], eight_devices: list[str], speedup: float | None
 ) -> None:
-    for place, names, gpus in (("1n1g", alone, 1), ("1n8g", beside, 8)):
+    for place, names, gpus in (("1n1g", alone, 1), ("1n8g", eight_devices, 8)):
         for repeat, name in enumerate(names, 1):
             _write(tmp_path, place, f"r50_b128_fp32_{repeat}.log", 0.5, gpus)
             log = tmp_path / place / f"r50_b128_fp32_{repeat}.log"
@@ -117,9 +117,9 @@ def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
     eight = _row(rows, "1n8g")
     assert eight.summary is not None
     assert eight.summary.speedup == speedup
-    said = [problem.message for problem in eight.problems if problem.code == "hardware-differs"]
-    assert len(said) == (speedup is None)
-    assert all(name in said[0] for name in alone + beside if said and "Compute" not in name)
+    messages = [problem.message for problem in eight.problems if problem.code == "hardware-differs"]
+    assert len(messages) == (speedup is None)
+    assert all(name in messages[0] for name in alone + eight_devices if messages and "Compute" not in name)
     assert dlperf_json(rows_from_tree(rows))["r50"]["1n8g"]["speedup"] == speedup
 
 

@@ -16,9 +16,9 @@ from trainmark.programs import read_stream
 
 
 def text(times: list[float], summary: dict[str, Any]) -> str:
-    said = {"schema": "trainmark.events/1", "world_size": 1, "batch_per_device": 8, "global_batch": 8}
+    parameters = {"schema": "trainmark.events/1", "world_size": 1, "batch_per_device": 8, "global_batch": 8}
     steps = [([0, n], {"phase": "measured", "step_time_s": seconds}) for n, seconds in enumerate(times)]
-    events = [("PARAMETER", said | {"unit": "tokens/s", "precision": "fp32"}), *steps, ([], summary)]
+    events = [("PARAMETER", parameters | {"unit": "tokens/s", "precision": "fp32"}), *steps, ([], summary)]
     return "".join(f"DLLL {json.dumps({'step': step, 'data': data})}\n" for step, data in events)
 
 

@@ -165,13 +165,14 @@ def test_a_number_by_the_clock_says_which_share_of_the_steps_lies_between_epochs
     result = measure_log(read_stream(io.BytesIO(("\n".join(lines) + "\n").encode()), given=given))
 
     assert result.value == pytest.approx(BATCH / 0.5)
-    (said,) = [problem for problem in result.problems if problem.code == "between-epochs"]
+    (problem,) = [problem for problem in result.problems if problem.code == "between-epochs"]
     between, counted = 11 * max(first, 1), 12 * (steps - 10 - first) - 10
-    assert said.message == (
-        "what lies between one epoch's last line and the next one's first is left out, for the clock passes validation "
-        f"there too: with it steps of 11 epochs, {between / (between + counted):.1%} of all at least"
+    assert problem.message == (
+        "the time between an epoch's last line and the next epoch's first line is left out, because it may include "
+        "validation; this also leaves out steps at 11 changes of epoch, at least "
+        f"{between / (between + counted):.1%} of all steps"
     )
-    assert said.severity is severity
+    assert problem.severity is severity
 
 
 def test_a_bar_that_is_drawn_again_after_validation_is_no_stall_and_no_step() -> None:

@@ -1,6 +1,7 @@
-"""Does a published value follow from its log? Tries the publishers' rules for that format, then the conventional ones.
+"""Audits of published values: which rule reproduces a value from its log, if any.
 
-No window is searched for. Every verdict says how likely a random value of so many digits would have been reproduced.
+The publishers' rules for the log's format are tried first, then the conventional ones. No window is searched for, and
+every verdict has the probability that a random value with as many digits would have been reproduced.
 """
 
 import csv
@@ -24,24 +25,24 @@ from trainmark.tasks import same_unit
 _COLUMNS = ("log", "published", "gpus", "batch", "unit")
 _REQUIRED = ("log", "published")
 _NEAR = Decimal("0.05")
-_CHANCE_TOLD = 0.01
+_CHANCE_REPORTED = 0.01
 _GROUP = 3
-"""Digits between two marks of thousands."""
+"""Digits between two thousands separators."""
 _ROUNDED = (ROUND_HALF_UP, ROUND_HALF_EVEN)
 
 
 class AuditVerdict(StrEnum):
-    """What an audit finds of one published value."""
+    """The verdict of an audit on one published value."""
 
     REPRODUCED = "reproduced"
     UNEXPLAINED = "unexplained"
-    """No known rule gives it, but some stretch of the log, or a known mix-up of devices, batch or unit, could."""
+    """No known rule gives it, but a part of the log, or a known mix-up of devices, batch or unit, could."""
     CONTRADICTED = "contradicted"
-    """No rule, no stretch of the log and no known mix-up can give it."""
+    """No rule, no part of the log and no known mix-up can give it."""
     UNREADABLE = "unreadable"
 
 
-_TELLING = (
+_BEST_FIRST = (
     AuditVerdict.REPRODUCED,
     AuditVerdict.UNEXPLAINED,
     AuditVerdict.CONTRADICTED,
@@ -64,10 +65,10 @@ class Claim:
 class AuditFinding:
     """The verdict on a claim.
 
-    ``rule`` is the rule that reproduces the value, ``None`` when none does; ``value`` is then what the
-    publisher's own rule for this format gives. ``deviation`` is published / value - 1. ``chance`` is how likely a value
-    drawn from ±5 % around, with as many digits, is reproduced by one of the rules that were tried; none where no
-    figure was compared. ``facts`` are the log's own.
+    ``rule`` is the rule that reproduces the value; if it is ``None``, ``value`` is by the publisher's own rule for this
+    format. ``deviation`` is published / value - 1. ``chance`` is the probability that a value with as many digits,
+    drawn from ±5 % around the published one, is reproduced by one of the rules tried; ``None`` if no figure was
+    compared. ``facts`` are from the log.
     """
 
     claim: Claim
@@ -81,7 +82,7 @@ class AuditFinding:
 
 
 def read_claims(table: Path) -> list[Claim]:
-    """Read a CSV with the columns ``log,published[,gpus,batch,unit]``; others are left alone.
+    """Read a CSV with the columns ``log,published[,gpus,batch,unit]``; other columns are ignored.
 
     Raises ``InputError`` naming file and line.
     """
@@ -102,7 +103,7 @@ def read_claims(table: Path) -> list[Claim]:
     except OSError as error:
         raise InputError(f"{table}: {error.strerror or error}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{table}: is no CSV in UTF-8: {error}") from None
+        raise InputError(f"{table}: is not a CSV file in UTF-8: {error}") from None
 
 
 def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
@@ -117,29 +118,28 @@ def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
 def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
     """Return the verdict on ``claim``, given its log as read without flags.
 
-    Where the printed figure can be read in two ways (``222,752``) that which a rule gives is meant, or else the first
-    that the log could give.
+    If a figure is ambiguous (``222,752``), the reading with the best verdict is used.
     """
     readings = readings_of(claim.published)
     if not readings:
         return _judge_outcome(claim, log)
     findings = [_judge(claim, log, published) for published in readings]
-    best = min(findings, key=lambda finding: _TELLING.index(finding.verdict))
+    best = min(findings, key=lambda finding: _BEST_FIRST.index(finding.verdict))
     if len(readings) > 1:
         words = " or ".join(f"{reading:f}" for reading in readings)
         chosen = readings[findings.index(best)]
         best = replace(
-            best, note="; ".join([f"'{claim.published}' is {words}: read as {chosen:f}", best.note])
+            best, note="; ".join([f"'{claim.published}' may be {words}: read as {chosen:f}", best.note])
         )
     return best
 
 
 def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
-    said = "; ".join(problem.message for problem in log.problems if problem.severity is Severity.DOUBT)
+    doubts = "; ".join(problem.message for problem in log.problems if problem.severity is Severity.DOUBT)
     if log.format is None or not (log.records.count or log.figures):
-        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=said or f"the log is {log.status}")
-    notes = [*_contradictions(claim, log), *([said] if said else [])]
-    # A failed run's records may still be what was published: that is for the verdict to say, not to assume.
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=doubts or f"the log is {log.status}")
+    notes = [*_contradictions(claim, log), *([doubts] if doubts else [])]
+    # The published value may come from a failed run's records: the verdict decides, not the log's status.
     readable = replace(_assume(log, claim), status=Status.OK)
     usual = [rule.compute(readable) for rule in rules_for(log.format)]
     known = {result.rule for result in usual}
@@ -155,7 +155,7 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
     best = matching[0]
     assert best.value is not None
     if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
-        sentence = f"{best.rule} gives these digits, but of another amount"
+        sentence = f"{best.rule} gives these digits, but in another unit"
         note = "; ".join([sentence, *notes])
         return AuditFinding(
             claim,
@@ -168,21 +168,21 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
         )
     if best not in tried.usual:
         notes.insert(
-            0, f"{best.rule} is a conventional rule: nobody is known to publish logs of this format by it"
+            0, f"{best.rule} is a conventional rule: no publisher is known to use it for logs of this format"
         )
     others = [result.rule for result in matching[1:]]
     if others:
-        notes.append(f"{', '.join(others)} gives the same digits")
-    if chance > _CHANCE_TOLD:
+        notes.append(f"the same digits follow from {', '.join(others)}")
+    if chance > _CHANCE_REPORTED:
         digits = len(published.as_tuple().digits)
         notes.append(
-            f"it could be chance: with {digits} digits, one of the {len(tried.all)} rules agrees with a figure taken "
-            f"at random near by in {chance:.1%} of cases: weak evidence"
+            f"weak evidence: with only {digits} digits, a random value within 5 % would match one of the "
+            f"{len(tried.all)} rules in {chance:.1%} of cases"
         )
     notes += [p.message for p in best.problems if p.severity is Severity.DOUBT]
-    notes += _unseen_stalls(best, tried, log)
+    notes += _ignored_stalls(best, tried, log)
     if not _printed(best.value, published, *_ROUNDED):
-        notes.append("the published digits are cut off, not rounded")
+        notes.append("the published digits are truncated, not rounded")
     return AuditFinding(
         claim,
         AuditVerdict.REPRODUCED,
@@ -195,7 +195,7 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
 
 
 def try_rules(log: ParsedLog) -> "Tried":
-    """Return what each rule makes of ``log``, those of its format's publishers first; without those that refuse."""
+    """Return the results of all rules that give a number for ``log``, those of its format's publishers first."""
     usual = [rule.compute(log) for rule in rules_for(log.format)]
     known = {result.rule for result in usual}
     conventional = [rule.compute(log) for rule in conventional_rules() if rule.name not in known]
@@ -206,18 +206,18 @@ def try_rules(log: ParsedLog) -> "Tried":
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What rules gave: the publishers' and ours, then the conventional ones, which count only with rounded digits."""
+    """The rules' results: the publishers' and trainmark's, then the conventional ones, which match only rounded."""
 
     usual: list[RuleResult]
     conventional: list[RuleResult]
 
     @property
     def all(self) -> list[RuleResult]:
-        """All of them, in the order in which they are tried."""
+        """All results, in the order in which their rules are tried."""
         return [*self.usual, *self.conventional]
 
     def matching(self, published: Decimal) -> list[RuleResult]:
-        """Return the results that are ``published`` when printed with its digits."""
+        """Return the results that equal ``published`` when printed with as many digits."""
         return [
             *(r for r in self.usual if r.value and _printed(r.value, published, *_cuts(r))),
             *(r for r in self.conventional if r.value and _printed(r.value, published, *_ROUNDED)),
@@ -228,9 +228,9 @@ _MARKS = {",": ".", ".": ","}
 
 
 def readings_of(text: str) -> tuple[Decimal, ...]:
-    """Return what a printed figure can mean, its digits kept: ``21,259.81``, ``21 259.81``, ``21.259,81``, ``222,75``.
+    """Return the possible values of a printed figure with its digits: ``21,259.81``, ``21.259,81``, ``222,75``.
 
-    Nothing for words and blanks; of a lone comma before three digits, thousands first and then its decimals.
+    Words and blanks have none; a single comma before three digits is read as thousands first, then as decimals.
     """
     compact = re.sub(r"\s", "", text)
     last = max(compact.rfind(","), compact.rfind("."))
@@ -251,7 +251,7 @@ def readings_of(text: str) -> tuple[Decimal, ...]:
 
 
 def parse_published(text: str) -> Decimal | None:
-    """Return a printed figure with its digits kept, as it is read first; ``None`` for words and blanks."""
+    """Return the first reading of a printed figure with its digits; ``None`` for words and blanks."""
     return next(iter(readings_of(text)), None)
 
 
@@ -264,7 +264,7 @@ def _figure(word: str) -> Decimal | None:
 
 
 def reproduces(value: float, published: Decimal) -> bool:
-    """Say whether ``value`` printed with the digits of ``published``, rounded or cut off, is ``published``."""
+    """Return whether ``value`` printed with the digits of ``published``, rounded or truncated, is ``published``."""
     return _printed(value, published, *_ROUNDED, ROUND_DOWN)
 
 
@@ -273,13 +273,13 @@ def _printed(value: float, published: Decimal, *modes: str) -> bool:
 
 
 def _prints(value: float, grain: Decimal, *modes: str) -> set[Decimal]:
-    # Twelve digits: a sum of floats in another order must not decide, and no log prints more.
+    # Twelve digits, so that the order of a float sum does not matter; no log prints more.
     exact = Decimal(f"{value:.12g}")
     return {exact.quantize(grain, mode) for mode in modes}
 
 
 def _cuts(result: RuleResult) -> tuple[str, ...]:
-    """Return how a publisher may have printed what a rule gives; nobody publishes by ours, and none cuts its digits."""
+    """Return the roundings that a publisher may have used for a rule's result; trainmark's own rule only rounds."""
     return _ROUNDED if result.rule == RuleKind.WINDOW else (*_ROUNDED, ROUND_DOWN)
 
 
@@ -288,7 +288,7 @@ def _grain(published: Decimal) -> Decimal:
 
 
 def chance_of_a_match(tried: Tried, published: Decimal) -> float:
-    """Return the share of the figures within ±5 % of ``published``, with as many digits, that a rule gives."""
+    """Return the share of all figures within ±5 % of ``published``, with as many digits, that match some rule."""
     grain = _grain(published)
     given: set[Decimal] = set()
     for result in tried.all:
@@ -301,7 +301,7 @@ def chance_of_a_match(tried: Tried, published: Decimal) -> float:
 
 
 def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
-    """Return lines that sum an audit up: verdicts, rules, and whether a table mixes rules."""
+    """Return the lines of an audit's summary: verdicts, rules, and whether a table mixes rules."""
     findings = list(findings)
     verdicts = Counter(finding.verdict for finding in findings)
     rules = Counter(finding.rule for finding in findings if finding.rule)
@@ -310,7 +310,7 @@ def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
     lines += [f"  {count} by {rule}" for rule, count in rules.most_common()]
     if len(rules) > 1:
         lines.append(
-            f"the table's values were computed by {len(rules)} different rules: its columns are not alike"
+            f"the table mixes values of {len(rules)} different rules, so they are not comparable with each other"
         )
     return lines
 
@@ -322,67 +322,70 @@ def _not_reproduced(
     closest = min(tried.all, key=lambda result: abs(_deviation(published, result)))
     if closest.rule != usual.rule:
         notes.append(
-            f"nearest is {closest.rule}: {closest.value:.10g} ({_deviation(published, closest):+.2%})"
+            f"the closest rule is {closest.rule}: {closest.value:.10g} ({_deviation(published, closest):+.2%})"
         )
     assert usual.value is not None
-    could = _could_be(published, log, tried, claim)
-    first = f"no rule gives it; the value is by {usual.rule}"
-    verdict = AuditVerdict.UNEXPLAINED if could else AuditVerdict.CONTRADICTED
-    said = could or "no stretch of the log and no known mix-up of devices, batch or unit gives it either"
-    note = "; ".join([first, said, *notes])
+    explanation = _possible_source(published, log, tried, claim)
+    first = f"no rule reproduces it (the value shown is by {usual.rule})"
+    verdict = AuditVerdict.UNEXPLAINED if explanation else AuditVerdict.CONTRADICTED
+    second = explanation or "no part of the log and no known mix-up of devices, batch or unit gives it either"
+    note = "; ".join([first, second, *notes])
     return AuditFinding(claim, verdict, None, usual.value, _deviation(published, usual), chance, note)
 
 
-def _could_be(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
-    """Return what could have given ``published``: a stretch of the log, or a mix-up; ``None`` where nothing could."""
+def _possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
+    """Return a sentence on what may have given ``published``, a part of the log or a mix-up; ``None`` if nothing."""
     span = span_of_stretches(log)
     value = float(published)
     if span and span.low <= value <= span.high:
         return (
-            f"stretches of {span.records} records and more give {span.low:.6g} to {span.high:.6g}: "
-            "it is inside, and which of them was taken is not known"
+            f"parts of the log of at least {span.records} records give {span.low:.6g} to {span.high:.6g}: "
+            "the value is in that range, but it is unknown which part was used"
         )
     for factor, what in _mix_ups(log, claim):
         for result in tried.all:
             if result.value and reproduces(result.value * factor, published):
                 return f"{result.rule} gives it if {what}"
         if span and span.low * factor <= value <= span.high * factor:
-            return f"stretches of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
+            return f"parts of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
     return None
 
 
-def _unseen_stalls(best: RuleResult, tried: Tried, log: ParsedLog) -> Iterator[str]:
-    """Yield a sentence where the rule that reproduces a value does not see the time that stalls took."""
+def _ignored_stalls(best: RuleResult, tried: Tried, log: ParsedLog) -> Iterator[str]:
+    """Yield a sentence if the rule that reproduces a value ignores the time that stalls took."""
     held = stalls(log)
     window = next((r for r in tried.all if r.rule == RuleKind.WINDOW), None)
     if held is None or window is None or not best.value or not window.value:
         return
     if held.factor > 1 + MOST_OF_A_NOTE and best.value > window.value * (1 + MOST_OF_A_NOTE):
         yield (
-            f"{best.rule} does not see what stalls held, {held.share:.0%} of the window: samples over time is "
+            f"{best.rule} ignores stalls, which took {held.share:.0%} of the window: samples over time is "
             f"{window.value:.6g}"
         )
 
 
 def _mix_ups(log: ParsedLog, claim: Claim) -> Iterator[tuple[float, str]]:
-    """Yield by what a value is off when devices, nodes, batch or unit are mixed up, and how to say it."""
+    """Yield the factor and the description of each mix-up of devices, nodes, batch or unit."""
     gpus, nodes, batch = log.facts.gpus, log.facts.nodes, log.facts.batch_per_device
     if gpus and gpus > 1:
-        yield 1 / gpus, f"it is of one of {gpus} devices"
-        yield float(gpus), f"it was multiplied by the {gpus} devices once more"
+        yield 1 / gpus, f"it is the rate of one of {gpus} devices"
+        yield float(gpus), f"it was multiplied by the {gpus} devices twice"
     if nodes and nodes > 1:
-        yield 1 / nodes, f"it is of one of {nodes} nodes"
-        yield float(nodes), f"it was multiplied by the {nodes} nodes once more"
+        yield 1 / nodes, f"it is the rate of one of {nodes} nodes"
+        yield float(nodes), f"it was multiplied by the {nodes} nodes twice"
     if claim.gpus and gpus and claim.gpus != gpus:
         yield claim.gpus / gpus, f"it is scaled to the table's {claim.gpus} devices from the log's {gpus}"
     if claim.batch and batch and claim.batch != batch:
-        yield claim.batch / batch, f"it counts the table's batch of {claim.batch} for the log's {batch}"
+        yield claim.batch / batch, f"it uses the table's batch of {claim.batch} instead of the log's {batch}"
     if batch and batch > 1:
         yield 1 / batch, "it counts batches and not samples"
     if log.accumulates and log.facts.accumulation and log.facts.accumulation > 1:
-        yield 1 / log.facts.accumulation, f"one of {log.facts.accumulation} micro-batches a step was counted"
-    yield 60.0, "it is a minute's and not a second's"
-    yield 3600.0, "it is an hour's and not a second's"
+        yield (
+            1 / log.facts.accumulation,
+            f"only one of {log.facts.accumulation} micro-batches per step was counted",
+        )
+    yield 60.0, "it is per minute and not per second"
+    yield 3600.0, "it is per hour and not per second"
     yield 1000.0, "it counts in thousandths"
     yield 1e-3, "it counts in thousands"
 
@@ -393,7 +396,7 @@ def _judge_outcome(claim: Claim, log: ParsedLog) -> AuditFinding:
         verdict = AuditVerdict.REPRODUCED if log.status is Status.OOM else AuditVerdict.CONTRADICTED
         return AuditFinding(claim, verdict, note=f"the log's outcome is {log.status}")
     return AuditFinding(
-        claim, AuditVerdict.UNREADABLE, note=f"'{word}' is no figure" if word else "no figure is published"
+        claim, AuditVerdict.UNREADABLE, note=f"'{word}' is not a number" if word else "no value is published"
     )
 
 
@@ -430,7 +433,7 @@ def _contradictions(claim: Claim, log: ParsedLog) -> list[str]:
 def _claim(row: dict[str, str], table: Path, line: int) -> Claim:
     log = _cell(row, "log")
     if not log:
-        raise InputError(f"{table}:{line}: no log is named")
+        raise InputError(f"{table}:{line}: the column 'log' is empty")
     return Claim(
         log=log,
         published=_cell(row, "published"),
@@ -450,5 +453,5 @@ def _count(row: dict[str, str], name: str, table: Path, line: int) -> int | None
     if not word:
         return None
     if not word.isdecimal() or int(word) < 1:
-        raise InputError(f"{table}:{line}: {name} is '{word}'; a whole number above 0 is needed")
+        raise InputError(f"{table}:{line}: {name} is '{word}'; expected a whole number above 0")
     return int(word)

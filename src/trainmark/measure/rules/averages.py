@@ -1,10 +1,8 @@
-"""Running averages undone: what a program averages since its epoch's start tells the time of all steps between two
-lines.
+"""The time of all steps between two lines, computed from averages since the epoch's start.
 
 After ``n`` steps of ``b`` samples with an average of ``r`` samples a second, ``n b / r`` seconds have passed; the
-difference of two such times is the time of the steps between, slow ones that no line shows included. An epoch that
-begins within the window is in it from its start, where no step was done and no second passed; of the first one the
-window has what follows its first record.
+difference of two such times is the time of all steps in between, including slow ones that no line shows. An epoch that
+starts within the window counts from its start (0 steps, 0 seconds); the first epoch counts from its first record.
 """
 
 from collections.abc import Iterator
@@ -26,24 +24,24 @@ _TIME_GRAIN_S = 0.0006
 
 
 def has_averages(log: ParsedLog) -> bool:
-    """Say whether the records hold averages since the epoch's start beside what they say of single steps."""
+    """Return whether the records have averages since the epoch's start in addition to values of single steps."""
     return log.records.average_rate is not None or log.records.average_time_s is not None
 
 
 def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]]:
     """Return (units/s, skipped records, problems) of the steps after the first ``skipped`` records.
 
-    Where these are fewer than half of what the last average covers (an excerpt, a short log), that average is the
-    better witness: it is given, and a difference is a problem. Raises ``NoNumberError``.
+    If these are fewer than half of the steps that the last average covers (an excerpt, a short log), the last average
+    is returned, with a problem if the two differ. Raises ``NoNumberError``.
     """
     counts, seconds = 0.0, 0.0
     last: tuple[float, float] | None = None
     epochs = left_out = 0
     for span in _epochs(log, skipped):
         last, epochs, left_out = span.last, epochs + 1, left_out + span.left_out
-        # Of an epoch of which nothing but its first steps can be used it is not known how the others went.
-        told = span.size > 1 or (span.whole and span.last[0] >= log.step_interval)
-        if told and span.last[1] > span.first[1]:
+        # If only an epoch's first steps are usable, the time of its other steps is unknown.
+        usable = span.size > 1 or (span.whole and span.last[0] >= log.step_interval)
+        if usable and span.last[1] > span.first[1]:
             counts += span.last[0] - span.first[0]
             seconds += span.last[1] - span.first[1]
     if last is None:
@@ -52,27 +50,32 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     problems = []
     if left_out > epochs + _LEFT_OUT * (log.records.count - skipped):  # an epoch's last batch may be smaller
         sentence = (
-            f"the average rate and time of {left_out} records make a smaller batch than others of their epoch: "
-            "they are left out, and either they or the others are damaged"
+            f"{left_out} records are ignored: their average rate and time imply a smaller batch than the other records "
+            "of their epoch, so some of them are damaged"
         )
         problems.append(Problem("batches-differ", sentence))
     if unknown := sum(one.until - one.record for one in log.restarts if not one.fresh):
-        sentence = f"the averages after the restart are of an unknown number of steps: {unknown} records are left out"
+        sentence = (
+            f"the averages after the restart cover an unknown number of steps: {unknown} records are ignored"
+        )
         problems.append(Problem("averages-restarted", sentence))
     if between is not None and 2 * counts >= last[0]:
         return between, skipped, problems
     if last[0] <= log.warmup_steps:
         raise NoNumberError(
-            "only-warm-up", f"the last average covers {last[0]:.0f} steps, all of them warm-up"
+            "only-warm-up", f"the last average covers only {last[0]:.0f} steps, all of them warm-up"
         )
     value = last[0] / last[1]
-    sentence = f"the last line's average of {last[0]:.0f} steps since their start is given: the lines cover few of them"
+    sentence = (
+        f"the value is the last line's average over {last[0]:.0f} steps, as the log shows few of these steps"
+    )
     problems.append(Problem("by-average", sentence, Severity.NOTE))
     if between is not None and abs(between / value - 1) > MOST_OF_A_NOTE:
         problems.append(
             Problem(
                 "average-differs",
-                f"the {counts:.0f} steps between the lines ran at {between:.6g}, {between / value - 1:+.1%} from it",
+                f"the {counts:.0f} steps that the log shows ran at {between:.6g}, {between / value - 1:+.1%} from the "
+                "average",
             )
         )
     return value, skipped, problems
@@ -80,11 +83,10 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
 
 @dataclass(slots=True)
 class _Span:
-    """What the usable records of an epoch say: samples done and seconds passed at the first and at the last of them.
+    """Samples done and seconds passed at the first and the last usable record of an epoch.
 
-    Of a ``whole`` epoch the first is its start, of which both are 0.
-    ``highest`` is the most that any record has done, ``grain`` how exactly the first one tells the epoch's batch, and
-    ``left_out`` counts records of another batch.
+    For a ``whole`` epoch the first is its start, with both 0. ``highest`` is the largest count of any record, ``grain``
+    the resolution of the batch computed from the first record, and ``left_out`` counts records of another batch.
     """
 
     size: int = 0
@@ -95,9 +97,9 @@ class _Span:
     highest: float = -np.inf
     grain: float = np.nan
 
-    def meet(self, done: Floats, passed: Floats, good: Bools) -> None:
-        """Take in the next records of the epoch, those of them that are ``good``."""
-        # A bar is drawn again after its last step, when validation is in the average too: the first of equals counts.
+    def extend(self, done: Floats, passed: Floats, good: Bools) -> None:
+        """Add the next records of the epoch that are ``good``."""
+        # A progress bar is redrawn after its last step, with validation in the average: the first of equal counts wins.
         before = np.maximum.accumulate(np.concatenate(([self.highest], done)))
         self.highest = float(before[-1])
         places = np.flatnonzero(good & (done > before[:-1]))
@@ -111,10 +113,10 @@ class _Span:
 
 
 def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
-    """Yield of each epoch the samples done and the seconds passed at its first and its last usable record.
+    """Yield for each epoch the samples done and the seconds passed at its first and its last usable record.
 
-    A sample count is steps x the samples of a step; of a record whose batch is not that of the epoch's first (the rest
-    of the data, at an epoch's end) the average says nothing of the others, and it is left out.
+    A sample count is steps x the samples of a step; a record whose batch differs from that of the epoch's first (the
+    rest of the data, at the epoch's end) is left out, because its average does not apply to the other steps.
     """
     records = log.records
     if records.step is None:
@@ -144,16 +146,16 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
                 grain = 0.5 + printed * _TIME_GRAIN_S
                 if part.begins:
                     span.grain = float(grain[0])
-                alike = np.abs(printed * times - most) <= 2 * np.maximum(grain, span.grain)
-                span.left_out += int(np.count_nonzero(good & ~alike))
-                good &= alike
-        span.meet(done, passed, good)
+                full_batch = np.abs(printed * times - most) <= 2 * np.maximum(grain, span.grain)
+                span.left_out += int(np.count_nonzero(good & ~full_batch))
+                good &= full_batch
+        span.extend(done, passed, good)
     if span.size:
         yield span
 
 
 def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[float]:
-    """Yield the largest batch of each epoch, by its average rates and times; NaN where a log does not print both."""
+    """Yield the largest batch of each epoch, from its average rates and times; NaN if a log does not print both."""
     rate, time = log.records.average_rate, log.records.average_time_s
     most = np.nan
     for number, part in enumerate(parts(log.records, skipped, log.restarts)):
@@ -167,7 +169,7 @@ def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[fl
 
 
 def _scale(log: ParsedLog) -> tuple[float, int]:
-    """Return the factor from a printed rate to all devices, and the samples of a step where only times are printed."""
+    """Return the factor from a printed rate to all devices, and the samples per step if only times are printed."""
     if log.records.average_rate is not None:
         return scope_factor(log), 1
     return 1.0, global_batch(log)

@@ -1,8 +1,8 @@
-"""The fixed catalogue: every rule by name, its formula, its parameters, and who publishes by it.
+"""The fixed catalogue of rules: each with its name, formula, parameters and publishers.
 
-Who publishes by which rule stands in the programs' folders. A parameter stands there because a publisher uses it,
-never because it makes a value fit: an audit only tries what is written for the log's format, and a fixed list of
-conventional rules after it. ``docs/add-a-rule.md`` says how to add one.
+The programs' folders list which publisher uses which rule. A parameter is listed because a publisher uses it, never
+because it makes a value fit: an audit tries only the rules listed for the log's format, and then a fixed list of
+conventional rules. ``docs/add-a-rule.md`` explains how to add one.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ def _harmonic(log: ParsedLog, skip: int) -> _Outcome:
 
 def _figure(log: ParsedLog, name: str) -> _Outcome:
     if name not in log.figures:
-        raise NoNumberError(f"no-{name}", f"the log has no {name} of the tool")
+        raise NoNumberError(f"no-{name}", f"the log does not contain the program's own {name}")
     return log.figures[name], 0, []
 
 
@@ -79,7 +79,7 @@ def _dlperf(log: ParsedLog, rule: Callable[[ParsedLog], tuple[float, int]]) -> _
 def _enough(count: int, skip: int) -> None:
     if count <= skip:
         raise NoNumberError(
-            "only-warm-up", f"the log has {count} records and the first {skip} are to be left out"
+            "only-warm-up", f"the log has {count} records, but the rule skips the first {skip}"
         )
 
 
@@ -90,7 +90,7 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
         with np.errstate(all="ignore"):
             value, skipped, problems = formula(log)
     except (OverflowError, ValueError):
-        problem = Problem("no-rates", "the log's numbers are beyond what can be computed with")
+        problem = Problem("no-rates", "the log's numbers are too large or too small to compute with")
         return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
     except NoNumberError as refused:
         contested = refused.problem.code.startswith(("contested", "contradicted"))
@@ -154,7 +154,7 @@ def harmonic_rule(skip: int) -> Rule:
 
 
 def window_rule(skip: int | None = None) -> Rule:
-    """Return our own rule; ``skip`` records instead of the format's warm-up."""
+    """Return trainmark's own rule; ``skip`` records are left out instead of the format's warm-up."""
     text = "samples over time in the window after the warm-up (docs/logs.md)"
     rule = _rule("window", RuleKind.WINDOW, text, partial(window, skip=skip), skip)
     return replace(rule, published_by="trainmark (the default)")
@@ -178,7 +178,7 @@ _BASES: Mapping[RuleKind, Callable[[int], Rule]] = {
 
 @cache
 def catalogue() -> tuple[Rule, ...]:
-    """Return every rule by which somebody publishes, as the programs' folders say, the conventional ones, and ours."""
+    """Return the publishers' rules from the programs' folders, the conventional ones, and trainmark's own."""
     used: dict[str, list[tuple[str, Format]]] = {}
     for known in formats():
         for published in known.published:
@@ -188,14 +188,16 @@ def catalogue() -> tuple[Rule, ...]:
         titles: dict[str, list[str]] = {}
         for by, known in users:
             titles.setdefault(by, []).append(known.title)
-        said = "; ".join(f"{by}: {', '.join(programs)}" for by, programs in titles.items())
-        found.append(replace(_named(name), published_by=said, formats=frozenset(f.name for _, f in users)))
+        publishers = "; ".join(f"{by}: {', '.join(programs)}" for by, programs in titles.items())
+        found.append(
+            replace(_named(name), published_by=publishers, formats=frozenset(f.name for _, f in users))
+        )
     conventional = (rule for rule in conventional_rules() if rule.name not in used)
     return (*found, *conventional, window_rule())
 
 
 def rules_for(format_name: str | None) -> tuple[Rule, ...]:
-    """Return the rules by which logs of this format are published, the publisher's own first; ours is always last."""
+    """Return the rules of this format's publishers in their order, then trainmark's own rule."""
     published = next((known.published for known in formats() if known.name == format_name), ())
     return (*(find_rule(entry.rule) for entry in published), window_rule())
 
@@ -208,21 +210,20 @@ CONVENTIONAL = (
     *("trimmed-skip-0", "trimmed-skip-5", "trimmed-skip-10"),
     *("summary", "table"),
 )
-"""What people do who say nothing of it: families with round numbers. Each more makes chance agree more often:
-``benchmarks/audit_chance.py`` keeps it below 1 % for figures of five digits."""
+"""Rules that publishers commonly use without documenting them, with round parameters. Each further rule makes matches
+by chance more likely: ``benchmarks/audit_chance.py`` keeps them below 1 % for figures of five digits."""
 
 
 @cache
 def conventional_rules() -> tuple[Rule, ...]:
-    """Return the rules that an audit offers to every format, after those of its publishers."""
+    """Return the rules that an audit tries for every format after those of its publishers."""
     return tuple(replace(_named(name), published_by="conventional") for name in CONVENTIONAL)
 
 
 def find_rule(name: str, skip: int | None = None) -> Rule:
-    """Return a rule by its name: one of the catalogue, a formula (``mean``, with ``skip`` records left out, 10 by
-    default; ``last`` with ``skip`` records kept), or a formula with its parameter (``mean-skip-7``).
+    """Return the rule with a name: one of the catalogue, a formula, or a formula with a parameter (``mean-skip-7``).
 
-    Raises ``InputError`` with the nearest name.
+    A formula such as ``mean`` leaves out ``skip`` records, 10 by default. Raises ``InputError`` with the nearest name.
     """
     if name == RuleKind.WINDOW:
         return window_rule(skip)
@@ -230,13 +231,11 @@ def find_rule(name: str, skip: int | None = None) -> Rule:
         return _BASES[RuleKind(name)](DEFAULT_SKIP if skip is None else skip)
     stem, _, number = name.rpartition("-")
     if skip is not None and number.isdecimal():
-        raise InputError(
-            f"rule '{name}' names its own records to leave out; drop --skip or say --rule {stem}"
-        )
+        raise InputError(f"rule '{name}' already has a number of records: drop --skip or use --rule {stem}")
     listed = next((rule for rule in catalogue() if rule.name == name), None)
     rule = listed or _named(name)
     if skip is not None:
-        raise InputError(f"rule '{name}' leaves out a fixed number of records: drop --skip")
+        raise InputError(f"rule '{name}' has a fixed number of records to skip: drop --skip")
     return rule
 
 
@@ -260,7 +259,7 @@ def _named(name: str) -> Rule:
 
 
 def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
-    """Apply ``rule`` to ``log``; by default our window, and where its records cannot give one, the tool's summary."""
+    """Apply ``rule`` to ``log``; by default trainmark's window, or the program's own summary if there is no window."""
     result = (rule or window_rule()).compute(log)
     if rule is not None or log.status is not Status.OK or result.status is Status.INVALID or log.own_run:
         return result
@@ -270,18 +269,18 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     if summary.value is None:
         return result
     reasons = " ".join(problem.message for problem in result.problems)
-    # The tool's summary of a run that is all warm-up is a number of the warm-up.
+    # If the whole run is warm-up, the program's summary describes the warm-up.
     only_warm_up = log.records.rate is not None and any(p.code == "only-warm-up" for p in result.problems)
     severity = Severity.DOUBT if only_warm_up else Severity.NOTE
-    note = Problem("by-summary", f"no window ({reasons}): the tool's own summary is given", severity)
+    note = Problem("by-summary", f"no window ({reasons}): the value is the program's own summary", severity)
     return replace(summary, problems=(note,))
 
 
 def _against_summary(log: ParsedLog, value: float) -> list[Problem]:
-    """Say when the tool's own summary is far from the window: it may leave out skipped steps or hold the warm-up."""
+    """Return a problem if the program's own summary is far from the window, as when it includes the warm-up."""
     summary = log.figures.get("summary")
     if summary is None or abs(summary / value - 1) <= _SUMMARY_TOLERANCE:
         return []
     off = summary / value - 1
-    sentence = f"the tool's own summary is {summary:.6g}, {off:+.1%} from the window"
+    sentence = f"the program's own summary is {summary:.6g}, {off:+.1%} from the window's value"
     return [Problem("summary-differs", sentence, weight_of(log, off))]

@@ -1,4 +1,4 @@
-"""DLPerf's conventions: 120 iterations less 20 by printed speed or by time; mean, median and speedup over repeats.
+"""DLPerf's conventions: iterations 21 to 120 by printed speed or by time; mean, median and speedup over repeats.
 
 Source: Oneflow-Inc/DLPerf, "计算规则" of the TensorFlow ResNet-50 v1.5 report: ``extract_tensorflow_logs.py`` averages
 the printed speeds of the last 100 of 120 iterations, ``extract_tensorflow_logs_time.py`` divides their samples by the
@@ -15,7 +15,7 @@ from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.series import NoNumberError, global_batch, series
 
 FIRST, LAST = 20, 120
-"""Iterations that open and close the convention's window."""
+"""The iterations at which the convention's window opens and closes."""
 BASELINE = "1n1g"
 
 
@@ -23,7 +23,7 @@ BASELINE = "1n1g"
 class PlacementSummary:
     """The repeats of one placement: speeds in units/s, rounded to two decimals as the scripts print them.
 
-    ``speedup`` is ``None`` where there is no baseline to divide by.
+    ``speedup`` is ``None`` without a baseline to divide by.
     """
 
     average_speed: float
@@ -36,9 +36,9 @@ def summarise(
 ) -> dict[str, PlacementSummary]:
     """Return mean, median and speedup of each placement (``"4n8g"`` -> speeds of its repeats, in their order).
 
-    The placements that are ``unlike`` the baseline, of other hardware, have no speedup.
-    A placement without a single speed is left out. Speeds, means, medians and speedups have two decimals, and the
-    speedup divides the rounded medians: so do the scripts, and their tables come out to the digit.
+    Placements in ``unlike`` have other hardware than the baseline and no speedup. Placements without a speed are left
+    out. Like DLPerf's scripts, this rounds speeds, means, medians and speedups to two decimals and divides the rounded
+    medians, so that their tables are reproduced to the digit.
     """
     rounded = {name: [two_decimals(speed) for speed in values] for name, values in speeds.items() if values}
     medians = {name: two_decimals(median(values)) for name, values in rounded.items()}
@@ -54,25 +54,25 @@ def summarise(
 
 
 def no_speedup(placement: str, kinds: Iterable[Hashable], baseline: str, others: Iterable[Hashable]) -> str:
-    """Return the sentence that a placement has no speedup, being of other hardware than the baseline."""
+    """Return the sentence that a placement has no speedup because its hardware differs from the baseline's."""
     named = {
         side: " and ".join(sorted(kind for kind in of if isinstance(kind, str)))
         for side, of in ((placement, kinds), (baseline, others))
     }
-    told = ", ".join(f"{side} is of {words}" for side, words in named.items() if words)
-    return f"no speedup: {told or f'{placement} is of other machines than {baseline}'}"
+    devices = ", ".join(f"{side} ran on {words}" for side, words in named.items() if words)
+    return f"no speedup, because the hardware differs: {devices or f'{placement} and {baseline}'}"
 
 
 def two_decimals(value: float) -> float:
-    """Return ``value`` with two decimals, a half to the even digit as numpy does: 5099.425 is printed as 5099.42."""
+    """Return ``value`` with two decimals, rounding halves to even as numpy does: 5099.425 becomes 5099.42."""
     return float(np.round(value, 2))
 
 
 def dlperf_speed(log: ParsedLog) -> tuple[float, int]:
     """Return (mean of the printed speeds of iterations 21 … 120, records left out before them)."""
     found = series(log)
-    inside, before = _iterations(log)
-    rates = np.concatenate(list(found.rates(0, before + len(inside))))[before:]
+    in_window, before = _iterations(log)
+    rates = np.concatenate(list(found.rates(0, before + len(in_window))))[before:]
     good = rates[np.isfinite(rates)]
     if not len(good):
         raise NoNumberError("no-rates", "no iteration between 20 and 120 has a rate")
@@ -84,12 +84,14 @@ def dlperf_time(log: ParsedLog) -> tuple[float, int]:
     if log.records.clock_s is None or log.records.step is None:
         raise NoNumberError("no-clock", "the rule needs time stamps and iteration numbers")
     if log.usual_batch is not None:
-        raise NoNumberError("batch-changes", "the global batch size changes, and the rule needs one")
+        raise NoNumberError(
+            "batch-changes", "the global batch size changes, but the rule needs a constant one"
+        )
     batch = global_batch(log)
-    inside, before = _iterations(log)
+    in_window, before = _iterations(log)
     opening = max(before - 1, 0)
-    steps = log.records.step.array(opening, before + len(inside))
-    clock = log.records.clock_s.array(opening, before + len(inside))
+    steps = log.records.step.array(opening, before + len(in_window))
+    clock = log.records.clock_s.array(opening, before + len(in_window))
     seconds = float(clock[-1] - clock[0])
     if not seconds > 0:
         raise NoNumberError("no-clock", "the time stamps do not advance between iterations 20 and 120")
@@ -97,11 +99,11 @@ def dlperf_time(log: ParsedLog) -> tuple[float, int]:
 
 
 def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], int]:
-    """Return the numbers of the iterations inside the convention's window, and how many records come before."""
+    """Return the numbers of the iterations in the convention's window, and the number of records before it."""
     if log.records.step is None:
         raise NoNumberError("no-steps", "the rule needs iteration numbers")
     steps = log.records.step.array(0, 4 * LAST)
-    # Programs that count from 0 print iteration 20 as their 21st; one that hides its warm-up begins with that.
+    # Programs that count from 0 print 20 for the 21st iteration; one that hides its warm-up starts with 20.
     from_zero = len(steps) > 0 and (steps[0] == 0 or (steps[0] == FIRST and log.step_interval == 1))
     numbers = steps + 1 if from_zero else steps
     reached = np.flatnonzero(numbers >= LAST)
@@ -109,14 +111,14 @@ def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.floa
     if any(one.record <= end for one in log.restarts):
         raise NoNumberError(
             "restarted",
-            f"the run was started again before iteration {LAST}: the rule needs them in one piece",
+            f"the run was restarted before iteration {LAST}: the rule needs {LAST} iterations without a restart",
         )
-    # A counter that falls later, to a checkpoint or with an epoch, passes the same numbers again.
+    # A counter that is reset later, to a checkpoint or by an epoch, reaches the same numbers again.
     numbers = numbers[: end + 1]
     before = int(np.count_nonzero(numbers <= FIRST))
-    inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
-    if not len(inside) or numbers.max() < LAST:
+    in_window = numbers[(numbers > FIRST) & (numbers <= LAST)]
+    if not len(in_window) or numbers.max() < LAST:
         raise NoNumberError(
             "too-short", f"the rule needs {LAST} iterations; the log has {log.records.count} records"
         )
-    return inside, before
+    return in_window, before

@@ -1,4 +1,4 @@
-"""The records of a log epoch by epoch, in blocks: an epoch may be as long as the log, which is never in memory."""
+"""The records of a log by epochs, in blocks, because a log may be too long for memory and consist of one epoch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ from trainmark.logs.model import Records, Restart
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records ``start`` … ``stop`` of one epoch; it ``begins`` with them, or goes on from the part before.
+    """The records ``start`` … ``stop`` of one epoch; the first part of an epoch ``begins`` it, others continue it.
 
-    Of one that is ``whole`` from its start, no record is left out before them: another epoch's stands there.
+    The part is ``whole`` if no record of its epoch before it was left out.
     """
 
     begins: bool
@@ -23,7 +23,7 @@ class Part:
 
 
 def _follows_another(records: Records, at: int) -> bool:
-    """Say whether the record at ``at`` is of another epoch than the one before it."""
+    """Return whether the record at ``at`` is of another epoch than the record before it."""
     if records.epoch is None or not 0 < at < records.count:
         return False
     before, here = records.epoch.array(at - 1, at + 1)
@@ -31,10 +31,10 @@ def _follows_another(records: Records, at: int) -> bool:
 
 
 def parts(records: Records, skipped: int, restarts: Sequence[Restart] = ()) -> Iterator[Part]:
-    """Yield the parts of the epochs after the first ``skipped`` records; without epochs all are of one.
+    """Yield the parts of the epochs after the first ``skipped`` records; a log without epochs counts as one epoch.
 
-    A run that went on at the start of an epoch begins that epoch anew there. Where it went on in the midst of one, the
-    rest of that epoch is in no part: what its averages are of is not known.
+    A run that resumed at the start of an epoch starts that epoch again. If it resumed within an epoch, the rest of that
+    epoch is in no part, because the number of steps in its averages is unknown.
     """
     for part in _of_epochs(records, skipped):
         yield from _cut(part, restarts)

@@ -1,4 +1,4 @@
-"""The formulas over rates, each in one pass or a few, in constant memory: a log may have ten million records."""
+"""Formulas over rates in one or a few passes and constant memory, because a log may have ten million records."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,18 +10,18 @@ import numpy as np
 from trainmark.logs.columns import Floats
 
 Blocks = Callable[[], Iterator[Floats]]
-"""Gives the same blocks of values each time it is called."""
+"""A function that returns the same blocks of values at each call."""
 
 _RADIX_BITS = 16
 
 
 def count(blocks: Blocks) -> int:
-    """Return how many values are numbers."""
+    """Return the number of finite values."""
     return sum(int(np.count_nonzero(np.isfinite(block))) for block in blocks())
 
 
 def mean(blocks: Blocks) -> float:
-    """Return the arithmetic mean of the values that are numbers; NaN where none is."""
+    """Return the arithmetic mean of the finite values; NaN if there are none."""
     size = count(blocks)
     return fsum(float(np.nansum(block)) for block in blocks()) / size if size else math.nan
 
@@ -29,7 +29,7 @@ def mean(blocks: Blocks) -> float:
 def harmonic_mean(blocks: Blocks, weights: Blocks) -> float:
     """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time.
 
-    NaN where no record has both.
+    The result is NaN if no record has both.
     """
     samples, seconds = [], []
     for rates, weight in _pairs(blocks(), weights()):
@@ -43,7 +43,7 @@ def harmonic_mean(blocks: Blocks, weights: Blocks) -> float:
 def order_statistic(blocks: Blocks, k: int) -> float:
     """Return the ``k``-th smallest (from 0) of the positive values; exact, in four passes and constant memory.
 
-    The bits of positive doubles sort like the numbers: each pass counts one digit of 16 bits. Few values are sorted.
+    The bits of positive doubles sort like the numbers: each pass counts one digit of 16 bits. A single block is sorted.
     """
     first = list(islice(blocks(), 2))
     if len(first) == 1:
@@ -66,7 +66,7 @@ def order_statistic(blocks: Blocks, k: int) -> float:
 
 
 def median(blocks: Blocks) -> float:
-    """Return the median; NaN of no value."""
+    """Return the median; NaN if there are no values."""
     size = count(blocks)
     if not size:
         return math.nan
@@ -77,20 +77,20 @@ def median(blocks: Blocks) -> float:
 def trimmed_mean(blocks: Blocks, drop: int) -> float:
     """Return the mean without the ``drop`` smallest and the ``drop`` largest values."""
     size = count(blocks)
-    kept = size - 2 * drop
+    remaining = size - 2 * drop
     low, high = order_statistic(blocks, drop), order_statistic(blocks, size - drop - 1)
     if low == high:
         return low
-    inside, between, up_to_low = [], 0, 0
+    sums, between, up_to_low = [], 0, 0
     for block in blocks():
         good = block[np.isfinite(block)]
         middle = good[(good > low) & (good < high)]
-        inside.append(float(middle.sum()))
+        sums.append(float(middle.sum()))
         between += len(middle)
         up_to_low += int(np.count_nonzero(good <= low))
-    # Values equal to an edge are partly dropped: what is left of them counts as often as it stays.
+    # Only some of the values equal to an edge are dropped; the others count.
     lows = up_to_low - drop
-    return (fsum(inside) + lows * low + (kept - between - lows) * high) / kept
+    return (fsum(sums) + lows * low + (remaining - between - lows) * high) / remaining
 
 
 def _pairs(left: Iterator[Floats], right: Iterator[Floats]) -> Iterator[tuple[Floats, Floats]]:

@@ -1,4 +1,4 @@
-"""The words of the room: a rule (a named way from a log to one number) and its result."""
+"""The types of this package: a rule (a named method to compute one number from a log) and its result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What a rule makes of a log.
+    """The result of applying a rule to a log.
 
     ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
-    and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` with which it would be there.
+    and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` that would supply missing facts.
     ``skipped`` and ``used`` count records.
     """
 
@@ -44,8 +44,8 @@ class RuleResult:
 class Rule:
     """A named rule: ``compute`` is its formula with the parameters bound.
 
-    ``formats`` are the log formats whose publishers use it (empty: any). ``published_by`` says who, and where
-    that can be read. ``skip`` is the number of records that it leaves out, where that is fixed.
+    ``formats`` are the log formats whose publishers use it (empty: any). ``published_by`` names the publishers and
+    their sources. ``skip`` is the number of records that it leaves out, if fixed.
     """
 
     name: str

@@ -1,5 +1,7 @@
-"""The naming of a tree of logs: a pattern of their paths, such as
-``{nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log``."""
+"""Naming patterns of log trees.
+
+A pattern describes the logs' paths, such as ``{nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log``.
+"""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +25,8 @@ _FIELD = re.compile(r"\{(\w*)\}|[{}]")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What one path says; ``gpus`` are of each node, ``variant`` is precision and what else is called so."""
+class PathFields:
+    """The fields read from one path; ``gpus`` are per node, ``variant`` is a part of the name with any meaning."""
 
     nodes: int | None = None
     gpus: int | None = None
@@ -38,27 +40,27 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A naming, read: ``match`` says of a path (relative to the tree, with ``/``) what it tells."""
+    """A parsed naming pattern; ``match`` reads the fields of a path (relative to the tree, with ``/``)."""
 
     text: str
     pattern: re.Pattern[str]
     fields: tuple[str, ...]
 
-    def match(self, path: str) -> Place | None:
-        """Return what ``path`` says, or ``None`` where it is not named so."""
+    def match(self, path: str) -> PathFields | None:
+        """Return the fields of ``path``, or ``None`` if it does not match the pattern."""
         found = self.pattern.fullmatch(path)
         if found is None:
             return None
         words = dict(zip(self.fields, found.groups(), strict=True))
         numbers = {name: int(word) for name, word in words.items() if _FIELDS[name] == _NUMBER}
-        return Place(**{**words, **numbers})  # type: ignore[arg-type]
+        return PathFields(**{**words, **numbers})  # type: ignore[arg-type]
 
 
 def read_naming(text: str) -> Naming:
-    """Return the naming that ``text`` says; raise ``InputError`` where it names no field, an unknown one, or one
-    twice.
+    """Return the parsed naming pattern ``text``.
 
-    ``{any}`` stands for anything within a name; the others are the fields of ``Place``.
+    ``{any}`` matches anything within a file or folder name; the others are the fields of ``PathFields``. Raises
+    ``InputError`` if the pattern has no field, an unknown one, or one twice.
     """
     pattern, fields, position = "", [], 0
     for match in _FIELD.finditer(text):
@@ -68,13 +70,13 @@ def read_naming(text: str) -> Naming:
             near = nearest(name, list(_FIELDS)) if name else ""
             raise InputError(f"the pattern '{text}': no field '{match[0]}'{near} (known: {known})")
         if name in fields:
-            raise InputError(f"the pattern '{text}': '{match[0]}' stands in it twice")
+            raise InputError(f"the pattern '{text}' contains '{match[0]}' twice")
         pattern += re.escape(text[position : match.start()]) + _FIELDS[name]
         position = match.end()
         if name != "any":
             fields.append(name)
     if not fields:
         raise InputError(
-            f"the pattern '{text}' names no field ({{nodes}}n{{gpus}}g/{{model}}_b{{batch}}_{{repeat}}.log)"
+            f"the pattern '{text}' has no field (example: {{nodes}}n{{gpus}}g/{{model}}_b{{batch}}_{{repeat}}.log)"
         )
     return Naming(text, re.compile(pattern + re.escape(text[position:])), tuple(fields))

@@ -1,4 +1,4 @@
-"""One log read and measured, as the row that ``trainmark parse`` prints: frozen keys, finite numbers."""
+"""The row that ``trainmark parse`` prints for one log: fixed keys and finite numbers."""
 
 from typing import Any
 
@@ -56,13 +56,13 @@ def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
 
 
 def _utilisation(log: ParsedLog) -> float | None:
-    """Return the share of its device's peak that the program says that it uses, as it printed it last."""
+    """Return the model FLOPs utilisation that the program printed last, as a share."""
     percent = log.figures.get("mfu")
     return log.figures.get("mfu_share") if percent is None else round(percent / 100, 6)
 
 
 def reading_status(log: ParsedLog, result: RuleResult) -> Status:
-    """Return the log's own outcome, or the rule's where the log is fine and the rule has no number."""
+    """Return the log's status, or the rule's if the log's is ok."""
     return log.status if log.status is not Status.OK else result.status
 
 
@@ -72,7 +72,7 @@ def reading_problems(log: ParsedLog, result: RuleResult) -> tuple[Problem, ...]:
 
 
 def is_doubtful(log: ParsedLog, result: RuleResult) -> bool:
-    """Say whether there is no number, or one that a problem makes suspect: what exit code 1 stands for."""
+    """Return whether the number is missing or in doubt; the exit code is then 1."""
     doubts = any(problem.severity is Severity.DOUBT for problem in reading_problems(log, result))
     return result.value is None or doubts
 

@@ -1,4 +1,4 @@
-"""A log's records as rates over all devices: the one place where the scope of a printed rate is resolved."""
+"""A log's records as rates over all devices; the scope of a printed rate is resolved here only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _BLOCK = 1 << 15
 
 
 class NoNumberError(Exception):
-    """A rule cannot make a number of this log; the problem says why, ``needs`` which flags would help."""
+    """A rule cannot compute a number from this log: ``problem`` has the reason, ``needs`` the flags that would help."""
 
     def __init__(self, code: str, message: str, needs: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class Series:
                 yield self.global_batch / _positive(block)
 
     def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
-        """Yield how many samples each record covers, up to a common factor: its own count, else its steps.
+        """Yield the number of samples of each record, up to a common factor: its own count, else its steps.
 
         A record covers the steps since the one before it (``trainmark.logs.plausibility.intervals.steps_covered``).
         """
@@ -68,7 +68,7 @@ class Series:
 
 
 def series(log: ParsedLog) -> Series:
-    """Return the rates of ``log``; raise ``NoNumberError`` where they need a fact that is not known."""
+    """Return the rates of ``log``; raise ``NoNumberError`` if a fact that they need is unknown."""
     records = log.records
     if not records.count:
         raise NoNumberError("no-records", "the log has no training record")
@@ -80,31 +80,31 @@ def series(log: ParsedLog) -> Series:
 
 
 def scope_factor(log: ParsedLog) -> float:
-    """Return what turns a printed rate into one of all devices; raise ``NoNumberError`` where that is not known."""
+    """Return the factor from a printed rate to that of all devices; raise ``NoNumberError`` if it is unknown."""
     facts = log.facts
     if log.scope is Scope.DEVICE:
-        return float(_known(log, "the printed rate is of one device", gpus=facts.gpus)[0])
+        return float(_known(log, "the printed rate is per device", gpus=facts.gpus)[0])
     if log.scope is Scope.NODE:
-        return float(_known(log, "the printed rate is of one node", nodes=facts.nodes)[0])
+        return float(_known(log, "the printed rate is per node", nodes=facts.nodes)[0])
     return 1.0
 
 
 def global_batch(log: ParsedLog) -> int:
-    """Return the samples of one printed step over all devices; raise ``NoNumberError`` where they are not known."""
-    facts, why = log.facts, "the records have times and no rates"
+    """Return the samples of one printed step over all devices; raise ``NoNumberError`` if they are unknown."""
+    facts, why = log.facts, "the records have times but no rates"
     if facts.global_batch is not None and not log.contested & {"gpus", "batch_per_device"}:
         return facts.global_batch
     _known(log, why, gpus=facts.gpus, batch_per_device=facts.batch_per_device)
     if log.global_batch is None:
-        raise NoNumberError("unknown-batch", f"{why}, and how many micro-batches make a step is not known")
+        raise NoNumberError("unknown-batch", f"{why}, and the number of micro-batches per step is unknown")
     return log.global_batch
 
 
 def scope_problems(log: ParsedLog) -> list[Problem]:
-    """Return what must be said of a rate that is scaled up from one node."""
+    """Return the problem of a rate that is scaled up from one node."""
     nodes = log.facts.nodes
     if log.scope is Scope.NODE and nodes and nodes > 1:
-        sentence = f"the log is of one of {nodes} nodes; the value takes the others to be equally fast"
+        sentence = f"the log is from one of {nodes} nodes; the value assumes that the others are equally fast"
         return [Problem("one-node-of-many", sentence)]
     return []
 
@@ -113,18 +113,18 @@ _OF_THE_PACE = frozenset({"stall", "few-records", "pace-changes", "too-fast"})
 
 
 def weight_of(log: ParsedLog, effect: float) -> Severity:
-    """Return how much it weighs that the records of ``log`` are uneven by ``effect``: a doubt is said once."""
-    said = any(p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems)
-    return Severity.NOTE if said else Severity.of_effect(effect)
+    """Return the severity of uneven records with ``effect``; only a note if ``log`` already has a doubt about them."""
+    doubted = any(p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems)
+    return Severity.NOTE if doubted else Severity.of_effect(effect)
 
 
 def not_finite(found: Series, start: int) -> list[Problem]:
-    """Return a problem when records from ``start`` on have no usable rate."""
+    """Return a problem if records from ``start`` on have no usable rate."""
     bad = sum(int(np.count_nonzero(~np.isfinite(block))) for block in found.rates(start))
     if not bad:
         return []
     sentence = (
-        f"{bad} of {len(found) - start} records have a rate that is no positive number; they are left out"
+        f"{bad} of {len(found) - start} records are ignored because their rate is not a positive number"
     )
     return [Problem("rate-not-finite", sentence, Severity.DOUBT)]
 
@@ -140,11 +140,11 @@ _FLAGS = {
 
 
 def _known(log: ParsedLog, why: str, **facts: int | None) -> list[int]:
-    """Return the facts that a number is built on; raise ``NoNumberError`` that names all that are not known."""
+    """Return the values of ``facts``; raise ``NoNumberError`` with all that are unknown."""
     for name in facts:
         if name in log.contested:
             raise NoNumberError(
-                f"contested-{name}", f"{why}, and {_FLAGS[name][1].split()[0]} contradicts the log"
+                f"contested-{name}", f"{why}, but {_FLAGS[name][1].split()[0]} contradicts the log"
             )
     missing = [name for name, value in facts.items() if value is None]
     if missing:
@@ -152,12 +152,12 @@ def _known(log: ParsedLog, why: str, **facts: int | None) -> list[int]:
         flags = " and ".join(_FLAGS[name][1] for name in missing)
         raise NoNumberError(
             f"unknown-{missing[0]}",
-            f"{why}, and neither the log nor its name says {words}: give {flags}",
+            f"{why}, and neither the log nor its name states {words}: add {flags}",
             tuple(_FLAGS[name][1].split()[0] for name in missing),
         )
     return [value for value in facts.values() if value is not None]
 
 
 def _positive(values: Floats) -> Floats:
-    """Return ``values`` with NaN for what cannot be a rate or a time."""
+    """Return ``values`` with NaN for values that cannot be rates or times."""
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)

@@ -1,4 +1,4 @@
-"""The warm-up test of a foreign program's log, whose records are each the mean of several steps."""
+"""The warm-up test for a foreign program's log, in which each record is the mean of several steps."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ from trainmark.schema.measurement import CannotSay, Steadiness
 
 _PARTS = 8
 _STUDENT = 2.365
-"""Student's t for 95 % and as many parts less one."""
+"""The quantile of Student's t for 95 % and ``_PARTS - 1`` degrees of freedom."""
 _MAD = 1.4826
 
 
 def noise(log: ParsedLog, skipped: int) -> float | None:
-    """Return by what share the number is uncertain from its own records; ``None`` where they are too few to say.
+    """Return the relative uncertainty of the number from its own records; ``None`` if there are too few records.
 
-    Half the width of a 95 % interval from eight parts of the window, whose spread is taken from their median: a stall
-    is a cause and no noise.
+    It is half the width of a 95 % interval from eight parts of the window. Their spread is the median deviation,
+    because a stall is not noise.
     """
     try:
         if log.meaning is Meaning.RUNNING:
@@ -34,9 +34,9 @@ def noise(log: ParsedLog, skipped: int) -> float | None:
 
 
 def judge_records(log: ParsedLog, skipped: int) -> Steadiness:
-    """Test the records of ``log`` without the first ``skipped``, as the steps of a run of our own are tested.
+    """Test the records of ``log`` without the first ``skipped`` in the same way as the steps of a built-in worker.
 
-    Running averages hide what each record took: such a log cannot say.
+    A log of running averages gives no verdict, because they hide the time of each record.
     """
     try:
         if log.meaning is Meaning.RUNNING:

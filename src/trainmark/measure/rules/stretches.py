@@ -1,4 +1,4 @@
-"""What some stretch of a log could give: the slowest and the fastest run of neighbouring records."""
+"""The range of rates that parts of a log give: the slowest and the fastest run of neighbouring records."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from trainmark.measure.rules.series import NoNumberError, Series, series
 
 _SHORTEST = 10
 _MOST = 1 << 20
-"""Records that are looked at: the first ones of a longer log, so that memory stays flat."""
+"""The number of records inspected at a log's start, to limit memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The least and the largest rate (units/s, all devices) of a stretch of at least ``records`` records.
+    """The lowest and the highest rate (units/s, all devices) of any stretch of at least ``records`` records.
 
-    The digits that were not printed are in it: what stands behind the last one is not known.
+    It is widened by the rounding of the printed digits.
     """
 
     low: float
@@ -27,10 +27,10 @@ class Span:
 
 
 def span_of_stretches(log: ParsedLog) -> Span | None:
-    """Return what stretches of ten records (a third of a shorter log) give; None where records have no rate.
+    """Return the range of all stretches of ten records (a third of a shorter log); None if records have no rate.
 
-    Means and harmonic means of the printed rates are both looked at; of running averages the printed ones, and
-    what the steps between them took.
+    It includes means and harmonic means of the printed rates; for running averages, the printed ones and the rates of
+    the steps between them.
     """
     try:
         found = series(log)
@@ -48,7 +48,7 @@ def span_of_stretches(log: ParsedLog) -> Span | None:
 
 
 def _coarseness(log: ParsedLog) -> float:
-    """Return half the last printed digit as a share of what is printed: ``2ms`` is anything from 1.5 to 2.5."""
+    """Return half the last printed digit as a share of the value: ``2ms`` may be anything from 1.5 to 2.5."""
     records = log.records
     printed = records.rate if records.rate is not None else records.step_time_s
     if printed is None:
@@ -65,7 +65,7 @@ def _means(values: Floats, width: int) -> Floats:
 
 
 def _differenced(found: Series, rates: Floats) -> Floats:
-    """Return seconds a sample of the steps between running averages: the time up to step n is n / average."""
+    """Return the seconds per sample between running averages: the time up to step n is n / average."""
     records = found.log.records
     if records.step is None:
         return 1 / rates

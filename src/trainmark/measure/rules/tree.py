@@ -1,9 +1,8 @@
-"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``), or a tree of other names, summed up as DLPerf's script
-would.
+"""Summaries of a DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``) or a tree with other names.
 
-What the script gets wrong and this does not: an out-of-memory repeat is an outcome and no 0 in a mean; without 1n1g
-there is no speedup (not 1.0); two batches, precisions or models in one folder stay apart; 10n8g is ten nodes; two
-repeats with one number are told.
+The tables match those of DLPerf's script except for its mistakes: here an out-of-memory repeat is an outcome and not a
+0 in a mean; without 1n1g there is no speedup (not 1.0); batches, precisions and models in one folder are separate;
+10n8g is ten nodes; duplicate repeat numbers are reported.
 """
 
 import re
@@ -33,7 +32,7 @@ _NAME = re.compile(r"(?P<model>.+?)_b(?:s|z)?(?P<batch>\d+)(?:_(?P<variant>.+?))
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """What is compared with each other: repeats of one recipe over placements. ``variant`` is precision and more."""
+    """The runs that are compared: one recipe over placements. ``variant`` is the precision and other name parts."""
 
     model: str
     batch_per_device: int
@@ -42,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TreeRun:
-    """One repeat: its place, what its log came to, and the rule's result."""
+    """One repeat with its placement, its log and the rule's result."""
 
     path: str
     group: Group
@@ -54,9 +53,9 @@ class TreeRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRow:
-    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it.
+    """One placement of a group. ``summary`` is ``None`` if no repeat has a speed, ``unit`` if no log states it.
 
-    ``hardware`` holds the devices that the logs of its speeds name; there is no speedup between different ones.
+    ``hardware`` has the devices named in the logs that give speeds; different devices have no speedup between them.
     """
 
     group: Group
@@ -72,35 +71,38 @@ class PlacementRow:
 
 
 def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = None) -> list[PlacementRow]:
-    """Read a DLPerf directory, or a tree of another ``naming``.
+    """Read a DLPerf directory, or a tree with another ``naming``.
 
-    A run's speed is by ``rule`` (DLPerf's own by default, then our window). Rows come sorted by group and devices.
-    Raises ``InputError`` where there is no such folder or no run in it.
+    A run's speed is by ``rule`` (by default DLPerf's own, then trainmark's window). Rows are sorted by group and
+    devices. Raises ``InputError`` if the folder is missing or contains no run.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     runs = list(_runs(folder, rule) if naming is None else _named_runs(folder, rule, naming))
     if not runs and naming is not None:
         example = next((path for path in sorted(folder.rglob("*")) if path.is_file()), None)
-        seen = f"; there is {example.relative_to(folder).as_posix()}" if example else ""
-        raise InputError(f"{folder}: no file is named {naming.text}{seen}")
+        names = f" (a file there: {example.relative_to(folder).as_posix()})" if example else ""
+        raise InputError(f"{folder}: no file matches the pattern {naming.text}{names}")
     if not runs:
-        raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
-    runs = _apart(runs)
+        raise InputError(
+            f"{folder}: no folder named <n>n<g>g with logs (example: 1n1g/r50_b128_fp32_1.log); "
+            "for other names, use --layout"
+        )
+    runs = _split_mixed_groups(runs)
     rows: list[PlacementRow] = []
     for group in sorted({run.group for run in runs}):
         rows += summarise_runs([run for run in runs if run.group == group])
     return rows
 
 
-def _apart(runs: list[TreeRun]) -> list[TreeRun]:
-    """Return ``runs`` in groups of one precision, framework and unit, where logs of one name say several."""
-    said: dict[Group, list[tuple[str, ...]]] = {}
+def _split_mixed_groups(runs: list[TreeRun]) -> list[TreeRun]:
+    """Return ``runs`` with groups split by precision, framework and unit if the logs of one group differ in them."""
+    kinds_of: dict[Group, list[tuple[str, ...]]] = {}
     for run in runs:
-        said.setdefault(run.group, []).append(_kind(run.log))
+        kinds_of.setdefault(run.group, []).append(_kind(run.log))
     several = {
         group: [len({kind[at] for kind in kinds} - {""}) > 1 for at in range(len(kinds[0]))]
-        for group, kinds in said.items()
+        for group, kinds in kinds_of.items()
     }
     found = []
     for run in runs:
@@ -117,11 +119,11 @@ def _kind(log: ParsedLog) -> tuple[str, ...]:
 def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
     """Return the rows of one group's runs, smallest placement first."""
     placements = sorted({run.placement for run in runs}, key=lambda name: _place(name)[1])
-    kept = {name: _first_of_each([run for run in runs if run.placement == name]) for name in placements}
+    counted = {name: _first_of_each([run for run in runs if run.placement == name]) for name in placements}
     speeds = {
-        name: [run.result.value for run in of if run.result.value is not None] for name, of in kept.items()
+        name: [run.result.value for run in of if run.result.value is not None] for name, of in counted.items()
     }
-    hardware = {name: _devices_of(of) for name, of in kept.items()}
+    hardware = {name: _devices_of(of) for name, of in counted.items()}
     alone = hardware.get(BASELINE, frozenset())
     unlike = {name for name, of in hardware.items() if not same_device(alone | of)}
     summaries = summarise(speeds, unlike=unlike)
@@ -136,17 +138,17 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
                 gpus=gpus,
                 speeds=tuple(
                     (run.repeat, two_decimals(run.result.value))
-                    for run in kept[name]
+                    for run in counted[name]
                     if run.result.value is not None
                 ),
                 outcomes=tuple(
-                    (run.repeat, run.result.status) for run in kept[name] if run.result.value is None
+                    (run.repeat, run.result.status) for run in counted[name] if run.result.value is None
                 ),
                 summary=summaries.get(name),
                 unit=next((run.log.unit for run in runs if run.log.unit), None),
                 problems=tuple(
                     _problems(
-                        [run for run in runs if run.placement == name], kept[name], summaries, name, alone
+                        [run for run in runs if run.placement == name], counted[name], summaries, name, alone
                     )
                 ),
                 hardware=hardware[name],
@@ -156,7 +158,7 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
 
 
 def _devices_of(runs: list[TreeRun]) -> frozenset[str]:
-    """Return the names of devices in the logs that give a speed."""
+    """Return the device names in the logs that give a speed."""
     return frozenset(run.log.facts.hardware or "" for run in runs if run.result.value is not None) - {""}
 
 
@@ -189,7 +191,7 @@ def _named_runs(folder: Path, rule: Rule | None, naming: Naming) -> Iterator[Tre
         devices = place.devices or (place.gpus * (place.nodes or 1) if place.gpus else None)
         precision = Precision(place.precision) if place.precision in set(Precision) else None
         given = Facts(place.model, precision, place.nodes, devices, place.batch)
-        log = _said_by_name(read_log(file, given))
+        log = _attributed_to_name(read_log(file, given))
         nodes = place.nodes or log.facts.nodes or 1
         each = (devices or log.facts.gpus or nodes) // nodes
         group = Group(
@@ -209,8 +211,8 @@ def _named_runs(folder: Path, rule: Rule | None, naming: Naming) -> Iterator[Tre
         )
 
 
-def _said_by_name(log: ParsedLog) -> ParsedLog:
-    """Return ``log`` with what its path told, as flags do, said to be of its name."""
+def _attributed_to_name(log: ParsedLog) -> ParsedLog:
+    """Return ``log`` with contradictions by flags reported as by its name: the path's facts were passed as flags."""
     return replace(
         log,
         problems=tuple(
@@ -244,31 +246,32 @@ def _place(name: str) -> tuple[int, int]:
 
 
 def _reason(problems: tuple[Problem, ...]) -> str:
-    """Return why there is no speed: what is said of names and flags is seldom it."""
+    """Return why there is no speed, preferring problems that are not about names or flags."""
     doubts = (p.message for p in problems if p.severity is Severity.DOUBT and p.code not in _ABOUT_NAMES)
     return next(doubts, problems[0].message if problems else "")
 
 
 def _first_of_each(runs: list[TreeRun]) -> list[TreeRun]:
-    seen: dict[int, TreeRun] = {}
+    first: dict[int, TreeRun] = {}
     for run in runs:
-        seen.setdefault(run.repeat, run)
-    return list(seen.values())
+        first.setdefault(run.repeat, run)
+    return list(first.values())
 
 
 def _problems(
     runs: list[TreeRun],
-    kept: list[TreeRun],
+    counted: list[TreeRun],
     summaries: dict[str, PlacementSummary],
     placement: str,
     alone: frozenset[str],
 ) -> Iterator[Problem]:
     for run in runs:
-        if run not in kept:
+        if run not in counted:
             yield Problem(
-                "duplicate-repeat", f"{run.path}: repeat {run.repeat} is there twice; the first is counted"
+                "duplicate-repeat",
+                f"{run.path}: repeat {run.repeat} exists twice; only the first one is counted",
             )
-    for run in kept:
+    for run in counted:
         if run.result.value is None:
             reason = _reason((*run.log.problems, *run.result.problems))
             yield Problem(
@@ -277,15 +280,16 @@ def _problems(
         elif run.log.problems or run.result.problems:
             for problem in (*run.log.problems, *run.result.problems):
                 if problem.code == "from-name":
-                    continue  # the folder's name is where a placement is stated
+                    continue  # a placement is always stated by the folder's name
                 yield Problem(problem.code, f"{run.path}: {problem.message}", problem.severity)
-    rules = {run.result.rule for run in kept if run.result.value is not None}
+    rules = {run.result.rule for run in counted if run.result.value is not None}
     if len(rules) > 1:
         yield Problem(
-            "rules-differ", f"{placement}: repeats were read by different rules ({', '.join(sorted(rules))})"
+            "rules-differ",
+            f"{placement}: its repeats were measured by different rules ({', '.join(sorted(rules))})",
         )
-    summary, own = summaries.get(placement), _devices_of(kept)
+    summary, own = summaries.get(placement), _devices_of(counted)
     if summary is not None and not same_device(alone | own):
         yield Problem("hardware-differs", no_speedup(placement, own, BASELINE, alone))
     elif summary is not None and summary.speedup is None:
-        yield Problem("no-baseline", f"{placement}: no speed of 1n1g, so no speedup")
+        yield Problem("no-baseline", f"{placement}: no speedup, because 1n1g has no speed")

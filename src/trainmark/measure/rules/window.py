@@ -1,16 +1,16 @@
-"""Our own rule: samples over time in the window after the warm-up, never a mean of rates.
+"""Trainmark's own rule: samples over time in the window after the warm-up, never a mean of rates.
 
-What a printed rate averages over decides how the window's time is found:
+The steps that a printed rate averages over decide how the window's time is computed:
 
-- each record covers exactly its own steps: sum(samples) / sum(samples / rate);
-- the rate is a running average since the epoch's start, or of one step out of the interval: steps x global batch
+- a record covers exactly its own steps: sum(samples) / sum(samples / rate);
+- the rate is a running average since the epoch's start, or that of one step in an interval: steps x global batch
   over the difference of the time stamps within each epoch; without stamps, differences of the running averages,
-  or the harmonic mean of what was sampled, which is said;
-- beside one step's rate an average since the epoch's start is printed: the difference of two such averages
+  or the harmonic mean of the sampled steps, with a problem;
+- the log has one step's rate and also an average since the epoch's start: the difference of two such averages
   (``trainmark.measure.rules.averages``);
-- there is no rate: the time stamps.
+- no rate: the time stamps.
 
-A run of our own says its window itself, from a barrier at its start to the slowest rank's end.
+A built-in worker reports its window, from a barrier at its start to the slowest rank's end.
 """
 
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ from trainmark.measure.rules.series import (
 )
 
 _FEWEST_GRAINS = 100
-"""A window by the clock must be this many grains of the clock long: the error of its ends is then below 2 %."""
+"""The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
 _UNEVEN = 0.02
 _FEWEST_SAMPLES = 3
 _BLOCK = 1 << 15
 
 
 def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Problem]]:
-    """Return (value in units/s, skipped records, problems); raise ``NoNumberError``.
+    """Return (value in units/s, skipped records, problems); raise ``NoNumberError`` if there is no value.
 
     ``skip`` records are left out; by default as many as cover the format's ``warmup_steps``.
     """
@@ -51,7 +51,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     skipped = warmup_records(log) if skip is None else skip
     if log.records.count <= skipped:
         raise NoNumberError(
-            "only-warm-up", f"the log has {log.records.count} records and the first {skipped} are warm-up"
+            "only-warm-up", f"the log has {log.records.count} records, but the first {skipped} are warm-up"
         )
     problems = scope_problems(log)
     if has_averages(log):
@@ -84,7 +84,7 @@ def _own(log: ParsedLog, words: OwnRun) -> float:
 
 
 def warmup_records(log: ParsedLog) -> int:
-    """Return how many records cover the format's warm-up steps."""
+    """Return the number of records that cover the format's warm-up steps."""
     return -(-log.warmup_steps // log.step_interval)
 
 
@@ -98,20 +98,20 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
     value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
     if log.meaning is Meaning.SAMPLED and log.step_interval > 1:
         error = _error_of_sampling(found, skipped)
-        sentence = f"each record is one step out of {log.step_interval}: slow steps between them go unseen"
+        sentence = f"each record shows one step in {log.step_interval}, so slow steps in between are missed"
         if error > MOST_OF_A_NOTE:
-            sentence += f", and what was sampled gives the mean to within {error:.0%} only"
+            sentence += f", and the sampled steps determine the mean only to within {error:.0%}"
         problems.append(Problem("sampled", sentence, Severity.of_effect(error)))
     plain = mean(lambda: found.rates(skipped))
     if plain > value * (1 + _UNEVEN):
         off = plain / value - 1
-        sentence = f"steps differ: the mean of the rates would be {plain:.6g}, {off:.1%} too high"
+        sentence = f"step times vary: the mean of the rates ({plain:.6g}) would be {off:.1%} too high"
         problems.append(Problem("uneven-steps", sentence, weight_of(log, off)))
     return value, problems
 
 
 def _error_of_sampling(found: Series, skipped: int) -> float:
-    """Return the standard error of the mean step time that the sampled steps give, as a share of it."""
+    """Return the standard error of the mean step time from the sampled steps, as a share of it."""
     size = total = squares = 0.0
     for block in found.rates(skipped):
         times = 1 / block[np.isfinite(block)]
@@ -123,7 +123,7 @@ def _error_of_sampling(found: Series, skipped: int) -> float:
 
 
 def _by_running_average(found: Series, skipped: int) -> float:
-    """Undo running averages: the time up to step n is n / average; the window is the difference of two such times."""
+    """Return the rate from running averages: the time up to step n is n / average, the window a difference of two."""
     records = found.log.records
     if records.step is None:
         raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
@@ -157,7 +157,7 @@ def _ends_of_epochs(found: Series, skipped: int) -> Iterator[tuple[tuple[float, 
 
 
 def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
-    """Return steps x global batch over seconds, from the time stamps, epoch by epoch, and what that leaves out."""
+    """Return steps x global batch over seconds, from the time stamps of each epoch, and the problems with that."""
     records = log.records
     if records.clock_s is None:
         raise NoNumberError("no-clock", "the records have no time stamps")
@@ -180,8 +180,8 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
                 np.concatenate(([b], c)) for b, c in zip(before, (epoch, counter, clock), strict=True)
             )
         rises, passed = np.diff(counter), np.diff(clock)
-        forth = ~(rises < 0)  # what passes before a run goes on from a checkpoint is no step
-        # A counter that repeats (loss scaling) is a step that was done: an interval's worth of work.
+        forth = ~(rises < 0)  # the time until a run resumes from a checkpoint is not a step
+        # A repeated counter (loss scaling) means that steps were done: an interval's worth of work.
         rises = np.where(rises > 0, np.minimum(rises, 10 * log.step_interval), log.step_interval)
         good = forth & (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
         turned = np.diff(epoch) != 0
@@ -193,15 +193,17 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
     total = fsum(seconds)
     if total < _FEWEST_GRAINS * log.clock_resolution_s or not fsum(steps):
         raise NoNumberError(
-            "coarse-clock", f"the time stamps span {total:.6g} s in grains of {log.clock_resolution_s:g} s"
+            "coarse-clock",
+            f"the time stamps are too coarse: they span {total:.6g} s with a resolution of "
+            f"{log.clock_resolution_s:g} s",
         )
     problems = []
     if turns:
         share = between / (between + fsum(steps))
-        epochs = f"{turns} epochs" if turns > 1 else "1 epoch"
+        epochs = f"{turns} changes of epoch" if turns > 1 else "1 change of epoch"
         sentence = (
-            "what lies between one epoch's last line and the next one's first is left out, for the clock passes "
-            f"validation there too: with it steps of {epochs}, {share:.1%} of all at least"
+            "the time between an epoch's last line and the next epoch's first line is left out, because it may include "
+            f"validation; this also leaves out steps at {epochs}, at least {share:.1%} of all steps"
         )
         problems.append(Problem("between-epochs", sentence, Severity.of_effect(share)))
     return fsum(steps) * batch / total, problems
