@@ -50,4 +50,4 @@ def test_the_certificate_does_not_hold_and_names_what_the_first_step_did(
     assert not certificate.parties
     assert certificate.absent["pytorch"] == f"invalid: {said}"
     assert not certificate.holds
-    assert f"not looked at: invalid: {said}" in render_certificate(certificate)
+    assert f"not checked: invalid: {said}" in render_certificate(certificate)

@@ -66,8 +66,8 @@ def test_a_framework_without_an_environment_is_reported_with_the_checked_ones(
 def test_missing_environments_exit_1_with_a_remedy(tmp_path: Path, capsys: Captured) -> None:
     assert main([*CHECK, "pytorch", "tensorflow", *MOBILENET, "--root", str(tmp_path)]) == 1
     output = capsys.readouterr().out
-    assert "not looked at: environment 'pytorch' is not created yet (trainmark env create pytorch)" in output
-    assert "not looked at: environment 'tensorflow' is not created yet" in output
+    assert "not checked: environment 'pytorch' is not created yet (trainmark env create pytorch)" in output
+    assert "not checked: environment 'tensorflow' is not created yet" in output
     assert output.splitlines()[-1] == "  NOT shown to be equal work"
 
 

@@ -13,7 +13,7 @@ from trainmark.worker.core.equivalence import _products
 RATE = 0.01
 
 
-def seen(
+def observed_step(
     updates: Mapping[str, Any], directions: Mapping[str, Any], weights: Mapping[str, Any]
 ) -> Observation:
     nothing = {name: {"norm": 1.0, "signed_sum": 1.0} for name in updates}
@@ -24,8 +24,8 @@ def seen(
         for name in updates
     }
     step = {"loss": 1.0, "updates": nothing, "statistics": {}, "gradients": nothing, "moments": moments}
-    told = {"framework": "f", "model": "m", "parameters": 3, "steps": [step], "step_losses": [1.0]}
-    return Observation.model_validate({**told, "repeated_loss": 1.0})
+    fields = {"framework": "f", "model": "m", "parameters": 3, "steps": [step], "step_losses": [1.0]}
+    return Observation.model_validate({**fields, "repeated_loss": 1.0})
 
 
 def arrays(*, seed: int) -> dict[str, Any]:
@@ -39,21 +39,23 @@ def arrays(*, seed: int) -> dict[str, Any]:
 
 def test_the_rate_of_a_parameter_of_one_element_is_not_shared_with_a_decay() -> None:
     directions, weights = arrays(seed=1), arrays(seed=2)
-    found = solve(seen({name: RATE * array for name, array in directions.items()}, directions, weights))
+    found = solve(
+        observed_step({name: RATE * array for name, array in directions.items()}, directions, weights)
+    )
     assert found.learning_rates == pytest.approx((RATE,))
     assert found.decays["bias"] == 0
     assert found.left[0][0] < 1e-6
 
 
-def test_a_parameter_that_should_have_moved_and_did_not_is_no_part_of_the_rule() -> None:
+def test_a_parameter_that_wrongly_did_not_change_violates_the_update_rule() -> None:
     directions, weights = arrays(seed=1), arrays(seed=2)
     updates = {name: RATE * array for name, array in directions.items()}
-    found = solve(seen({**updates, "table": 0 * updates["table"]}, directions, weights))
+    found = solve(observed_step({**updates, "table": 0 * updates["table"]}, directions, weights))
     assert found.left[0] == (1.0, "table")
 
 
-def test_a_parameter_without_a_gradient_may_stand_still() -> None:
+def test_a_parameter_without_a_gradient_may_stay_unchanged() -> None:
     directions, weights = arrays(seed=1), arrays(seed=2)
     directions["table"] = 0 * directions["table"]
     updates = {name: RATE * array for name, array in directions.items()}
-    assert solve(seen(updates, directions, weights)).left[0][0] < 1e-6
+    assert solve(observed_step(updates, directions, weights)).left[0][0] < 1e-6

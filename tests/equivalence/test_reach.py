@@ -69,7 +69,7 @@ def test_every_activation_of_the_described_pass_gets_values_on_both_sides(model:
 
 
 @pytest.mark.parametrize("model", RECOMMENDED)
-def test_a_bounded_activation_moves_what_every_layer_behind_it_gives(model: str) -> None:
+def test_a_bounded_activation_changes_the_output_of_every_later_layer(model: str) -> None:
     arrays = ClickEqualWork().of(model, {}).inputs(model)
     right, bounded = recommend(model, arrays), recommend(model, arrays, "relu6")
     off = [relative_distance(bounded.products[name], right.products[name]) for name in right.products]

@@ -50,16 +50,16 @@ def test_steps_that_update_nothing_fail_by_rate_momentum_and_decay() -> None:
     assert {Subject.LEARNING_RATE, Subject.MOMENTUM, Subject.DECAY} <= failing
 
 
-def test_their_certificate_does_not_hold_and_is_still_read_after_it_was_written() -> None:
+def test_their_certificate_fails_and_can_be_read_back() -> None:
     both = [observation("still", 0.0), observation("other", 0.01)]
-    parties = [party(seen, {"layout": "nchw"}, "1", "cpu") for seen in both]
+    parties = [party(one, {"layout": "nchw"}, "1", "cpu") for one in both]
     written = certify(MODEL, both, parties, {}, datetime.now(UTC), "sha256:0")
     read = Certificate.model_validate_json(written.model_dump_json())
     assert read == written
     assert not read.holds
 
 
-def test_a_variant_that_updates_nothing_is_not_the_step_that_was_looked_into() -> None:
+def test_a_variant_that_updates_nothing_differs_from_the_inspected_step() -> None:
     variant = follows(
         observation("one", 0.01),
         Followed.model_validate(observation("one", 0.0).model_dump()),

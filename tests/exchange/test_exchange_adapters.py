@@ -21,14 +21,14 @@ FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus
 LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit="images/s", facts=FACTS)
 
 
-def test_a_log_and_its_number_make_a_row() -> None:
+def test_a_log_with_a_number_makes_a_row() -> None:
     row = row_from_log(LOG, RuleResult("window", 24734.22, Status.OK), repeat=2)
 
     assert (row.model, row.precision, row.batch_per_device) == ("ResNet50V1.5", "amp", 224)
     assert (row.topology, row.speed, row.unit, row.repeat) == ("4n8g", 24734.22, "images/s", 2)
 
 
-def test_the_two_mixed_precisions_keep_their_own_names() -> None:
+def test_the_two_mixed_precisions_have_different_names() -> None:
     other = replace(LOG, facts=replace(FACTS, precision=Precision.AMP_BF16))
     rows = [row_from_log(log, RuleResult("window", 1.0, Status.OK)) for log in (LOG, other)]
 
@@ -40,7 +40,7 @@ def test_a_log_without_a_number_makes_a_row_without_one() -> None:
     assert row_from_log(LOG, RuleResult("window", None, Status.OOM)).speed is None
 
 
-def test_a_log_that_does_not_say_its_devices_is_refused_with_the_way_out() -> None:
+def test_a_log_without_its_devices_is_refused_with_a_remedy() -> None:
     silent = replace(LOG, facts=replace(FACTS, gpus=None, batch_per_device=None))
 
     with pytest.raises(InputError, match="does not say its batch_per_device, gpus; give it by flag"):
@@ -96,7 +96,7 @@ def test_a_failed_run_of_a_suite_is_a_row_without_a_number() -> None:
     assert [(row.repeat, row.speed, row.unit) for row in rows] == [(1, None, None), (2, None, None)]
 
 
-def test_a_run_that_was_never_started_is_no_row() -> None:
+def test_a_run_that_was_never_started_has_no_row() -> None:
     assert (
         rows_from_results(
             results((case_of(), (Outcome.UNSUPPORTED,)), (case_of(nodes=2), (Outcome.SKIPPED,)))
@@ -105,7 +105,7 @@ def test_a_run_that_was_never_started_is_no_row() -> None:
     )
 
 
-def test_an_axis_without_a_field_of_its_own_keeps_cases_apart() -> None:
+def test_cases_that_differ_on_an_axis_without_a_field_are_separate_rows() -> None:
     rows = rows_from_results(
         results((case_of(), (Outcome.FAILED,)), (case_of(layout=Layout.NHWC), (Outcome.FAILED,)))
     )

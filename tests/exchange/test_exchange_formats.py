@@ -66,7 +66,7 @@ def row(speed: float | None, devices: int = 1, nodes: int = 1, repeat: int = 1, 
 
 
 @pytest.mark.parametrize(
-    ("alone", "beside", "speedup"),
+    ("alone", "eight_devices", "speedup"),
     [
         ({"V100"}, {"V100"}, 7.5),
         ({"V100"}, {"A100"}, None),
@@ -75,13 +75,13 @@ def row(speed: float | None, devices: int = 1, nodes: int = 1, repeat: int = 1, 
     ],
 )
 def test_dlperf_has_no_speedup_between_different_hardware(
-    alone: set[str], beside: set[str], speedup: float | None
+    alone: set[str], eight_devices: set[str], speedup: float | None
 ) -> None:
     rows = [
         row(100.0, hardware=frozenset(alone)),
         *(
             row(750.0, devices=8, repeat=n, hardware=frozenset({kind}))
-            for n, kind in enumerate(sorted(beside), 1)
+            for n, kind in enumerate(sorted(eight_devices), 1)
         ),
     ]
     assert dlperf_json(rows)["r50"]["1n8g"]["speedup"] == speedup
@@ -138,7 +138,7 @@ def test_without_a_baseline_there_is_no_speedup() -> None:
     assert result["r50"]["1n8g"]["speedup"] is None
 
 
-def test_a_dead_baseline_is_no_baseline() -> None:
+def test_a_failed_baseline_is_not_used() -> None:
     result = dlperf_json([row(None), row(100.0, devices=8)])
 
     assert result["r50"]["1n1g"] == {
@@ -157,12 +157,12 @@ def test_an_oom_repeat_enters_neither_mean_nor_median() -> None:
     assert result["r50"]["1n1g"]["median_speed"] == 102.0
 
 
-def test_a_baseline_that_others_disturbed_is_no_side_of_a_speedup() -> None:
+def test_a_disturbed_baseline_gives_no_speedup() -> None:
     rows = [row(10.0, spoiled=True), row(200.0, devices=2)]
     assert [one["speedup"] for one in dlperf_json(rows)["r50"].values()] == [None, None]
 
 
-def test_a_database_gets_no_row_of_a_run_that_its_machine_spoiled() -> None:
+def test_a_disturbed_run_has_no_database_row() -> None:
     listing = list_rows(
         [row(100.0, model="ResNet50"), row(10.0, model="ResNet50", repeat=2, spoiled=True)], None, ""
     )
@@ -170,7 +170,7 @@ def test_a_database_gets_no_row_of_a_run_that_its_machine_spoiled() -> None:
     assert listing.left_out == ("x: its machine spoiled it, and a row has no place for a doubt",)
 
 
-def test_ten_nodes_are_read_and_topologies_stand_in_the_order_of_their_size() -> None:
+def test_ten_nodes_are_read_and_topologies_are_sorted_by_size() -> None:
     rows = [
         row(9.0, devices=80, nodes=10),
         row(1.0),
@@ -181,17 +181,17 @@ def test_ten_nodes_are_read_and_topologies_stand_in_the_order_of_their_size() ->
     assert list(dlperf_json(rows)["r50"]) == ["1n1g", "2n8g", "10n8g", "16n16g"]
 
 
-def test_two_batches_stay_apart() -> None:
+def test_two_batches_are_separate_rows() -> None:
     result = dlperf_json([row(100.0), row(90.0, batch_per_device=64)])
 
     assert sorted(result) == ["r50_b128_fp32", "r50_b64_fp32"]
 
 
-def test_two_precisions_stay_apart() -> None:
+def test_two_precisions_are_separate_rows() -> None:
     assert sorted(dlperf_json([row(100.0), row(300.0, precision="amp")])) == ["r50_b128_amp", "r50_b128_fp32"]
 
 
-def test_two_variants_stay_apart() -> None:
+def test_two_variants_are_separate_rows() -> None:
     result = dlperf_json(
         [row(100.0, variant=(("layout", "nchw"),)), row(190.0, variant=(("layout", "nhwc"),))]
     )
@@ -205,7 +205,7 @@ def test_two_runs_with_one_number_are_refused() -> None:
 
 
 @given(st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=1, max_size=9))
-def test_mean_and_median_lie_among_the_runs(speeds: list[float]) -> None:
+def test_mean_and_median_are_within_the_range_of_the_runs(speeds: list[float]) -> None:
     result = dlperf_json([row(speed, repeat=n) for n, speed in enumerate(speeds, start=1)])["r50"]["1n1g"]
 
     for name in ("average_speed", "median_speed"):
@@ -233,7 +233,7 @@ def test_a_row_follows_the_naming_conventions() -> None:
     }
 
 
-def test_a_row_of_the_direction_of_recommendation_has_the_same_fields() -> None:
+def test_a_row_of_a_recommendation_model_has_the_same_fields() -> None:
     measured = row(41750.5, model="wide_deep", batch_per_device=16384, unit="samples/s")
 
     assert paddle_row(measured, mission_for("wide_deep")) == {
@@ -264,10 +264,10 @@ def template() -> dict[str, type]:
     return {name: type(value) for name, value in found.items()}
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not beside this checkout")
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not eight_devices this checkout")
 @pytest.mark.parametrize("devices", [1, 8])
 @pytest.mark.parametrize("task", sorted(TASKS))
-def test_the_rows_of_every_direction_are_the_templates(task: str, devices: int) -> None:
+def test_the_rows_of_every_direction_match_the_templates(task: str, devices: int) -> None:
     fields = template()
     for model in TASKS[task].models:
         measured = row(1234.5, model=published_name(model), unit=TASKS[task].unit, devices=devices)
@@ -286,8 +286,8 @@ def test_the_rows_of_every_direction_are_the_templates(task: str, devices: int) 
 NLP_REC = Path(__file__).parents[2] / "docs" / "results" / "nlp-rec"
 
 
-@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not beside this checkout")
-def test_the_rows_of_the_kept_result_are_the_templates(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not eight_devices this checkout")
+def test_the_rows_of_the_stored_result_match_the_templates(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = "framework=jax,data=synthetic"
     assert main(["report", str(NLP_REC), "--to", "paddle-json", "--only", chosen]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -328,7 +328,7 @@ def test_later_repeats_have_their_own_log_name() -> None:
     )
 
 
-def test_runs_of_two_frameworks_that_would_share_a_name_are_refused_and_told_apart() -> None:
+def test_runs_of_two_frameworks_with_one_name_are_refused_unless_named() -> None:
     runs = [row(1.0, variant=(("framework", name), ("data", "photos"))) for name in ("pytorch", "jax")]
 
     with pytest.raises(
@@ -343,12 +343,12 @@ def test_equal_devices_on_more_nodes_are_refused_because_a_row_has_no_place_for_
         list_rows([row(1.0, devices=8), row(1.0, devices=8, nodes=2)], None, "x")
 
 
-def test_two_runs_with_nothing_between_them_are_refused() -> None:
+def test_two_runs_that_differ_in_nothing_are_refused() -> None:
     with pytest.raises(InputError, match="nothing tells them apart"):
         list_rows([row(1.0), row(2.0)], None, "x")
 
 
-def test_a_model_of_no_mission_is_left_out_with_a_sentence_and_the_others_stay() -> None:
+def test_a_model_without_a_mission_is_left_out_with_a_message() -> None:
     listing = list_rows([row(1.0), row(2.0, model="my-own")], None, "x")
 
     assert [found["model_name"] for found in listing.rows] == ["clas_r50_bs128_fp32"]
@@ -357,13 +357,13 @@ def test_a_model_of_no_mission_is_left_out_with_a_sentence_and_the_others_stay()
     )
 
 
-def test_a_mission_that_is_named_takes_in_every_model() -> None:
+def test_a_named_mission_includes_every_model() -> None:
     listing = list_rows([row(2.0, model="my-own")], "image classification", "x")
 
     assert ([found["mission_name"] for found in listing.rows], listing.left_out) == (["图像分类"], ())
 
 
-def test_directions_are_those_of_the_template() -> None:
+def test_directions_match_the_template() -> None:
     assert load_directions() == {0: "CV", 1: "NLP", 2: "Rec"}
     assert {mission.direction for mission in load_missions()} == {0, 1, 2}
 

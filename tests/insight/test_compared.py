@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.insight import recipes_apart
+from trainmark.insight import recipe_differences
 from trainmark.logs import Facts
 
 _PADDLE = (
@@ -37,7 +37,7 @@ def test_the_compared_bert_columns_differ_in_masked_positions_and_optimizer(logs
         Facts(model="bert", gpus=8),
     ]
 
-    lines = recipes_apart(zip(logs.values(), facts, strict=True))
+    lines = recipe_differences(zip(logs.values(), facts, strict=True))
 
     assert any(
         "max_predictions_per_seq: 80 (paddlenlp-bert), 20 (ngc-pytorch-bert)" in line for line in lines
@@ -53,11 +53,11 @@ def test_accumulation_is_compared_at_the_same_number_of_devices(logs: dict[str, 
     one = [(logs["paddle"], Facts(model="bert", gpus=1)), (logs["pytorch"], Facts(model="bert", gpus=1))]
     other = [(logs["paddle"], Facts(model="bert", gpus=8)), (logs["pytorch"], Facts(model="bert", gpus=1))]
 
-    assert any("accumulation_steps: 88 (paddlenlp-bert), 704" in line for line in recipes_apart(one))
-    assert recipes_apart(other) == []
+    assert any("accumulation_steps: 88 (paddlenlp-bert), 704" in line for line in recipe_differences(one))
+    assert recipe_differences(other) == []
 
 
 def test_logs_of_different_models_are_not_compared(logs: dict[str, Path]) -> None:
-    apart = [(logs["paddle"], Facts(model="bert")), (logs["pytorch"], Facts(model="resnet50"))]
+    logs_of_two_models = [(logs["paddle"], Facts(model="bert")), (logs["pytorch"], Facts(model="resnet50"))]
 
-    assert recipes_apart(apart) == []
+    assert recipe_differences(logs_of_two_models) == []

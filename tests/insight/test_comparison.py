@@ -27,9 +27,9 @@ CAN = pytest.CaptureFixture[str]
 @pytest.fixture
 def results() -> Results:
     """Return two frameworks' cases, whose three runs lie within a percent."""
-    kept = read_results(OLD)
-    return kept.model_copy(
-        update={"cases": tuple(with_rates(case, 0.995, 1.0, 1.005) for case in kept.cases)}
+    stored = read_results(OLD)
+    return stored.model_copy(
+        update={"cases": tuple(with_rates(case, 0.995, 1.0, 1.005) for case in stored.cases)}
     )
 
 
@@ -77,7 +77,9 @@ def changes(comparison: Comparison) -> set[Change]:
     ("factor", "change"),
     [(1.5, Change.FASTER), (1.0, Change.NOT_DISTINGUISHABLE), (0.7, Change.SLOWER)],
 )
-def test_a_case_is_what_the_whole_interval_says(results: Results, factor: float, change: Change) -> None:
+def test_the_whole_interval_decides_whether_a_case_changed(
+    results: Results, factor: float, change: Change
+) -> None:
     found = compare(results, times(results, factor))
     assert changes(found) == {change}
     assert found.holds == (change is not Change.SLOWER)
@@ -86,7 +88,7 @@ def test_a_case_is_what_the_whole_interval_says(results: Results, factor: float,
         assert case.ratio.value == pytest.approx(factor)
 
 
-def test_turned_round_a_comparison_says_the_same(results: Results) -> None:
+def test_a_swapped_comparison_gives_the_inverse_result(results: Results) -> None:
     other = times(results, 1.02)
     for there, back in zip(compare(results, other).cases, compare(other, results).cases, strict=True):
         assert there.ratio is not None
@@ -97,13 +99,13 @@ def test_turned_round_a_comparison_says_the_same(results: Results) -> None:
         assert {there.change, back.change} == {Change.FASTER, Change.SLOWER}
 
 
-def test_what_is_to_count_as_a_change_may_be_more_than_nothing(results: Results) -> None:
+def test_a_change_may_require_a_minimum_difference(results: Results) -> None:
     for factor in (1.03, 1 / 1.03):
         assert changes(compare(results, times(results, factor), within=0.05)) == {Change.NOT_DISTINGUISHABLE}
     assert changes(compare(results, times(results, 1.03), within=0.001)) == {Change.FASTER}
 
 
-def test_an_outcome_is_no_number_and_a_lost_one_is_told(results: Results) -> None:
+def test_an_outcome_is_not_a_number_and_a_lost_number_is_reported(results: Results) -> None:
     dead = first_as(results, runs=(), estimate=None, outcome=Outcome.OOM, reason="out of memory on rank 0")
     found = compare(results, dead)
     first = found.cases[0]
@@ -121,11 +123,11 @@ def test_an_outcome_is_no_number_and_a_lost_one_is_told(results: Results) -> Non
     [
         ((1.0,), "the candidate has one run"),
         ((1.0, 1.01), "the candidate has two runs"),
-        ((1.0, 1.0, 1.0), "the candidate has runs with one and the same number"),
-        ((1.0, 1.0, 2.0), "the candidate has runs of which one is half as fast again"),
+        ((1.0, 1.0, 1.0), "the candidate has runs with exactly equal numbers"),
+        ((1.0, 1.0, 2.0), "the candidate has runs whose rates differ by more than a factor of 1.5"),
     ],
 )
-def test_without_an_interval_nothing_is_called_faster(
+def test_without_an_interval_no_case_is_called_faster(
     results: Results, factors: tuple[float, ...], words: str
 ) -> None:
     cases = tuple(with_rates(case, *(3 * factor for factor in factors)) for case in results.cases)
@@ -135,17 +137,17 @@ def test_without_an_interval_nothing_is_called_faster(
 
 
 @pytest.mark.parametrize(("field", "value"), [("unit", "tokens/s"), ("rule", "mean-skip-20")])
-def test_numbers_that_count_something_else_have_no_ratio(results: Results, field: str, value: str) -> None:
+def test_numbers_in_different_units_have_no_ratio(results: Results, field: str, value: str) -> None:
     measurement = results.cases[0].runs[0].measurement
     assert measurement is not None
     other = of_runs(results, measurement=measurement.model_copy(update={field: value}))
     found = compare(results, other)
     assert changes(found) == {Change.CANNOT_SAY}
     assert all(case.ratio is None for case in found.cases)
-    assert f"the numbers are of another {field}" in (found.cases[0].reason or "")
+    assert f"the numbers have different {field}s" in (found.cases[0].reason or "")
 
 
-def test_a_doubt_of_either_side_stands_at_its_number(results: Results) -> None:
+def test_a_doubt_on_either_side_is_marked_at_its_number(results: Results) -> None:
     doubt = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)
     found = compare(of_runs(results, suspicions=(doubt,)), results)
     assert {case.doubtful for case in found.cases} == {(Side.BASELINE,)}
@@ -153,7 +155,7 @@ def test_a_doubt_of_either_side_stands_at_its_number(results: Results) -> None:
     assert text.count("†") == len(found.cases) + 1
 
 
-def test_the_days_are_those_on_which_runs_began_whenever_the_document_was_made(results: Results) -> None:
+def test_the_dates_are_those_of_the_runs_and_not_of_the_document(results: Results) -> None:
     later = results.model_copy(update={"generated_at": results.generated_at.replace(year=2031)})
     day = f"{results.measured[0]:%Y-%m-%d}"
     text = render_comparison(compare(results, later, ("old", "new")))
@@ -161,7 +163,7 @@ def test_the_days_are_those_on_which_runs_began_whenever_the_document_was_made(r
     assert "2031" not in text
 
 
-def test_what_differs_beside_the_numbers_is_named_once_with_its_cases(results: Results) -> None:
+def test_each_other_difference_is_listed_once_with_its_cases(results: Results) -> None:
     def identity(version: str) -> Identity:
         return Identity.of((Part(name=PartName.PACKAGES, word=version, digest=f"sha256:{version}"),))
 
@@ -176,20 +178,23 @@ def test_what_differs_beside_the_numbers_is_named_once_with_its_cases(results: R
         cpu = node.cpu.__class__(**{**{n: getattr(node.cpu, n) for n in node.cpu.__slots__}, "model": "Z80"})
         manifests[key] = Manifest(nodes=(node.model_copy(update={"cpu": cpu, "hostname": "elsewhere"}),))
     found = compare(baseline, candidate.model_copy(update={"manifests": manifests}))
-    told = {difference.what: difference for difference in found.differences}
-    assert told["packages"].cases == tuple(case.id for case in results.cases)
-    assert (told["packages"].baseline, told["packages"].candidate) == ("2.12 (2.12)", "2.13 (2.13)")
-    assert told["protocol warmup_steps"].candidate == "77"
-    assert told["nodes[0].cpu.model"].candidate == "Z80"
-    assert not any("hostname" in what for what in told), "a name is no fact of a machine"
+    differing = {difference.what: difference for difference in found.differences}
+    assert differing["packages"].cases == tuple(case.id for case in results.cases)
+    assert (differing["packages"].baseline, differing["packages"].candidate) == (
+        "2.12 (2.12)",
+        "2.13 (2.13)",
+    )
+    assert differing["protocol warmup_steps"].candidate == "77"
+    assert differing["nodes[0].cpu.model"].candidate == "Z80"
+    assert not any("hostname" in what for what in differing), "a name is no fact of a machine"
     assert compare(results, results).differences == ()
 
 
-def test_axes_on_which_the_two_may_differ_are_ignored_and_named(results: Results) -> None:
+def test_ignored_axes_are_listed_as_differences(results: Results) -> None:
     case = results.cases[0]
     other = case.case.model_copy(update={"compiler": "xla"})
     changed = results.model_copy(update={"cases": (case.model_copy(update={"id": other.id, "case": other}),)})
-    with pytest.raises(InputError, match=r"no case is in both here .* and there"):
+    with pytest.raises(InputError, match=r"here .* and there .* have no case in common"):
         compare(results, changed, ("here", "there"))
     found = compare(results, changed, ignoring=("compiler",))
     assert [(one.case, one.against) for one in found.cases] == [(case.id, other.id)]

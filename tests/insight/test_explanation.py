@@ -60,13 +60,13 @@ def test_the_layout_is_named_first_with_its_share_of_the_gap_and_its_test(tmp_pa
     assert 0 < first.share[0] < first.share[1] < 1
 
 
-def test_the_explanation_reads_as_it_should(tmp_path: Path) -> None:
+def test_the_explanation_matches_its_golden_file(tmp_path: Path) -> None:
     text = render_text(explained(run_from_log(write(tmp_path, ngc_log()))))
 
     assert text == GOLDEN.read_text(encoding="utf-8")
 
 
-def test_what_is_accounted_for_and_what_is_open_make_the_gap(tmp_path: Path) -> None:
+def test_explained_and_unexplained_factors_multiply_to_the_gap(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log(rate=790.0))))
 
     assert explanation.ratio == pytest.approx(1156 / 790, rel=1e-3)
@@ -118,7 +118,7 @@ def test_no_more_than_the_gap_is_explained(tmp_path: Path) -> None:
     assert explanation.open == (1.0, 1.0)
 
 
-def test_a_cause_that_works_the_other_way_has_no_share_and_leaves_no_more_than_the_gap_open(
+def test_a_cause_with_the_opposite_effect_has_no_share_and_does_not_enlarge_the_gap(
     tmp_path: Path,
 ) -> None:
     run = run_from_log(write(tmp_path, ngc_log(settings=SETTINGS | {"memory_format": "nhwc"})))
@@ -141,7 +141,7 @@ def test_the_references_own_statistic_is_a_cause(tmp_path: Path) -> None:
     assert statistic.low == pytest.approx(850.0 / 790.0, rel=1e-3)
 
 
-def test_another_device_has_the_ratio_of_published_figures(tmp_path: Path) -> None:
+def test_another_device_gets_the_ratio_of_published_figures(tmp_path: Path) -> None:
     run = with_device(run_from_log(write(tmp_path, ngc_log())), "V100")
 
     device = next(
@@ -173,7 +173,7 @@ def test_a_gap_within_the_runs_own_noise_needs_no_cause(tmp_path: Path) -> None:
         "2022-02-10 - mmseg - INFO - Iter [8/40] lr: 8e-03, eta: 0:01:06, time: 0.500, data_time: 0.050, memory: 1",
     ],
 )
-def test_what_a_program_prints_of_waiting_for_data_is_read(line: str) -> None:
+def test_printed_data_wait_times_are_read(line: str) -> None:
     assert data_wait([line] * 6) == pytest.approx(0.1)
     assert data_wait([line] * 3) is None
 
@@ -198,7 +198,7 @@ def test_the_h200_measurement_is_shown_as_of_another_architecture(tmp_path: Path
     layout = explained(run_from_log(write(tmp_path, ngc_log()))).differences[0]
 
     h200 = next(match for match in layout.evidence if match.effect.id == "layout-h200")
-    assert h200.apart == ("architecture hopper",)
+    assert h200.mismatches == ("architecture hopper",)
     assert layout.high is not None
     assert h200.low is not None
     assert layout.high < h200.low
@@ -229,7 +229,7 @@ def test_the_vendors_older_figure_with_the_same_layout_is_named(tmp_path: Path) 
     assert explanation.nearer[0].differences == ()
 
 
-def test_what_neither_side_states_is_listed_as_not_stated(tmp_path: Path) -> None:
+def test_axes_that_neither_side_states_are_listed(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log())))
 
     assert Condition.DRIVER in explanation.neither
@@ -237,14 +237,14 @@ def test_what_neither_side_states_is_listed_as_not_stated(tmp_path: Path) -> Non
     assert RecipeAxis.PREFETCH in explanation.only_here
 
 
-def test_no_gap_is_explained_where_there_is_none(tmp_path: Path) -> None:
+def test_equal_numbers_have_no_gap_to_explain(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log(rate=1156.0))))
 
     assert "no gap to explain" in render_text(explanation)
     assert all(difference.share is None for difference in explanation.differences)
 
 
-def test_the_same_recipe_leaves_everything_open(tmp_path: Path) -> None:
+def test_equal_recipes_leave_the_whole_gap_unexplained(tmp_path: Path) -> None:
     reference = find_reference(DGX1_32GB_AMP)
     recipe = StatedRecipe({axis: Reading(value, "x") for axis, value in reference.recipe.items()})
     explanation = explained(ExplainedRun("same", recipe, 578.0, "images/s"))
@@ -253,7 +253,7 @@ def test_the_same_recipe_leaves_everything_open(tmp_path: Path) -> None:
     assert explanation.open == (2.0, 2.0)
 
 
-def test_without_a_name_the_fastest_figure_of_the_case_is_taken(tmp_path: Path) -> None:
+def test_the_default_reference_is_the_fastest_figure_of_the_case(tmp_path: Path) -> None:
     recipe = run_from_log(write(tmp_path, ngc_log())).recipe
     device: dict[AxisName, Reading] = {Condition.DEVICE: Reading("V100", "flag")}
     memory: dict[AxisName, Reading] = {Condition.DEVICE_MEMORY_GB: Reading(32, "flag")}
@@ -269,22 +269,22 @@ def test_without_a_name_the_fastest_figure_of_the_case_is_taken(tmp_path: Path) 
     assert larger.id == DGX1_32GB_AMP
 
 
-def test_a_run_that_does_not_name_its_device_gets_no_figure_chosen(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not say its device: give --device"):
+def test_a_run_without_a_device_has_no_default_reference(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not state its device: add --device"):
         choose_reference(run_from_log(write(tmp_path, ngc_log())), load_references())
 
 
-def test_a_case_that_nobody_published_needs_a_name(tmp_path: Path) -> None:
+def test_a_case_without_a_published_figure_needs_a_named_reference(tmp_path: Path) -> None:
     log = write(tmp_path, ngc_log(settings=SETTINGS | {"world_size": "3"}))
 
-    with pytest.raises(InputError, match=r"no published figure is of the case of run\.txt: name one"):
+    with pytest.raises(InputError, match=r"no published figure for the case of run\.txt: choose one"):
         choose_reference(run_from_log(log, device="Tesla V100-SXM2-32GB"), load_references())
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:
     log = write(tmp_path, ngc_log(settings=SETTINGS | {"arch": "resnext101-32x4d"}))
 
-    with pytest.raises(InputError, match=r"trains resnext101-32x4d, .* is resnet50_v1\.5"):
+    with pytest.raises(InputError, match=r"trains resnext101-32x4d, but .* is for resnet50_v1\.5"):
         explained(run_from_log(log))
 
 
@@ -292,7 +292,7 @@ BERT_LOG = CORPUS / "logs" / "Bert" / "V100_LOG" / "PaddleNLP_bert_base_seqlen12
 
 
 @pytest.mark.skipif(not BERT_LOG.is_file(), reason="the corpus of real logs is not beside this checkout")
-def test_a_published_bert_log_is_laid_beside_its_table_and_its_publishers_rule_named() -> None:
+def test_a_published_bert_log_is_compared_with_its_table_by_its_publishers_rule() -> None:
     explanation = explained(run_from_log(BERT_LOG), "perf-paddle-bert-base-v100-32gb-fp32-bs96-8gpu")
     other = explained(run_from_log(BERT_LOG), "perf-pytorch-bert-base-v100-32gb-fp32-bs96-8gpu")
 
@@ -302,7 +302,7 @@ def test_a_published_bert_log_is_laid_beside_its_table_and_its_publishers_rule_n
 
 
 def test_another_unit_is_refused() -> None:
-    with pytest.raises(InputError, match=r"counts sequences/s, .* counts images/s"):
+    with pytest.raises(InputError, match=r"is in sequences/s, .* is in images/s"):
         explained(ExplainedRun("bert.log", StatedRecipe(), 100.0, "sequences/s"))
 
 
@@ -339,7 +339,7 @@ def test_the_command_prints_the_explanation_as_json(tmp_path: Path) -> None:
         (["run.txt", "--reference", DGX1_32GB_AMP, "--rule", "windows"], "did you mean 'window'"),
     ],
 )
-def test_wrong_input_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_invalid_input_is_reported_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     write(tmp_path, ngc_log())
 
     result = runner.invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])

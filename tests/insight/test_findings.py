@@ -1,4 +1,4 @@
-"""Findings: what is doubted, and what a ratio is, judged from the results and kept in them."""
+"""Findings: what is doubted, and what a ratio is, judged from the results and stored in them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ BUSY = Suspicion(code="cpu-shared", sentence="other processes took 48 % of the c
 
 @pytest.fixture
 def old() -> Results:
-    """Return results that an earlier trainmark kept: two frameworks, three runs each, no findings."""
+    """Return results that an earlier trainmark stored: two frameworks, three runs each, no findings."""
     return read_results(OLD)
 
 
@@ -76,7 +76,7 @@ def pulled(results: Results, factors: tuple[float, ...], *doubts: Suspicion) -> 
     return results.model_copy(update={"cases": (held,)})
 
 
-def test_runs_that_drift_are_told_once_and_one_that_is_apart_besides(old: Results) -> None:
+def test_a_drift_has_one_doubt_and_an_outlier_run_another(old: Results) -> None:
     steady = (1.0, 1.01, 0.99, 1.0, 1.01, 3.0)
     falling = (1.58, 1.3, 1.1, 0.9, 0.7, 0.42)
     drift = Suspicion(
@@ -92,7 +92,7 @@ def test_runs_that_drift_are_told_once_and_one_that_is_apart_besides(old: Result
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.9), (1.0, 1.9, 1.02, 1.88), (1.0, 1.9, 1.0, 1.9, 1.0, 1.9)])
-def test_as_many_fast_runs_as_slow_ones_are_apart_though_their_median_lies_between(
+def test_equally_many_fast_and_slow_runs_are_outliers_of_each_other(
     old: Results, factors: tuple[float, ...]
 ) -> None:
     doubts = find(pulled(old, factors)).doubts
@@ -103,7 +103,7 @@ def test_as_many_fast_runs_as_slow_ones_are_apart_though_their_median_lies_betwe
 
 
 @pytest.mark.parametrize("side", [1, 4])
-def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int) -> None:
+def test_a_doubt_on_either_side_is_a_doubt_on_the_ratio(old: Results, side: int) -> None:
     results = on_devices(old, doubted=side)
     found = find(results)
     (case,) = (case.id for case in results.cases if case.case.world_size == side)
@@ -142,7 +142,7 @@ def test_the_share_of_real_data_is_found_with_its_interval(old: Results) -> None
     assert ratio.ratio.interval is not None
 
 
-def test_no_ratio_is_made_between_different_hardware(old: Results) -> None:
+def test_different_hardware_has_no_ratio(old: Results) -> None:
     (synthetic, *_) = old.cases
     case = synthetic.case.model_copy(update={"data": "imagenet"})
     other = tuple(run.model_copy(update={"manifest": "sha256:other"}) for run in synthetic.runs)
@@ -153,8 +153,8 @@ def test_no_ratio_is_made_between_different_hardware(old: Results) -> None:
     }
     results = old.model_copy(update={"cases": (synthetic, real), "manifests": manifests})
     assert [found.kind for found in find(results).ratios] == [RatioKind.REAL_TO_SYNTHETIC]
-    apart = manifests | {"sha256:other": on_cpu("another")}
-    assert find(results.model_copy(update={"manifests": apart})).ratios == ()
+    different = manifests | {"sha256:other": on_cpu("another")}
+    assert find(results.model_copy(update={"manifests": different})).ratios == ()
 
 
 def on_cpu(model: str) -> Manifest:
@@ -184,7 +184,7 @@ def test_a_run_without_a_number_is_an_outcome_and_not_a_doubt(old: Results) -> N
     assert find(old.model_copy(update={"cases": (changed,)})).doubts == ()
 
 
-def test_results_of_an_earlier_trainmark_have_their_findings_when_they_are_read(old: Results) -> None:
+def test_results_of_an_earlier_trainmark_get_findings_when_read(old: Results) -> None:
     assert old.findings is None
     found = judged(old)
     assert found.findings is not None
@@ -192,8 +192,8 @@ def test_results_of_an_earlier_trainmark_have_their_findings_when_they_are_read(
     assert {work.framework for work in equality.works} == {"pytorch", "jax"}
 
 
-def test_frameworks_that_add_up_in_another_type_under_one_precision_do_other_work(old: Results) -> None:
-    def seen(case: CaseResult, kind: str) -> CaseResult:
+def test_frameworks_with_different_residual_types_are_different_variants(old: Results) -> None:
+    def with_residual(case: CaseResult, kind: str) -> CaseResult:
         runs = tuple(
             run.model_copy(
                 update={"parameters": run.parameters.model_copy(update={"actual": {"residual_dtype": kind}})}
@@ -203,28 +203,28 @@ def test_frameworks_that_add_up_in_another_type_under_one_precision_do_other_wor
         return case.model_copy(update={"runs": runs})
 
     one, other = old.cases
-    cases = (seen(one, "float32"), seen(other, "bfloat16"))
+    cases = (with_residual(one, "float32"), with_residual(other, "bfloat16"))
     (equality,) = find(old.model_copy(update={"cases": cases})).equality
-    ways = {work.framework: work.way for work in equality.works}
-    assert "residual bfloat16" in ways[other.case.framework]
-    assert not any(word.startswith("residual") for word in ways[one.case.framework])
+    variants = {work.framework: work.way for work in equality.works}
+    assert "residual bfloat16" in variants[other.case.framework]
+    assert not any(word.startswith("residual") for word in variants[one.case.framework])
 
 
-def test_findings_are_kept_and_not_judged_again(old: Results, tmp_path: Path) -> None:
-    kept = judged(on_devices(old, doubted=4))
-    write_results(tmp_path / "results.json", kept)
+def test_stored_findings_are_not_computed_again(old: Results, tmp_path: Path) -> None:
+    stored = judged(on_devices(old, doubted=4))
+    write_results(tmp_path / "results.json", stored)
     again = read_results(tmp_path / "results.json")
-    assert again == kept
+    assert again == stored
     assert judged(again) is again
 
 
-def test_nothing_is_found_in_nothing(old: Results) -> None:
+def test_empty_results_have_no_findings(old: Results) -> None:
     empty = old.model_copy(update={"cases": ()})
     found = find(empty)
     assert (found.doubts, found.ratios, found.equality) == ((), (), ())
 
 
-def test_a_run_that_its_machine_spoiled_is_shown_and_is_in_no_number(old: Results) -> None:
+def test_a_disturbed_run_is_shown_and_not_counted(old: Results) -> None:
     results = on_devices(old)
     one, many = results.cases
     spoiled = faster(one.runs[-1], 0.3).model_copy(update={"suspicions": (BUSY,)})

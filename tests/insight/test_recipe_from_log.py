@@ -83,13 +83,13 @@ def test_a_printed_dictionary_is_read_line_by_line() -> None:
     }
 
 
-def test_the_first_of_two_equal_names_stands() -> None:
+def test_the_first_of_two_equal_names_counts() -> None:
     lines = [f"[2023/07/28 07:49:52] ppcls INFO:   num_workers : {workers}" for workers in (8, 4)]
 
     assert read_parameters(lines)["num_workers"].value == "8"
 
 
-def test_the_block_of_yaml_is_read_at_its_outermost_level_only() -> None:
+def test_a_yaml_block_is_read_only_at_its_top_level() -> None:
     block = [
         "---------------Config Information---------------",
         "batch_size: 4",
@@ -103,7 +103,7 @@ def test_the_block_of_yaml_is_read_at_its_outermost_level_only() -> None:
     assert {name: parameter.value for name, parameter in found.items()} == {"batch_size": "4"}
 
 
-def test_the_ngc_pytorch_recipe_is_read_whole() -> None:
+def test_the_ngc_pytorch_recipe_is_read_completely() -> None:
     found = recipe(ngc_log())
 
     assert found.program == "ngc-pytorch-convnets"
@@ -154,7 +154,7 @@ def test_the_wait_for_data_is_the_difference_of_the_two_rates() -> None:
     assert data_wait(ngc_log(wait=0.03).splitlines()) == pytest.approx(0.03, abs=1e-3)
 
 
-def test_too_few_steps_say_nothing_of_the_wait_for_data() -> None:
+def test_too_few_steps_give_no_data_wait() -> None:
     assert data_wait(ngc_log(steps=20).splitlines()) is None
 
 
@@ -194,7 +194,7 @@ def test_a_damaged_archive_is_a_run_without_a_number(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=400))
-def test_any_text_reads_without_an_exception(text: str) -> None:
+def test_any_text_is_read_without_an_exception(text: str) -> None:
     recipe(text)
     recipe(f"DLL 2023 - PARAMETER {text}")
     recipe(f"Namespace({text})")
@@ -203,7 +203,7 @@ def test_any_text_reads_without_an_exception(text: str) -> None:
 
 
 @given(st.integers(min_value=0, max_value=5000))
-def test_a_log_cut_anywhere_reads_without_an_exception(end: int) -> None:
+def test_a_truncated_log_is_read_without_an_exception(end: int) -> None:
     found = recipe(WHOLE[:end])
 
     assert found.value("layout") in (None, "nchw", *("nchw"[:n] for n in range(1, 4)))
@@ -243,7 +243,7 @@ def test_real_logs_state_their_recipe(path: str) -> None:
 
 
 def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
-    said = {
+    parameters = {
         "schema": "trainmark.events/1",
         "framework": "pytorch",
         "model": "resnet50_v1.5",
@@ -264,7 +264,7 @@ def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
         {"step": [0, n], "data": {"phase": "measured", "step_time_s": 0.1, "loss": 6.9}} for n in range(30)
     ]
     end = {"step": [], "data": {"throughput": 2560.0, "window_s": 3.0, "samples": 7680}}
-    events = [{"step": "PARAMETER", "data": said}, *steps, end]
+    events = [{"step": "PARAMETER", "data": parameters}, *steps, end]
     (tmp_path / "events.jsonl").write_text("".join(f"DLLL {json.dumps(event)}\n" for event in events))
 
     run = run_from_log(tmp_path)
@@ -279,7 +279,7 @@ def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
     assert run.recipe.value(Condition.FRAMEWORK_VERSION) == "2.13.0"
 
 
-def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: Path) -> None:
+def test_the_manifest_next_to_a_log_supplies_machine_and_software(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(ngc_log())
     gpu = GpuFacts(name="NVIDIA A100-SXM4-40GB", memory_bytes=42_949_672_960)
     node = Node(
@@ -291,11 +291,11 @@ def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: P
     )  # fmt: skip
     (tmp_path / "manifest.json").write_text(Manifest(nodes=(node,)).model_dump_json())
     recipe = run_from_log(tmp_path / "train.log").recipe
-    said = {
+    values = {
         axis: recipe.value(axis)
         for axis in (Condition.DEVICE, Condition.DEVICE_MEMORY_GB, Condition.DRIVER, Condition.OS)
     }
-    assert said == {
+    assert values == {
         Condition.DEVICE: "A100",
         Condition.DRIVER: "535.1",
         Condition.OS: "Ubuntu 22.04",
@@ -307,18 +307,18 @@ def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: P
     assert run_from_log(tmp_path / "train.log", device="V100").recipe.value(Condition.DEVICE) == "V100"
 
 
-def test_a_damaged_manifest_says_nothing(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(ngc_log())
     (tmp_path / "manifest.json").write_text("{")
     assert run_from_log(tmp_path / "train.log").recipe.value(Condition.DRIVER) is None
 
 
 def test_a_directory_without_events_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not the directory of one run"):
+    with pytest.raises(InputError, match="not the directory of a run"):
         run_from_log(tmp_path)
 
 
-def test_a_run_of_our_own_is_known_whatever_its_task() -> None:
+def test_a_run_of_a_built_in_worker_is_recognised_for_every_task() -> None:
     words = {"schema": "trainmark.events/1", "compiler": "none", "batch_per_device": "32", "features": "8"}
     parameters = {name: Parameter(name, value, 1) for name, value in words.items()}
 
@@ -327,13 +327,13 @@ def test_a_run_of_our_own_is_known_whatever_its_task() -> None:
     assert (found.program, found.value("compiler")) == ("trainmark", "none")
 
 
-def test_only_words_that_an_axis_of_a_task_can_have_are_taken() -> None:
+def test_only_valid_values_of_a_tasks_axis_are_read() -> None:
     assert not recipe("Namespace(memory_format='nch', data_backend='pytorch', arch='resnet50')").value(
         "layout"
     )
 
 
-def test_what_dialects_speak_of_are_axes() -> None:
+def test_dialects_read_only_known_axes() -> None:
     for dialect in dialects().values():
         assert set(dialect.flags) <= set(all_axes())
 

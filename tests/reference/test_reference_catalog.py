@@ -45,7 +45,7 @@ def test_every_number_of_a_document_is_printed_in_it() -> None:
             assert reference.printed in texts[reference.source.document_id], reference.id
 
 
-def test_published_speedups_follow_from_the_values_beside_them() -> None:
+def test_published_speedups_follow_from_their_values() -> None:
     groups: dict[tuple[object, ...], list[Reference]] = {}
     for reference in load_references():
         if reference.speedup is not None:
@@ -77,7 +77,7 @@ def test_a_cell_whose_status_contradicts_its_print_is_refused() -> None:
         "figures": [{"id": "wrong", "printed": "OOM", "devices": 1}],
     }
 
-    with pytest.raises(InputError, match=r"mine\.yaml: wrong: .*does not go with the printed cell 'OOM'"):
+    with pytest.raises(InputError, match=r"mine\.yaml: wrong: .*contradicts the printed cell 'OOM'"):
         list(read_figures({"groups": [group]}, "mine.yaml"))
 
 
@@ -86,7 +86,7 @@ def test_an_unknown_key_is_refused_with_its_document() -> None:
         list(read_figures({"groups": [{"hardwear": {}, "figures": []}]}, "mine.yaml"))
 
 
-def test_every_figure_says_where_it_was_published_and_every_recipe_where_it_was_read() -> None:
+def test_every_figure_and_every_recipe_has_a_source() -> None:
     for reference in load_references():
         assert reference.source.document, reference.id
         assert reference.source.section, reference.id
@@ -119,7 +119,7 @@ def test_the_vendors_mixed_precision_recipe_differs_from_its_older_one_in_the_la
     assert (old.value, old.recipe["layout"]) == (849.63, "nchw")
 
 
-def test_a_figures_own_recipe_is_laid_over_its_groups() -> None:
+def test_a_figures_own_recipe_overrides_its_groups() -> None:
     one, eight = (find_reference(f"ngc-pytorch-resnet50-v100-32gb-amp-{n}gpu") for n in (1, 8))
 
     assert one.recipe[RecipeAxis.ACCUMULATION_STEPS] == 8
@@ -148,7 +148,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         find_reference("ngc-pytorch-resnet50-v100-32gb-amp-1gpus")
 
 
-def test_words_select_figures_whatever_their_punctuation() -> None:
+def test_words_select_figures_with_any_punctuation() -> None:
     found = select(
         load_references(), framework="PyTorch", device="V100 32GB", model="resnet-50", precision="amp"
     )
@@ -161,7 +161,7 @@ def test_words_select_figures_whatever_their_punctuation() -> None:
     assert {figure.hardware.device_memory_gb for figure in found} == {32}
 
 
-def test_a_word_that_fits_no_figure_is_refused_with_what_there_is() -> None:
+def test_a_word_without_a_matching_figure_is_refused_with_suggestions() -> None:
     with pytest.raises(InputError, match=r"framework 'pytroch'; did you mean 'pytorch'\?"):
         select(load_references(), framework="pytroch")
 
@@ -170,7 +170,7 @@ def test_the_sample_row_of_the_template_is_marked_as_an_example() -> None:
     assert find_reference("template-mxnet-mobilenetv1-sample-row").statistic is Statistic.EXAMPLE
 
 
-def test_a_device_is_found_by_the_name_that_its_driver_gives_it() -> None:
+def test_a_device_is_found_by_its_drivers_name() -> None:
     peak = find_peak("Tesla V100-SXM2-32GB")
 
     assert peak is not None
@@ -178,14 +178,14 @@ def test_a_device_is_found_by_the_name_that_its_driver_gives_it() -> None:
     assert find_peak("a device of next year") is None
 
 
-def test_peaks_grow_with_narrower_formats_and_name_where_they_were_read() -> None:
+def test_peaks_grow_with_narrower_formats_and_name_their_source() -> None:
     for peak in load_peaks():
         known = [x for x in (peak.fp32_tflops, peak.tf32_tflops, peak.fp16_tflops) if x is not None]
         assert known == sorted(known)
         assert peak.read_in
 
 
-def test_the_recipe_of_every_figure_that_was_measured_is_there_but_for_the_sample_row() -> None:
+def test_every_measured_figure_except_the_sample_row_has_a_recipe() -> None:
     without = [r.id for r in load_references() if not r.recipe and r.status is not CellStatus.MISSING]
 
     assert without == ["template-mxnet-mobilenetv1-sample-row"]
@@ -197,7 +197,7 @@ def test_the_older_figures_of_the_vendor_name_their_commit() -> None:
     assert {r.source.commit for r in older} == {"46ff3707e04683e41b79af0f94a74e45f8016786"}
 
 
-def test_the_compared_bert_columns_say_in_what_they_differ() -> None:
+def test_the_compared_bert_columns_state_their_differences() -> None:
     paddle, tensorflow, pytorch = (
         find_reference(f"perf-{framework}-bert-base-v100-32gb-amp-bs96-1gpu").recipe
         for framework in ("paddle", "tensorflow", "pytorch")

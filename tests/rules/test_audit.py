@@ -42,7 +42,7 @@ _RULES = {
 
 
 @pytest.mark.parametrize("row", truth_of(CORPUS, lambda row: f"{row['format_id']}-{row['published_value']}"))
-def test_every_row_of_the_truth_comes_out_as_it_says(row: dict[str, str]) -> None:
+def test_every_verdict_of_the_audit_corpus_is_reproduced(row: dict[str, str]) -> None:
     claim = Claim(row["log_path"], row["published_value"], int(row["gpus"]), unit=row["unit"])
 
     (finding,) = audit([claim], CORPUS)
@@ -68,7 +68,7 @@ def test_every_row_of_the_truth_comes_out_as_it_says(row: dict[str, str]) -> Non
         (1320.9392079999998, "1320.939208", True),
     ],
 )
-def test_digits_are_compared_rounded_or_cut_off(value: float, published: str, same: bool) -> None:
+def test_digits_are_compared_rounded_or_truncated(value: float, published: str, same: bool) -> None:
     number = parse_published(published)
 
     assert number is not None
@@ -76,13 +76,13 @@ def test_digits_are_compared_rounded_or_cut_off(value: float, published: str, sa
 
 
 @given(value=st.floats(1.0, 1e6), decimals=st.integers(0, 4))
-def test_what_is_printed_from_a_value_reproduces_it(value: float, decimals: int) -> None:
+def test_a_printed_value_is_reproduced_by_its_own_value(value: float, decimals: int) -> None:
     assert reproduces(value, Decimal(f"{value:.{decimals}f}"))
 
 
 @given(factor=st.floats(0.9, 1.1).filter(lambda f: abs(f - 1) > 1e-4))
 @settings(max_examples=60, deadline=None)
-def test_a_figure_of_seven_digits_taken_at_random_is_not_reproduced(factor: float, noisy_log: Path) -> None:
+def test_a_random_figure_of_seven_digits_is_not_reproduced(factor: float, noisy_log: Path) -> None:
     log = read_log(noisy_log)
     values = [result.value for rule in rules_for(log.format) if (result := rule.compute(log)).value]
     figure = round(max(values) * factor, 3)
@@ -100,7 +100,7 @@ def noisy_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_few_digits_are_said_to_be_weak_evidence(noisy_log: Path) -> None:
+def test_few_digits_are_reported_as_weak_evidence(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     value = measure_log(log).value
     assert value is not None
@@ -113,7 +113,7 @@ def test_few_digits_are_said_to_be_weak_evidence(noisy_log: Path) -> None:
     assert "weak evidence" not in many.note
 
 
-def test_a_conventional_rule_reproduces_and_is_called_conventional(noisy_log: Path) -> None:
+def test_a_match_by_a_conventional_rule_is_reported_as_such(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     value = find_rule("median-skip-0").compute(log).value
 
@@ -123,7 +123,7 @@ def test_a_conventional_rule_reproduces_and_is_called_conventional(noisy_log: Pa
     assert "conventional" in finding.note
 
 
-def test_a_value_inside_the_log_by_no_known_rule_is_unexplained(noisy_log: Path) -> None:
+def test_a_value_in_the_range_of_the_log_without_a_rule_is_unexplained(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     value = find_rule("mean-skip-37").compute(log).value
     assert value is not None
@@ -148,7 +148,7 @@ def test_a_value_of_one_device_is_a_mix_up_and_not_a_contradiction(noisy_log: Pa
     assert "one of 8 devices" in finding.note
 
 
-def test_the_chance_of_a_verdict_is_what_random_figures_show(noisy_log: Path) -> None:
+def test_the_chance_of_a_verdict_matches_random_figures(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     value = measure_log(log).value
     assert value is not None
@@ -171,7 +171,7 @@ def test_rules_that_agree_are_all_named(noisy_log: Path) -> None:
     assert finding.rule == "summary"
 
 
-def test_a_table_that_contradicts_the_log_is_told(noisy_log: Path) -> None:
+def test_a_table_that_contradicts_the_log_is_noted(noisy_log: Path) -> None:
     log = read_log(noisy_log)
 
     claim = Claim("x", f"{measure_log(log).value:.4f}", gpus=32, batch=256, unit="words/s")
@@ -207,7 +207,7 @@ def test_a_cell_without_a_figure_is_unreadable(cell: str, noisy_log: Path) -> No
     assert judge(Claim("x", cell), read_log(noisy_log)).verdict is AuditVerdict.UNREADABLE
 
 
-def test_a_table_whose_columns_follow_different_rules_is_told(noisy_log: Path) -> None:
+def test_a_table_that_mixes_rules_is_reported(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     values = [rule.compute(log) for rule in rules_for(log.format) if rule.name in ("summary", "mean-skip-9")]
 
@@ -232,12 +232,12 @@ def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: st
         read_claims(table)
 
 
-def test_every_rule_of_the_catalogue_says_who_publishes_by_it() -> None:
+def test_every_rule_of_the_catalogue_names_its_publishers() -> None:
     assert all(rule.formula and rule.published_by for rule in catalogue())
     assert len({rule.name for rule in catalogue()}) == len(catalogue())
 
 
-def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) -> None:
+def test_truncated_digits_are_distinguished_from_rounded_ones(noisy_log: Path) -> None:
     log = read_log(noisy_log)
     value = next(rule for rule in catalogue() if rule.name == "mean-skip-9").compute(log).value
     assert value is not None
@@ -256,7 +256,7 @@ def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) ->
 @pytest.mark.parametrize(
     "row", truth_of(CORPUS, lambda row: row["format_id"], lambda row: row["matches"] == "yes")
 )
-def test_a_published_value_moved_by_a_little_is_not_reproduced(row: dict[str, str], share: float) -> None:
+def test_a_slightly_changed_published_value_is_not_reproduced(row: dict[str, str], share: float) -> None:
     published = Decimal(row["published_value"])
     moved = (published * Decimal(1 + share)).quantize(published)
     if abs(moved - published) <= Decimal(2).scaleb(int(published.as_tuple().exponent)):

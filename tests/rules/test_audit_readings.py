@@ -36,11 +36,11 @@ def _log(tmp_path: Path, times: list[float]) -> ParsedLog:
         ("", []),
     ],
 )
-def test_the_marks_of_a_printed_figure_are_read_as_people_set_them(printed: str, readings: list[str]) -> None:
+def test_the_separators_of_a_printed_figure_are_recognised(printed: str, readings: list[str]) -> None:
     assert list(readings_of(printed)) == [Decimal(word) for word in readings]
 
 
-def test_a_comma_that_can_be_either_is_what_a_rule_gives_and_that_is_said(tmp_path: Path) -> None:
+def test_an_ambiguous_comma_is_read_as_a_rule_gives_it_with_a_note(tmp_path: Path) -> None:
     log = _log(tmp_path, [0.45 + 0.01 * (i % 3) for i in range(120)])
     value = measure_log(log).value
     assert value is not None
@@ -51,7 +51,7 @@ def test_a_comma_that_can_be_either_is_what_a_rule_gives_and_that_is_said(tmp_pa
     assert "read as" in finding.note
 
 
-def test_digits_of_another_amount_are_not_reproduced(tmp_path: Path) -> None:
+def test_equal_digits_in_another_unit_are_not_reproduced(tmp_path: Path) -> None:
     log = _log(tmp_path, [0.5] * 120)
 
     same, other = (judge(Claim("run.txt", "200.0", unit=unit), log) for unit in ("images/s", "tokens/s"))
@@ -60,7 +60,7 @@ def test_digits_of_another_amount_are_not_reproduced(tmp_path: Path) -> None:
     assert "in another unit" in other.note
 
 
-def test_what_stands_behind_the_last_printed_digit_could_be(tmp_path: Path) -> None:
+def test_the_rounding_of_the_last_printed_digit_widens_the_range(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text(
         "".join(
@@ -77,7 +77,7 @@ def test_what_stands_behind_the_last_printed_digit_could_be(tmp_path: Path) -> N
     assert span.high == pytest.approx(32 / 0.0015)
 
 
-def test_a_median_that_does_not_see_the_stalls_is_told_so(tmp_path: Path) -> None:
+def test_a_median_that_ignores_stalls_is_noted(tmp_path: Path) -> None:
     log = _log(tmp_path, [2.0 if i % 8 == 7 else 0.5 for i in range(160)])
 
     finding = judge(Claim("run.txt", "200.0"), log)

@@ -29,7 +29,7 @@ _PRINTED = {
 
 
 @pytest.mark.parametrize("placement", sorted(_PRINTED))
-def test_the_printed_means_medians_and_speedups_come_out_exactly(placement: str) -> None:
+def test_the_printed_means_medians_and_speedups_are_reproduced_exactly(placement: str) -> None:
     found = summarise(_SPEEDS)[placement]
 
     assert (found.average_speed, found.median_speed, found.speedup) == _PRINTED[placement]
@@ -103,7 +103,7 @@ def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
         ([""], ["NVIDIA A100-SXM4-40GB"], 8.0),
     ],
 )
-def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
+def test_a_tree_has_no_speedup_between_different_devices_and_reports_why(
     tmp_path: Path, alone: list[str], eight_devices: list[str], speedup: float | None
 ) -> None:
     for place, names, gpus in (("1n1g", alone, 1), ("1n8g", eight_devices, 8)):
@@ -131,7 +131,7 @@ def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
         ("megatron-lm", False, ["pytorch_samples", "tensorflow_images"]),
     ],
 )
-def test_logs_of_one_name_that_say_another_precision_framework_or_unit_stay_apart(
+def test_logs_of_one_name_with_different_precisions_frameworks_or_units_are_separate_groups(
     tmp_path: Path, program: str, amp: bool, words: list[str]
 ) -> None:
     plain = ("ngc-tensorflow-convnets", False)
@@ -170,7 +170,7 @@ def test_a_missing_or_dead_baseline_gives_no_speedup(tmp_path: Path, dead: bool)
 @pytest.mark.parametrize(
     ("place", "nodes", "gpus"), [("10n8g", 10, 80), ("16n16g", 16, 256), ("2n8g", 2, 16)]
 )
-def test_placements_of_two_digits_are_read(tmp_path: Path, place: str, nodes: int, gpus: int) -> None:
+def test_placements_with_two_digits_are_read(tmp_path: Path, place: str, nodes: int, gpus: int) -> None:
     _write(tmp_path, place, "r50_b128_fp32_1.log", 0.5, gpus)
 
     row = _row(read_tree(tmp_path), place)
@@ -180,7 +180,7 @@ def test_placements_of_two_digits_are_read(tmp_path: Path, place: str, nodes: in
     assert not [problem for problem in row.problems if problem.code == "name-contradicts-log"]
 
 
-def test_two_batches_and_two_precisions_in_one_folder_stay_apart(tmp_path: Path) -> None:
+def test_batches_and_precisions_in_one_folder_are_separate_groups(tmp_path: Path) -> None:
     _write(tmp_path, "1n1g", "r50_b128_fp32_1.log", 0.5, 1, batch=128)
     _write(tmp_path, "1n1g", "r50_b256_fp32_1.log", 0.5, 1, batch=256)
     _write(tmp_path, "1n1g", "r50_b128_fp16_1.log", 0.25, 1, batch=128)
@@ -195,7 +195,7 @@ def test_two_batches_and_two_precisions_in_one_folder_stay_apart(tmp_path: Path)
     }
 
 
-def test_two_repeats_with_one_number_are_a_problem_and_count_once(tmp_path: Path) -> None:
+def test_duplicate_repeat_numbers_are_a_problem_and_count_once(tmp_path: Path) -> None:
     _write(tmp_path, "1n1g", "r50_b128_fp32_1.log", 0.5, 1)
     _write(tmp_path, "1n1g", "r50_b128_fp32_01.log", 0.25, 1)
 

@@ -36,7 +36,7 @@ def test_the_median_is_the_median(values: list[float]) -> None:
     values=st.lists(st.sampled_from([1.0, 2.0, 2.5, 7.0]) | st.floats(0.1, 100), min_size=11, max_size=60),
     drop=st.integers(1, 5),
 )
-def test_a_trimmed_mean_drops_its_share_at_each_end_ties_included(values: list[float], drop: int) -> None:
+def test_a_trimmed_mean_drops_its_share_at_each_end_with_ties(values: list[float], drop: int) -> None:
     expected = float(np.mean(sorted(values)[drop:-drop]))
 
     assert formulas.trimmed_mean(_blocks(values), drop) == pytest.approx(expected, rel=1e-12)
@@ -51,7 +51,7 @@ def test_the_harmonic_mean_of_rates_is_samples_over_time(values: list[float]) ->
     assert found == pytest.approx(3.0 * len(values) / sum(3.0 / rate for rate in values))
 
 
-def test_values_that_are_no_numbers_are_left_out() -> None:
+def test_values_that_are_not_finite_are_ignored() -> None:
     values = [1.0, float("nan"), 3.0]
 
     assert formulas.count(_blocks(values)) == 2
@@ -64,7 +64,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
     window=st.tuples(st.integers(0, 400_000), st.integers(0, 400_000)),
 )
 @settings(max_examples=30, deadline=None)
-def test_a_column_gives_back_any_slice_of_what_was_put_in(chunks: list[int], window: tuple[int, int]) -> None:
+def test_a_column_returns_any_slice_of_its_values(chunks: list[int], window: tuple[int, int]) -> None:
     column, expected = Column(), []
     for number, size in enumerate(chunks):
         values = np.arange(size, dtype=np.float64) + number * 1e6

@@ -36,7 +36,7 @@ def numbers(events: str) -> tuple[float | None, float | None]:
     longer=st.floats(1, 1e4),
     lost=st.booleans(),
 )
-def test_parse_gives_the_number_of_the_campaign(times: list[float], longer: float, lost: bool) -> None:
+def test_parse_and_campaign_compute_the_same_number(times: list[float], longer: float, lost: bool) -> None:
     window_s, samples = sum(times) * longer, 8 * len(times) - 8 * lost
     events = text(times, {"outcome": "ok", "throughput": 1.0, "window_s": window_s, "samples": samples})
     campaign, parsed = numbers(events)
@@ -45,17 +45,17 @@ def test_parse_gives_the_number_of_the_campaign(times: list[float], longer: floa
 
 
 @given(times=st.lists(st.floats(1, 10), min_size=1, max_size=40), part=st.floats(0.01, 0.8))
-def test_a_window_that_cannot_hold_its_steps_gives_neither_a_number(times: list[float], part: float) -> None:
+def test_a_window_shorter_than_its_steps_has_no_number_in_either(times: list[float], part: float) -> None:
     summary = {"outcome": "ok", "throughput": 1.0, "window_s": sum(times) * part, "samples": 8 * len(times)}
     assert numbers(text(times, summary)) == (None, None)
 
 
 @pytest.mark.parametrize("summary", [{}, {"throughput": 40.0}, {"window_s": 2.0, "throughput": 40.0}])
-def test_without_a_whole_window_neither_gives_a_number(summary: dict[str, Any]) -> None:
+def test_an_incomplete_window_has_no_number_in_either(summary: dict[str, Any]) -> None:
     assert numbers(text([0.1] * 10, summary)) == (None, None)
 
 
-def test_a_window_that_contradicts_its_steps_is_invalid_and_told() -> None:
+def test_a_window_that_contradicts_its_steps_is_invalid_with_a_reason() -> None:
     events = text([0.1] * 10, {"window_s": 1.0, "samples": 79, "throughput": 79.0})
     result = measure_log(read_stream(io.BytesIO(events.encode())))
     assert (result.status, result.value) == (Status.INVALID, None)

@@ -53,7 +53,7 @@ def _megatron(steps: list[int], seconds: list[float]) -> str:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_log_whose_lines_come_further_apart_from_somewhere_on_is_not_cut(turned: bool) -> None:
+def test_a_log_whose_print_interval_grows_is_not_truncated(turned: bool) -> None:
     """Each step is printed at first and each hundredth later, or the other way around."""
     steps = (
         [*range(100, 2001, 100), *range(2001, 2201)] if turned else [*range(1, 201), *range(300, 2201, 100)]
@@ -71,7 +71,7 @@ def test_a_log_whose_lines_come_further_apart_from_somewhere_on_is_not_cut(turne
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_of_lines_that_are_lost_each_record_weighs_its_own_steps(lost: int) -> None:
+def test_with_missing_lines_each_record_weighs_its_own_steps(lost: int) -> None:
     steps = [step for step in range(10, 2001, 10) if not 1000 < step <= 1000 + 20 * lost or step % 20]
     log = read_stream(io.BytesIO(_megatron(steps, [0.5] * len(steps)).encode()))
     assert "records-missing" in {problem.code for problem in log.problems}
@@ -128,7 +128,7 @@ def _averaged(program: str, epochs: int, steps: int, every: int) -> str:
 @pytest.mark.parametrize("epochs", [2, 12])
 @pytest.mark.parametrize(("steps", "every"), [(200, 50), (1001, 100)])
 @pytest.mark.parametrize("program", ["timm", "lightning", "pytorch-imagenet", "fairseq"])
-def test_averages_that_are_undone_hold_the_first_steps_of_later_epochs(
+def test_differences_of_averages_include_the_first_steps_of_later_epochs(
     program: str, epochs: int, steps: int, every: int
 ) -> None:
     given = Facts(gpus=1, batch_per_device=BATCH)
@@ -146,7 +146,7 @@ def test_averages_that_are_undone_hold_the_first_steps_of_later_epochs(
 @pytest.mark.parametrize(
     ("first", "steps", "severity"), [(0, 1000, Severity.NOTE), (10, 100, Severity.DOUBT)]
 )
-def test_a_number_by_the_clock_says_which_share_of_the_steps_lies_between_epochs(
+def test_a_number_by_the_clock_reports_the_share_of_steps_between_epochs(
     first: int, steps: int, severity: Severity
 ) -> None:
     """From an epoch's last line to the next one's first the clock passes validation too."""
@@ -175,7 +175,7 @@ def test_a_number_by_the_clock_says_which_share_of_the_steps_lies_between_epochs
     assert problem.severity is severity
 
 
-def test_a_bar_that_is_drawn_again_after_validation_is_no_stall_and_no_step() -> None:
+def test_a_bar_redrawn_after_validation_is_neither_a_stall_nor_a_step() -> None:
     lines = _averaged("lightning", 3, 400, 50).splitlines()
     for epoch in (2, 1, 0):
         at = next(place for place, line in enumerate(lines) if line.startswith(f"Epoch {epoch}: 100%"))
@@ -189,7 +189,7 @@ def test_a_bar_that_is_drawn_again_after_validation_is_no_stall_and_no_step() ->
     assert measure_log(log).value == measure_log(plain).value
 
 
-def test_a_slow_start_of_each_epoch_in_averages_is_told_as_a_stall() -> None:
+def test_a_slow_start_of_each_epoch_in_averages_is_reported_as_a_stall() -> None:
     log = read_stream(io.BytesIO(_averaged("timm", 12, 200, 10).encode()))
     (stall,) = [problem for problem in log.problems if problem.code == "stall"]
     assert "11 records are much slower" in stall.message

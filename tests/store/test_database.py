@@ -21,7 +21,7 @@ from trainmark.schema.suite import Suite
 from trainmark.store import Store, document_of, migrations, sqlite_url
 from trainmark.store.tables import metadata
 
-KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
+STORED = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_migrations_leave_exactly_the_tables(store: Store, url: URL) -> None:
     engine.dispose()
 
 
-def test_a_run_stands_in_the_database_once_however_often_it_is_added(
+def test_a_run_is_in_the_database_once_however_often_it_is_added(
     store: Store, done: tuple[Suite, Case, RunResult]
 ) -> None:
     suite, case, run = done
@@ -64,7 +64,7 @@ def test_a_directory_is_one_campaign(store: Store, done: tuple[Suite, Case, RunR
     assert store.known_runs(one) == {}
 
 
-def test_a_run_that_never_started_is_not_known(store: Store, done: tuple[Suite, Case, RunResult]) -> None:
+def test_a_run_that_never_started_is_not_listed(store: Store, done: tuple[Suite, Case, RunResult]) -> None:
     suite, case, run = done
     campaign = store.campaign(suite, "/a", "0.1.0")
     store.add(campaign, case, run.model_copy(update={"started_at": None, "manifest": None}), None)
@@ -79,7 +79,7 @@ def test_a_store_opens_again(url: URL, store: Store, done: tuple[Suite, Case, Ru
     again.close()
 
 
-def test_the_manifest_of_many_runs_is_kept_once(
+def test_a_manifest_shared_by_many_runs_is_stored_once(
     store: Store, done: tuple[Suite, Case, RunResult], url: URL
 ) -> None:
     suite, case, run = done
@@ -95,11 +95,11 @@ def test_the_manifest_of_many_runs_is_kept_once(
 @pytest.fixture
 def certificate() -> Certificate:
     """Return a certificate of six frameworks, as it came out."""
-    (path,) = KEPT.glob("mobilenet_v1-cpu/certificate.json")
+    (path,) = STORED.glob("mobilenet_v1-cpu/certificate.json")
     return Certificate.model_validate_json(path.read_bytes())
 
 
-def test_certificates_come_back_as_they_were(
+def test_certificates_are_read_back_unchanged(
     store: Store, done: tuple[Suite, Case, RunResult], certificate: Certificate
 ) -> None:
     suite, _, _ = done
@@ -110,7 +110,7 @@ def test_certificates_come_back_as_they_were(
     assert store.runs_of(other).certificates == ()
 
 
-def test_certificates_take_the_place_of_earlier_ones(
+def test_certificates_replace_earlier_ones(
     store: Store, done: tuple[Suite, Case, RunResult], certificate: Certificate
 ) -> None:
     suite, _, _ = done
@@ -139,7 +139,7 @@ def test_a_certificate_of_another_version_is_left_out(
     assert store.runs_of(campaign).certificates == (certificate,)
 
 
-def test_a_database_from_before_certificates_is_brought_up_to_date_with_its_runs(
+def test_a_database_without_certificates_is_migrated_with_its_runs(
     done: tuple[Suite, Case, RunResult], certificate: Certificate, url: URL
 ) -> None:
     suite, case, run = done
@@ -171,7 +171,7 @@ def migrated(url: URL, revision: str) -> None:
     engine.dispose()
 
 
-def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     path.write_bytes(b"not a database" * 1000)
     with pytest.raises(
@@ -180,7 +180,7 @@ def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
         Store(sqlite_url(path))
 
 
-def test_a_database_of_a_later_trainmark_is_told(tmp_path: Path) -> None:
+def test_a_database_of_a_later_trainmark_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     Store(sqlite_url(path)).close()
     with sqlite3.connect(path) as connection:
@@ -190,7 +190,7 @@ def test_a_database_of_a_later_trainmark_is_told(tmp_path: Path) -> None:
         Store(sqlite_url(path))
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_migration_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "results.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE runs (mine TEXT)")
@@ -205,9 +205,9 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert tables == {"runs"}
 
 
-def test_an_address_that_is_none_or_lacks_its_driver_is_an_input_error() -> None:
+def test_an_invalid_address_or_missing_driver_is_an_input_error() -> None:
     for address in ("nonsense://", "postgresql://me:secret@host:port/x", "://"):
-        with pytest.raises(InputError, match="no URL like postgresql://") as caught:
+        with pytest.raises(InputError, match="not a URL such as postgresql://") as caught:
             Store(address)
         assert "secret" not in str(caught.value)
     with pytest.raises(InputError, match="needs a driver that is not installed: MySQLdb"):
@@ -222,7 +222,7 @@ def test_a_password_is_never_printed() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_the_outcome_of_a_run_that_gave_no_number_is_null_in_the_database(bench: Bench) -> None:
+def test_a_run_without_a_number_has_a_null_throughput_in_the_database(bench: Bench) -> None:
     bench.write({"options": {"behaviour": "crashes"}})
     bench.run()
     with sqlite3.connect(bench.out / "results.sqlite") as connection:

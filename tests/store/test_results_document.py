@@ -15,7 +15,7 @@ OLD = Path(__file__).with_name("old") / "results-0.1.json"
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 
-def test_what_is_written_reads_back_equal(bench: Bench, tmp_path: Path) -> None:
+def test_written_results_are_read_back_equal(bench: Bench, tmp_path: Path) -> None:
     bench.write({}, behaving("nan-loss"), behaving("crashes"), {"nodes": 2}, protocol=TWICE)
     results = bench.run()
     write_results(tmp_path / "again.json", results)
@@ -25,24 +25,26 @@ def test_what_is_written_reads_back_equal(bench: Bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
-        (None, "not there; is it the --out directory of a trainmark run"),
+        (None, "no such file; is it the --out directory of a trainmark run"),
         ("{", "not a trainmark.results/1 document"),
         ("{}", "not a trainmark.results/1 document: .*: Field required"),
         ('{"schema_name": "trainmark.results/2"}', "not a trainmark.results/1 document: schema_name"),
     ],
 )
-def test_what_is_no_results_document_is_told_by_its_path(tmp_path: Path, text: str | None, told: str) -> None:
+def test_an_invalid_results_document_is_reported_with_its_path(
+    tmp_path: Path, text: str | None, reason: str
+) -> None:
     path = tmp_path / "results.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(InputError, match=f"^{path}: {told}"):
+    with pytest.raises(InputError, match=f"^{path}: {reason}"):
         read_results(path)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reason"),
     [
         ({"median": float("nan")}, "median: Input should be a finite number"),
         ({"median": -5.0, "minimum": -6.0}, "median: Input should be greater than 0"),
@@ -53,20 +55,20 @@ def test_what_is_no_results_document_is_told_by_its_path(tmp_path: Path, text: s
         ),
     ],
 )
-def test_numbers_that_nobody_can_have_measured_are_refused(
-    bench: Bench, tmp_path: Path, wrong: dict[str, object], told: str
+def test_impossible_numbers_are_refused(
+    bench: Bench, tmp_path: Path, wrong: dict[str, object], reason: str
 ) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     write_results(tmp_path / "results.json", bench.run())
     document = json.loads((tmp_path / "results.json").read_text())
     next(case["estimate"] for case in document["cases"] if case["estimate"]).update(wrong)
     (tmp_path / "results.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=f"not a trainmark.results/1 document: .*{told}"):
+    with pytest.raises(InputError, match=f"not a trainmark.results/1 document: .*{reason}"):
         read_results(tmp_path / "results.json")
 
 
 @pytest.mark.parametrize("changed", ["estimate", "run", "number"])
-def test_a_number_that_is_not_that_of_the_runs_beside_it_is_refused(tmp_path: Path, changed: str) -> None:
+def test_an_estimate_that_contradicts_its_runs_is_refused(tmp_path: Path, changed: str) -> None:
     document = json.loads(OLD.read_text())
     path, (case, *_) = tmp_path / "results.json", document["cases"]
     path.write_text(json.dumps(document))
@@ -82,11 +84,11 @@ def test_a_number_that_is_not_that_of_the_runs_beside_it_is_refused(tmp_path: Pa
     else:
         case["runs"] = case["runs"][:1]
     path.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=rf"^{path}: the number of {case['id']} is not that of its runs: "):
+    with pytest.raises(InputError, match=rf"^{path}: the number of {case['id']} contradicts its runs: "):
         read_results(path)
 
 
-def test_results_hold_when_every_run_did_the_work_that_was_asked_for(bench: Bench) -> None:
+def test_results_hold_when_every_run_did_the_requested_work(bench: Bench) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     assert bench.run().holds
 
@@ -97,7 +99,7 @@ def test_results_do_not_hold_with_a_bad_or_doubtful_run(bench: Bench, behaviour:
     assert not bench.run().holds
 
 
-def test_one_bad_run_of_three_speaks_against_the_results_and_not_for_a_number(bench: Bench) -> None:
+def test_one_bad_run_of_three_invalidates_the_results(bench: Bench) -> None:
     bench.write(protocol={**TWICE, "repeats": 3})
     results = bench.run()
     (case,) = results.cases
@@ -107,7 +109,7 @@ def test_one_bad_run_of_three_speaks_against_the_results_and_not_for_a_number(be
     assert not spoilt.holds
 
 
-def test_a_doubt_about_the_machine_does_not_speak_against_the_work(bench: Bench) -> None:
+def test_a_doubt_about_the_machine_does_not_invalidate_the_results(bench: Bench) -> None:
     from trainmark.schema.measurement import About, Suspicion
 
     bench.write()
@@ -120,7 +122,7 @@ def test_a_doubt_about_the_machine_does_not_speak_against_the_work(bench: Bench)
         assert doubted.holds is holds
 
 
-def test_a_case_that_was_not_run_yet_does_not_hold(bench: Bench) -> None:
+def test_results_with_a_case_not_run_yet_do_not_hold(bench: Bench) -> None:
     bench.write()
     results = bench.run()
     waiting = results.cases[0].model_copy(update={"outcome": Outcome.SKIPPED, "runs": ()})
@@ -128,7 +130,7 @@ def test_a_case_that_was_not_run_yet_does_not_hold(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("lacking", [(), ("certificates",)])
-def test_results_of_every_earlier_version_still_read(tmp_path: Path, lacking: tuple[str, ...]) -> None:
+def test_results_of_every_earlier_version_can_be_read(tmp_path: Path, lacking: tuple[str, ...]) -> None:
     """The first version had no certificates, the second no findings (docs/file-formats.md, history)."""
     document = json.loads(OLD.read_text())
     for field in lacking:

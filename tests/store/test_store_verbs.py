@@ -92,7 +92,7 @@ def test_a_directory_that_grew_adds_what_is_new(out: Path, old: Results, address
     assert added(out, address, capsys) == {"campaign": 1, "new": 4, "changed": 0, "known": 2}
 
 
-def test_a_directory_whose_suite_grew_is_reported_with_its_new_cases_and_keeps_those_that_are_gone(
+def test_a_directory_whose_suite_changed_has_its_new_and_its_removed_cases(
     out: Path, old: Results, address: str, capsys: CAN
 ) -> None:
     first = min(old.cases, key=lambda case: min(run.started_at for run in case.runs if run.started_at))
@@ -100,13 +100,11 @@ def test_a_directory_whose_suite_grew_is_reported_with_its_new_cases_and_keeps_t
         write_results(out / "results.json", old.model_copy(update={"cases": cases}))
         assert added(out, address, capsys)["campaign"] == 1
         assert main(["report", address, "--json"]) == 0
-        told = Results.model_validate_json(capsys.readouterr().out)
-        assert [len(case.runs) for case in told.cases] == [3] * reported
+        document = Results.model_validate_json(capsys.readouterr().out)
+        assert [len(case.runs) for case in document.cases] == [3] * reported
 
 
-def test_a_run_that_got_another_number_does_not_count_twice(
-    out: Path, old: Results, address: str, capsys: CAN
-) -> None:
+def test_a_renumbered_run_does_not_count_twice(out: Path, old: Results, address: str, capsys: CAN) -> None:
     added(out, address, capsys)
     case = old.cases[1]
     runs = (*case.runs[:2], case.runs[2].model_copy(update={"repeat": 4}))
@@ -116,7 +114,7 @@ def test_a_run_that_got_another_number_does_not_count_twice(
     )
     assert main(["store", "add", str(out), "--to", address]) == 2
     assert (
-        f"runs 3 and 4 of {case.id} are one run, which counts once: both began at " in capsys.readouterr().err
+        f"runs 3 and 4 of {case.id} are the same run, which counts only once: both started at " in capsys.readouterr().err
     )
 
 
@@ -129,7 +127,7 @@ def test_a_directory_that_was_moved_is_the_same_campaign(
     assert [one["directory"] for one in listed(address, capsys)] == [str(moved)]
 
 
-def test_another_campaign_in_the_place_of_one_is_another_campaign(
+def test_another_campaign_in_the_same_directory_is_a_new_campaign(
     out: Path, old: Results, address: str, capsys: CAN
 ) -> None:
     added(out, address, capsys)
@@ -148,7 +146,7 @@ def test_another_campaign_in_the_place_of_one_is_another_campaign(
     assert [one["runs"] for one in listed(address, capsys)] == [6, 6]
 
 
-def test_a_run_that_was_measured_anew_takes_the_place_of_the_old_one(
+def test_a_run_that_was_measured_again_replaces_the_old_one(
     out: Path, old: Results, address: str, capsys: CAN
 ) -> None:
     added(out, address, capsys)
@@ -159,7 +157,7 @@ def test_a_run_that_was_measured_anew_takes_the_place_of_the_old_one(
     assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 1, "known": 5}
 
 
-def test_runs_of_another_program_are_not_added_to_those_that_are_here(
+def test_runs_of_another_program_are_not_added_to_a_case(
     out: Path, old: Results, address: str, capsys: CAN
 ) -> None:
     """The directory lost its third run, and its others were made anew by another program."""
@@ -175,13 +173,13 @@ def test_runs_of_another_program_are_not_added_to_those_that_are_here(
     added(out, address, capsys)
     write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=2))
     assert main(["store", "add", str(out), "--to", address]) == 2
-    told = capsys.readouterr().err
-    assert "source changed: folder program (was 1a2b3c4d…, now 5e6f7a8b…)" in told
+    errors = capsys.readouterr().err
+    assert "source changed: folder program (was 1a2b3c4d…, now 5e6f7a8b…)" in errors
     write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=3))
     assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 3, "known": 3}
 
 
-def test_a_database_with_several_campaigns_reports_the_one_that_is_chosen(
+def test_a_database_with_several_campaigns_reports_the_chosen_one(
     out: Path, old: Results, tmp_path: Path, address: str, capsys: CAN
 ) -> None:
     other = tmp_path / "other"
@@ -194,14 +192,14 @@ def test_a_database_with_several_campaigns_reports_the_one_that_is_chosen(
     ]
     for chosen in ("2", "other", str(other)):
         assert main(["report", address, "--json", "--campaign", chosen]) == 0
-        told = Results.model_validate_json(capsys.readouterr().out)
-        assert told.suite == "other"
-        assert [case.runs for case in told.cases] == [case.runs for case in old.cases]
-        assert told.certificates == old.certificates
-        assert told.findings is not None
+        reported = Results.model_validate_json(capsys.readouterr().out)
+        assert reported.suite == "other"
+        assert [case.runs for case in reported.cases] == [case.runs for case in old.cases]
+        assert reported.certificates == old.certificates
+        assert reported.findings is not None
 
 
-def test_two_who_add_at_the_same_moment_add_each_run_once(old: Results, url: URL) -> None:
+def test_concurrent_adds_store_each_run_once(old: Results, url: URL) -> None:
     stores = [Store(url) for _ in range(4)]
     start = threading.Barrier(len(stores))
     found: list[int] = []
@@ -234,7 +232,7 @@ def test_a_directory_with_its_runs_is_added_as_its_own_database_has_it(
     assert (shared.cases, shared.manifests, shared.findings) == (own.cases, own.manifests, own.findings)
 
 
-def test_the_list_says_how_much_there_is_of_each_campaign(out: Path, address: str, capsys: CAN) -> None:
+def test_the_list_shows_the_cases_and_runs_of_each_campaign(out: Path, address: str, capsys: CAN) -> None:
     added(out, address, capsys)
     (one,) = listed(address, capsys)
     assert one == {
@@ -255,24 +253,24 @@ def test_the_list_says_how_much_there_is_of_each_campaign(out: Path, address: st
 
 @pytest.mark.parametrize("words", [["report", "{}", "--to", "md"], ["store", "list", "--from", "{}"]])
 @pytest.mark.parametrize("form", ["sqlite:///{}", "{}"])
-def test_reading_a_database_that_is_not_there_makes_none(
+def test_reading_a_missing_database_does_not_create_it(
     words: list[str], form: str, tmp_path: Path, capsys: CAN
 ) -> None:
     path = tmp_path / "nosuch.db"
     assert main([word.format(form.format(path)) for word in words]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert str(path) in said.err
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert str(path) in printed.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_of_somebody_else_is_not_written_into(tmp_path: Path) -> None:
+def test_a_foreign_database_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "theirs.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(InputError, match=f"^{path}: holds no results of trainmark$"):
+    with pytest.raises(InputError, match=f"^{path}: contains no results of trainmark$"):
         existing_store(str(path))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -284,19 +282,19 @@ def test_a_password_is_never_printed(out: Path, capsys: CAN) -> None:
     for address in ("postgresql://me:secret@127.0.0.1:1/x", "postgresql://me:secret@127.0.0.1:port/x"):
         for words in (["add", str(out), "--to", address], ["list", "--from", address]):
             assert main(["store", *words]) in (1, 2)
-            said = capsys.readouterr()
-            assert said.err.count("\n") == 1
-            assert "secret" not in said.out + said.err
+            printed = capsys.readouterr()
+            assert printed.err.count("\n") == 1
+            assert "secret" not in printed.out + printed.err
 
 
 @pytest.mark.parametrize("what", ["nothing", "folder"])
-def test_what_is_no_result_directory_adds_nothing(what: str, out: Path, tmp_path: Path, capsys: CAN) -> None:
+def test_a_directory_without_results_adds_nothing(what: str, out: Path, tmp_path: Path, capsys: CAN) -> None:
     other = tmp_path / "other"
     if what == "folder":
         other.mkdir()
     path = tmp_path / "runs.sqlite"
     assert main(["store", "add", str(out), str(other), "--to", str(path)]) == 2
-    assert "other/results.json: not there" in capsys.readouterr().err
+    assert "other/results.json: no such file" in capsys.readouterr().err
     assert not path.exists()
 
 
@@ -305,7 +303,7 @@ def test_a_directory_without_a_run_has_nothing_to_add(
 ) -> None:
     write_results(out / "results.json", with_runs(old, 0))
     assert main(["store", "add", str(out), "--to", str(tmp_path / "runs.sqlite")]) == 2
-    assert f"{out}: no run of it was started: there is nothing to add" in capsys.readouterr().err
+    assert f"{out}: nothing to add: none of its runs was started" in capsys.readouterr().err
 
 
 def test_a_directorys_own_database_is_not_filled_with_its_runs_again(bench: Bench, capsys: CAN) -> None:
@@ -315,7 +313,7 @@ def test_a_directorys_own_database_is_not_filled_with_its_runs_again(bench: Benc
     assert "is the own database of" in capsys.readouterr().err
 
 
-def test_a_database_of_the_first_version_opens_with_all_of_its_runs(tmp_path: Path, old: Results) -> None:
+def test_a_database_of_the_first_version_can_be_read_with_all_runs(tmp_path: Path, old: Results) -> None:
     path = tmp_path / "results.sqlite"
     with sqlite3.connect(path) as connection:
         connection.executescript((OLD / "results-0.1.sql").read_text())
@@ -339,7 +337,7 @@ def test_a_database_of_the_first_version_opens_with_all_of_its_runs(tmp_path: Pa
     connection.close()
 
 
-def test_a_campaigns_identity_stays_when_it_grows_and_is_another_for_another(old: Results) -> None:
+def test_a_campaigns_identity_is_stable_when_it_grows_and_unique(old: Results) -> None:
     assert identity(with_runs(old, 1)) == identity(old)
     assert identity(old.model_copy(update={"suite": "other"})) != identity(old)
 
@@ -359,5 +357,5 @@ def test_runs_that_were_stored_under_a_cases_earlier_id_are_found(
         connection.execute("UPDATE runs SET case_id = ?", (case.earlier_id,))
     connection.close()
     assert main(["report", str(path), "--json"]) == 0
-    told = Results.model_validate_json(capsys.readouterr().out)
-    assert [len(one.runs) for one in told.cases] == [3]
+    reported = Results.model_validate_json(capsys.readouterr().out)
+    assert [len(one.runs) for one in reported.cases] == [3]

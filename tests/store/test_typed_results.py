@@ -15,7 +15,7 @@ from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary
 
 OLD = Path(__file__).with_name("old") / "results-0.1.json"
-KEPT = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))
+STORED = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))
 WORDS = st.dictionaries(
     st.sampled_from(["framework", "global_batch", "work", "epoch_images", "free", "unit", "actual"]),
     st.none() | st.booleans() | st.integers() | st.text() | st.dictionaries(st.text(), st.integers()),
@@ -36,7 +36,7 @@ def run(**fields: Any) -> RunResult:
 
 
 @pytest.mark.parametrize("nodes", [(), (0,), (0, 1, 2), (1, 2)])
-def test_telemetry_is_a_list_by_node_and_in_json_as_it_was(nodes: tuple[int, ...]) -> None:
+def test_telemetry_is_a_list_by_node_with_an_unchanged_json_form(nodes: tuple[int, ...]) -> None:
     made = run(telemetry=tuple(TelemetrySummary(node=node, samples=9) for node in nodes))
     written = json.loads(made.model_dump_json())
     assert (written["telemetry"] or {}).get("node") == (0 if 0 in nodes else None)
@@ -47,21 +47,21 @@ def test_telemetry_is_a_list_by_node_and_in_json_as_it_was(nodes: tuple[int, ...
 
 
 @given(WORDS)
-def test_a_run_is_told_what_it_said_though_a_word_has_another_type(said: dict[str, Any]) -> None:
-    parameters = Parameters.of(said)
-    assert parameters.reported() == said
+def test_a_parameter_of_another_type_is_read_as_the_run_wrote_it(written: dict[str, Any]) -> None:
+    parameters = Parameters.of(written)
+    assert parameters.reported() == written
     assert Parameters.model_validate_json(parameters.model_dump_json()) == parameters
     assert parameters.global_batch is None or type(parameters.global_batch) is int
 
 
-def test_words_that_nobody_knows_are_kept_beside_those_that_are() -> None:
+def test_unknown_parameters_are_stored_with_the_known_ones() -> None:
     parameters = Parameters.of({"global_batch": 8, "unit": 7, "momentum": 0.9})
     assert (parameters.global_batch, parameters.unit) == (8, None)
     assert parameters.free == {"unit": 7, "momentum": 0.9}
 
 
-@pytest.mark.parametrize("path", [OLD, *KEPT], ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_kept_results_open_typed_and_say_what_they_said(path: Path) -> None:
+@pytest.mark.parametrize("path", [OLD, *STORED], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_stored_results_are_read_as_typed_parameters_without_loss(path: Path) -> None:
     written = json.loads(path.read_text(encoding="utf-8"))
     results = Results.model_validate(written)
     assert all(isinstance(manifest, Manifest) for manifest in results.manifests.values())

@@ -62,32 +62,34 @@ def block() -> float:
 
 
 @pytest.mark.parametrize("device", [("", 0), ("3,1", 3), ("GPU-22ab", 2)])
-def test_power_is_that_of_the_time_that_passed_on_the_gpu_that_trains(
+def test_power_is_averaged_over_time_on_the_training_gpu(
     device: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visible, opened = device
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     nvml = FakeNvml(counts=True)
 
-    seconds, seen = clocks(nvml, monkeypatch).during(block)
+    seconds, summary = clocks(nvml, monkeypatch).during(block)
 
-    assert (seconds, seen["sm_mhz"]) == (100.0, 1700.0)
+    assert (seconds, summary["sm_mhz"]) == (100.0, 1700.0)
     # The counter is read before and after: by a little more time than the block took, and not by what it says.
-    assert 500 <= seen["power_w"] < 1000
+    assert 500 <= summary["power_w"] < 1000
     assert nvml.opened[-1] == opened
 
 
 @pytest.mark.parametrize("visible", ["GPU-9", "MIG-1", "-1", "7b"])
-def test_of_a_gpu_that_is_not_found_nothing_is_said(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_found_has_no_summary(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert clocks(FakeNvml(counts=True), monkeypatch).during(block) == (100.0, {})
 
 
-def test_what_the_driver_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_that_the_driver_does_not_report_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clocks(FakeNvml(counts=False), monkeypatch).during(block) == (100.0, {"sm_mhz": 1700.0})
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_without_a_gpu_or_nvml_a_block_is_a_block(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_without_a_gpu_or_nvml_has_only_its_time(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nvml = FakeNvml(counts=True) if device == "cpu" else None
     assert clocks(nvml, monkeypatch, device).during(block) == (100.0, {})

@@ -60,14 +60,14 @@ def test_a_sample_holds_units_and_nulls_and_falls_back_to_the_older_name_of_cloc
     assert sample.clock_reasons == ("sw_power_cap", "hw_thermal_slowdown")
 
 
-def test_a_stranger_on_the_gpu_is_foreign_and_one_that_cannot_be_seen_is_only_counted() -> None:
+def test_a_foreign_process_on_the_gpu_is_listed_and_an_invisible_one_is_counted() -> None:
     stranger, run, unseen = 1, os.getppid(), 2**22 + 1
     sample = sample_gpu(Nvml(FakeNvml([stranger, run, unseen, os.getpid()])), 0, object(), (run,), PROC)
     assert sample.foreign_pids == (stranger,)
     assert sample.unseen_processes == 1
 
 
-def test_a_gpu_that_offers_nothing_gives_nulls() -> None:
+def test_a_gpu_without_any_counter_gives_nulls() -> None:
     bare = SimpleNamespace(NVMLError=FakeError, NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_TEMPERATURE_GPU=0)
     sample = sample_gpu(Nvml(bare), 3, object(), (), PROC)
     assert sample.index == 3

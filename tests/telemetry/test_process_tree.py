@@ -71,7 +71,7 @@ def test_children_of_every_thread_are_found_and_memory_agrees_with_psutil() -> N
         assert pss is None or 0 < pss <= usage.rss_bytes
 
 
-def test_the_time_of_a_child_that_has_ended_is_not_lost() -> None:
+def test_the_cpu_time_of_an_ended_child_counts() -> None:
     code = f"import subprocess, sys\nprint('ready', flush=True)\nsubprocess.run([sys.executable, '-c', {SPIN!r}])\n"
     code += "print('done', flush=True)\nsys.stdin.read()\n"
     with python(code) as process:
@@ -84,7 +84,7 @@ def test_the_time_of_a_child_that_has_ended_is_not_lost() -> None:
         assert after.cpu_s - before >= 0.15
 
 
-def test_an_orphan_that_was_seen_once_stays_in_the_tree() -> None:
+def test_an_orphan_that_was_found_once_stays_in_the_tree() -> None:
     code = """
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=sys.stdin)
@@ -121,7 +121,7 @@ def test_a_process_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None
     assert usage.rss_bytes == 3 * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_pid_that_a_stranger_got_leaves_the_tree(tmp_path: Path) -> None:
+def test_a_reused_pid_leaves_the_tree(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     stat = "7 (a) S 1 7 7 0 -1 0 0 0 0 0 100 50 25 25 20 0 1 0 {} 4096 3 0"
     (tmp_path / "7/stat").write_text(stat.format(100))

@@ -61,7 +61,7 @@ while not sys.stdin.closed:
 """
 
 
-def test_a_busy_run_is_seen_and_every_line_is_whole(tmp_path: Path) -> None:
+def test_a_busy_run_is_sampled_with_complete_lines(tmp_path: Path) -> None:
     path = tmp_path / "telemetry.jsonl"
     process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE)
     try:
@@ -89,7 +89,7 @@ def test_a_busy_run_is_seen_and_every_line_is_whole(tmp_path: Path) -> None:
     assert summary.tree_rss_bytes_max > 2**20
 
 
-def test_what_others_do_on_cpus_that_a_run_may_not_use_is_not_beside_it(tmp_path: Path) -> None:
+def test_load_on_cpus_outside_the_affinity_mask_does_not_count(tmp_path: Path) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     (tmp_path / "stat").write_text(
         "cpu  300 0 0 100 0 0 0 0 0 0\ncpu0 100 0 0 0 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0\n"
@@ -101,7 +101,7 @@ def test_what_others_do_on_cpus_that_a_run_may_not_use_is_not_beside_it(tmp_path
     assert (part.busy_s * ticks, part.total_s * ticks) == (200, 300)
 
 
-def test_shares_are_of_the_time_between_two_samples_and_our_own_is_not_anothers(tmp_path: Path) -> None:
+def test_shares_are_of_the_sampling_interval_and_exclude_the_own_process(tmp_path: Path) -> None:
     def proc(busy: int, idle: int, tree: int) -> None:
         (tmp_path / "7").mkdir(exist_ok=True)
         (tmp_path / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 0\n")
@@ -144,7 +144,7 @@ def test_a_gpu_at_its_power_limit_is_not_throttled(tmp_path: Path) -> None:
     assert (summary.gpus[0].throttled_share, summary.gpus[0].reason_shares) == (0.0, {"sw_power_cap": 1.0})
 
 
-def test_a_window_is_summed_up_alone(tmp_path: Path) -> None:
+def test_a_summary_covers_only_the_window(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.jsonl",
         sample(0, None, 0.0),

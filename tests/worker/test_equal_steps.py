@@ -147,13 +147,13 @@ MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
     "gpt2_tiny": [
         ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
         ("no-mask", Subject.ACTIVATIONS, "each position attends to all, also to those after it"),
-        ("dropout", Subject.TIMED_STEP, "the step has a random part, as dropout is"),
+        ("dropout", Subject.TIMED_STEP, "the step has a random part, such as dropout"),
         ("untied", Subject.PARAMETERS, f"32,768 more {UNTIED.format('512 x 64')}"),
         ("norms-decay", Subject.DECAY, "norm.weight: 0.1 instead of 0"),
         ("decay-in-the-gradient", Subject.UPDATE_RULE, "step"),
         ("second-moment", Subject.UPDATE_RULE, "step"),
         ("parts-summed", Subject.UPDATE_RULE, "step"),
-        ("part-left-out", Subject.TIMED_STEP, "what is timed is not what was looked into"),
+        ("part-left-out", Subject.TIMED_STEP, "the timed step differs from the inspected one"),
     ],
     "llama_tiny": [
         (
@@ -179,7 +179,7 @@ MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
         ("untied", Subject.PARAMETERS, f"32,768 more {UNTIED.format('512 x 64')}"),
         ("no-mask", Subject.ACTIVATIONS, "padding is attended to"),
         ("unweighted", Subject.LOSS, "the loss counts places that hold no word"),
-        ("mean-of-means", Subject.TIMED_STEP, "what is timed is not what was looked into"),
+        ("mean-of-means", Subject.TIMED_STEP, "the timed step differs from the inspected one"),
     ],
     "wide_deep_tiny": [
         ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
@@ -187,7 +187,7 @@ MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
         ("without-wide", Subject.LOGITS, "the wide side is left out"),
         ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
         ("left-out", Subject.ACTIVATIONS, "C26 is left out"),
-        ("dropout", Subject.TIMED_STEP, "the step has a random part, as dropout is"),
+        ("dropout", Subject.TIMED_STEP, "the step has a random part, such as dropout"),
         ("batch-norm", Subject.PARAMETERS, "more than the description has"),
         ("unbiased", Subject.ACTIVATIONS, "fc2"),
         ("decay", Subject.UPDATE_RULE, "step"),
@@ -223,7 +223,7 @@ def test_a_mistake_is_found_and_named(
     ("model", "flags", "subject", "said"),
     [
         ("bert_tiny", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
-        ("bert_tiny", {"dropout": 0.1}, Subject.TIMED_STEP, "the step has a random part, as dropout is"),
+        ("bert_tiny", {"dropout": 0.1}, Subject.TIMED_STEP, "the step has a random part, such as dropout"),
         (
             "bert_tiny",
             {"accumulation": 4},

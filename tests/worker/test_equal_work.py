@@ -314,7 +314,7 @@ def test_a_worker_without_a_mistake_passes_the_same_way(observe: Observe) -> Non
 @in_pytorch
 def test_a_rate_inside_the_velocity_is_told_in_words(observe: Observe) -> None:
     _, seen = observe("pytorch", "mobilenet_v1", "rate-inside-velocity")
-    assert "the learning rate is kept inside the velocity" in failing(seen)[Subject.MOMENTUM]
+    assert "the velocity includes the learning rate" in failing(seen)[Subject.MOMENTUM]
 
 
 @pytest.mark.rare

@@ -34,7 +34,7 @@ def audit(
     Exit code 1: a value is not reproduced, or its log cannot be read.
     """
     from trainmark.errors import InputError
-    from trainmark.insight import recipes_apart
+    from trainmark.insight import recipe_differences
     from trainmark.measure.rules import AuditVerdict, read_claims, summarise_findings
     from trainmark.measure.rules import audit as audit_claims
 
@@ -49,7 +49,7 @@ def audit(
         if as_json:
             sys.stdout.write(json.dumps(_document(finding), ensure_ascii=False, allow_nan=False) + "\n")
     read = {logs / finding.claim.log: finding.facts for finding in findings if finding.facts is not None}
-    summary = "\n".join([*summarise_findings(findings), *recipes_apart(read.items())]) + "\n"
+    summary = "\n".join([*summarise_findings(findings), *recipe_differences(read.items())]) + "\n"
     if as_json:
         sys.stderr.write(summary)
     else:

@@ -1,4 +1,4 @@
-"""Did two frameworks do the same training step? What goes into each, what came out, and the certificate."""
+"""The check that frameworks do the same training step: its inputs, the comparison, and the certificate."""
 
 from typing import TYPE_CHECKING
 

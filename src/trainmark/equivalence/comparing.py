@@ -1,6 +1,6 @@
-"""Comparing the training steps of frameworks: each against the common description, and all pairs.
+"""Comparison of the training steps of frameworks: each with the common description, and all pairs.
 
-What holds for every task is here; what a task's layers and outputs are is its own (``EqualWork``).
+The checks here apply to every task; a task checks its own layers and outputs (``EqualWork``).
 """
 
 import math
@@ -18,7 +18,7 @@ from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 
 USUAL_DECAY = 0.1
-"""That of the checks of most tasks: what another decay is measured by where the recipe has none."""
+"""The decay in the checks of most tasks: the unit of a decay's deviation if the recipe has none."""
 
 
 def party(
@@ -29,10 +29,10 @@ def party(
     variants: Sequence[CheckedVariant] = (),
     rules: Mapping[str, str] = NO_RULES,
 ) -> Party:
-    """Return what one framework's step was seen to be, checked against the common description and recipe.
+    """Return the observed step of one framework with its checks against the common description and recipe.
 
-    ``axes`` are the values of the task's ``ways`` in which it was observed, ``rules`` those of its ``rules`` that the
-    recipe has.
+    ``axes`` are the values of the task's variant axes in the observation, ``rules`` those of its fixed axes in the
+    recipe.
     """
     task = equal_work_of(observation.model, rules)
     conventions = solve(observation, _is_layerwise(task))
@@ -53,21 +53,23 @@ def party(
     )
 
 
-def follows(base: Observation, seen: Followed, axes: Mapping[str, str], compiler: str) -> CheckedVariant:
-    """Return whether a framework's steps in another of its ways are those that were observed.
+def follows(
+    base: Observation, observation: Followed, axes: Mapping[str, str], compiler: str
+) -> CheckedVariant:
+    """Return the checks of a framework's steps in another variant against its observed steps.
 
-    What they do to every parameter and statistic, and the losses that they keep, are compared; geometry, rates,
-    momentum and decay follow from that.
+    The updates of all parameters and statistics and the losses are compared; equal geometry, rates, momentum and decay
+    follow from that.
     """
-    losses = zip(seen.step_losses, base.step_losses, strict=True)
+    losses = zip(observation.step_losses, base.step_losses, strict=True)
     checks = (
-        check(Subject.PARAMETERS, (abs(seen.parameters - base.parameters), None)),
+        check(Subject.PARAMETERS, (abs(observation.parameters - base.parameters), None)),
         check(
             Subject.LOSS, worst((relative(one, other), f"step {i}") for i, (one, other) in enumerate(losses))
         ),
-        check(Subject.UPDATE_NORM, worst(_totals(seen, base, "updates"))),
-        check(Subject.UPDATES, worst(_sketches(seen, base, "updates"))),
-        *equal_work_of(base.model).statistics(seen, base, same_framework=True),
+        check(Subject.UPDATE_NORM, worst(_totals(observation, base, "updates"))),
+        check(Subject.UPDATES, worst(_sketches(observation, base, "updates"))),
+        *equal_work_of(base.model).statistics(observation, base, same_framework=True),
     )
     return CheckedVariant(axes=axes, compiler=compiler, checks=checks)
 
@@ -81,7 +83,7 @@ def certify(
     basis: str = "",
     rules: Mapping[str, str] = NO_RULES,
 ) -> Certificate:
-    """Return the certificate of the frameworks that were observed, by the recipe with these ``rules``."""
+    """Return the certificate of the observed frameworks for the recipe with these ``rules``."""
     task = equal_work_of(model, rules)
     return Certificate(
         trainmark_version=trainmark.__version__,
@@ -99,7 +101,7 @@ def certify(
 
 
 def compare(one: Observation, other: Observation) -> Pair:
-    """Return how far the steps of two frameworks are apart."""
+    """Return the checks of one framework's steps against another's."""
     task = equal_work_of(one.model)
     checks = (
         *task.forward(one, other),
@@ -113,18 +115,20 @@ def compare(one: Observation, other: Observation) -> Pair:
     return Pair(frameworks=(one.framework, other.framework), checks=checks)
 
 
-def _against_the_description(seen: Observation, found: Conventions, task: EqualWork) -> Iterable[Check]:
+def _against_the_description(
+    observation: Observation, found: Conventions, task: EqualWork
+) -> Iterable[Check]:
     recipe = task.recipe
-    yield _parameters(seen, task)
-    yield from task.described(seen)
-    yield _timed_step(seen)
-    rates = learning_rates(recipe, len(seen.steps), task.epoch, task.batch)
+    yield _parameters(observation, task)
+    yield from task.described(observation)
+    yield _timed_step(observation)
+    rates = learning_rates(recipe, len(observation.steps), task.epoch, task.batch)
     pairs = enumerate(zip(found.learning_rates, rates, strict=True))
     yield check(
-        Subject.LEARNING_RATE, worst((relative(rate, asked), f"step {i}") for i, (rate, asked) in pairs)
+        Subject.LEARNING_RATE, worst((relative(rate, planned), f"step {i}") for i, (rate, planned) in pairs)
     )
     if found.left:
-        yield _update_rule(seen, found, task)
+        yield _update_rule(observation, found, task)
     else:
         momentum = [relative(value, recipe.momentum) for value in found.momentum]
         yield check(
@@ -135,36 +139,38 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
     yield check(Subject.DECAY, worst(_decays(found, task)))
 
 
-def _parameters(seen: Observation, task: EqualWork) -> Check:
-    more = seen.parameters - task.parameters(seen)
+def _parameters(observation: Observation, task: EqualWork) -> Check:
+    more = observation.parameters - task.parameters(observation)
     if not more:
         return check(Subject.PARAMETERS, (0, None))
-    told = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than the description has"
-    known = task.known_additions(seen).get(more)
-    return check(Subject.PARAMETERS, (abs(more), None), f"{told}: {known}" if known else told)
+    remark = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than the description has"
+    known = task.known_additions(observation).get(more)
+    return check(Subject.PARAMETERS, (abs(more), None), f"{remark}: {known}" if known else remark)
 
 
-def _timed_step(seen: Observation) -> Check:
-    """Return whether the timed function's losses are those of the looks; where not, what is known of the reason."""
-    if len(seen.step_losses) < len(seen.steps):
-        return check(Subject.TIMED_STEP, (math.inf, "a step kept no loss"))
-    pairs = [(kept, step.loss) for kept, step in zip(seen.step_losses, seen.steps, strict=False)]
-    told = check(Subject.TIMED_STEP, worst((relative(*pair), f"step {i}") for i, pair in enumerate(pairs)))
-    if told.holds:
-        return told
-    again, first = seen.repeated_loss, seen.steps[0].loss
-    if relative(again, first) > told.tolerance:
+def _timed_step(observation: Observation) -> Check:
+    """Return the check that the timed steps have the losses of the inspected ones, with a remark on the cause."""
+    if len(observation.step_losses) < len(observation.steps):
+        return check(Subject.TIMED_STEP, (math.inf, "a timed step has no loss"))
+    pairs = [
+        (timed, step.loss) for timed, step in zip(observation.step_losses, observation.steps, strict=False)
+    ]
+    found = check(Subject.TIMED_STEP, worst((relative(*pair), f"step {i}") for i, pair in enumerate(pairs)))
+    if found.holds:
+        return found
+    again, first = observation.repeated_loss, observation.steps[0].loss
+    if relative(again, first) > found.tolerance:
         remark = (
-            "the step has a random part, as dropout is: of two looks on the same weights and batch "
-            f"the losses are {again:.6g} and {first:.6g}"
+            "the step has a random part, such as dropout: two inspections with the same weights and batch have the "
+            f"losses {again:.6g} and {first:.6g}"
         )
     else:
-        index = next(i for i, pair in enumerate(pairs) if not relative(*pair) <= told.tolerance)
+        index = next(i for i, pair in enumerate(pairs) if not relative(*pair) <= found.tolerance)
         remark = (
-            f"what is timed is not what was looked into, or has a random part that the look has not: of step {index} "
-            "the losses are {:.6g} and {:.6g}, while two looks agree".format(*pairs[index])
+            "the timed step differs from the inspected one, or only it has a random part: the losses of step "
+            "{} are {:.6g} and {:.6g}, while two inspections agree".format(index, *pairs[index])
         )
-    return told.model_copy(update={"remark": remark})
+    return found.model_copy(update={"remark": remark})
 
 
 def _whole_decay(task: EqualWork) -> float:
@@ -175,38 +181,38 @@ def _is_layerwise(task: EqualWork) -> bool:
     return isinstance(task.recipe, AdamRecipe) and task.recipe.optimizer == LAMB
 
 
-def _update_rule(seen: Observation, found: Conventions, task: EqualWork) -> Check:
+def _update_rule(observation: Observation, found: Conventions, task: EqualWork) -> Check:
     def of(conventions: Conventions) -> Check:
         left = enumerate(conventions.left)
         return check(Subject.UPDATE_RULE, worst((part, f"{name}, step {i}") for i, (part, name) in left))
 
-    told, asked = of(found), _is_layerwise(task)
-    if not told.holds and of(solve(seen, not asked)).holds:
+    result, layerwise = of(found), _is_layerwise(task)
+    if not result.holds and of(solve(observation, not layerwise)).holds:
         rules = ("AdamW's, and not LAMB's", "LAMB's, and not AdamW's")
-        return told.model_copy(update={"remark": f"the update is {rules[not asked]}"})
-    other = None if told.holds else unclipped(seen)
-    if other is not None and of(solve(other, asked)).holds:
-        return told.model_copy(update={"remark": "the gradients are not clipped"})
-    return told
+        return result.model_copy(update={"remark": f"the update is {rules[not layerwise]}"})
+    other = None if result.holds else unclipped(observation)
+    if other is not None and of(solve(other, layerwise)).holds:
+        return result.model_copy(update={"remark": "the gradients are not clipped"})
+    return result
 
 
-def _momentum_remark(found: Conventions, asked: float) -> str:
+def _momentum_remark(found: Conventions, expected: float) -> str:
     rates = found.learning_rates
-    inside = [ratio(m * rates[i + 1], rates[i]) for i, m in enumerate(found.momentum)]
-    if all(relative(m, asked) < 0.02 for m in inside):
-        return "the learning rate is kept inside the velocity: the two differ as soon as the rate changes"
-    return f"{', '.join(f'{m:.4f}' for m in found.momentum)} instead of {asked}"
+    with_rate = [ratio(m * rates[i + 1], rates[i]) for i, m in enumerate(found.momentum)]
+    if all(relative(m, expected) < 0.02 for m in with_rate):
+        return "the velocity includes the learning rate, so the update differs whenever the rate changes"
+    return f"{', '.join(f'{m:.4f}' for m in found.momentum)} instead of {expected}"
 
 
 def _decays(found: Conventions, task: EqualWork) -> Iterable[Deviation]:
-    """Yield for each parameter how far its decay is from the recipe's, as a part of the recipe's.
+    """Yield the deviation of each parameter's decay, relative to the recipe's decay.
 
-    Where the recipe has none, as a part of ``USUAL_DECAY``.
+    If the recipe has no decay, it is relative to ``USUAL_DECAY``.
     """
     whole = _whole_decay(task)
     for name, decay in found.decays.items():
-        asked = task.decay(name)
-        yield abs(decay - asked) / whole, f"{name}: {decay:.2g} instead of {asked:g}"
+        expected = task.decay(name)
+        yield abs(decay - expected) / whole, f"{name}: {decay:.2g} instead of {expected:g}"
 
 
 def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:
@@ -215,7 +221,7 @@ def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:
 
 
 def _totals(one: Followed, other: Followed, what: str) -> Iterable[Deviation]:
-    """Yield how far the norms of all parameters' arrays together are apart."""
+    """Yield the relative difference of the joint norms of all parameters' arrays."""
     for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
         norms = [math.hypot(*(sketch.norm for sketch in getattr(step, what).values())) for step in (a, b)]
         yield relative(norms[0], norms[1]), f"step {index}"

@@ -1,16 +1,16 @@
-"""Learning rate, momentum and decay, solved from what a step did to the weights.
+"""Learning rate, momentum and decay, computed from the change of the weights in a step.
 
 With u the update of a step (weights before less weights after), g the gradient of the loss, w the weights and p the
 update of the step before, an SGD step with momentum is ``u = a p + l g + l d w``. For each parameter the three
 coefficients are the least-squares solution over its elements; of l the median over the parameters counts, because a
-parameter whose gradient is nearly zero determines nothing. The momentum is ``a l_before / l``: for an optimizer that
-keeps the rate inside its velocity, a itself would be the momentum, so such a one shows as another momentum as soon as
+parameter whose gradient is nearly zero determines nothing. The momentum is ``a l_before / l``: for an optimizer whose
+velocity includes the rate, a itself would be the momentum, so such an optimizer shows as another momentum as soon as
 the rate changes.
 
-For an adaptive optimizer the worker tells a, the direction that the recipe asks for, and the step is
-``u = l a + l d w``. There is no momentum to solve: what of u is left unexplained was computed by another rule. LAMB's
-l is another for each parameter that decays, l norm(w) / norm(a + d w), which is divided away first; then one rate must
-hold for all parameters.
+For an adaptive optimizer the worker reports a, the direction that the recipe requires, and the step is
+``u = l a + l d w``. There is no momentum to solve for: an unexplained part of u was computed by another rule. LAMB has
+a different l for each parameter that decays, l norm(w) / norm(a + d w); this factor is divided out first, and then one
+rate must fit all parameters.
 """
 
 import math
@@ -23,18 +23,19 @@ import numpy as np
 from trainmark.schema.observation import Observation, ObservedStep
 
 DECAYS = 1e-3
-"""A decay below this is none: that of a recipe is at least 0.01, that of the checks 0.1."""
+"""A decay below this counts as none: recipes have at least 0.01, the checks 0.1."""
 
 FLOOR = 1e-3
-"""A gradient or an update smaller than this part of all together is compared with that part: its own is rounding."""
+"""The least size, as a part of the joint norm, by which a gradient's or update's deviation is divided: smaller ones are
+dominated by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """What the optimizer was seen to do. ``momentum`` has an entry a step from the second on.
+    """The observed settings of an optimizer. ``momentum`` has one entry per step from the second on.
 
-    ``decays`` is the decay of each parameter, from the first step. ``left`` is for each step what part of the update an
-    adaptive optimizer's rule leaves unexplained, in the parameter where that is most; empty for SGD.
+    ``decays`` is the decay of each parameter, from the first step. ``left`` is for each step the largest part of a
+    parameter's update that an adaptive optimizer's rule does not explain, with that parameter; empty for SGD.
     """
 
     learning_rates: tuple[float, ...]
@@ -46,7 +47,7 @@ class Conventions:
 def solve(observation: Observation, layerwise: bool = False) -> Conventions:
     """Return the conventions of an optimizer from the inner products of its three steps.
 
-    ``layerwise``: an adaptive one scales the update of each parameter that decays, as LAMB does.
+    With ``layerwise``, the adaptive optimizer scales the update of each parameter that decays, as LAMB does.
     """
     solved = [
         {name: _coefficients(moments) for name, moments in step.moments.items()} for step in observation.steps
@@ -71,13 +72,13 @@ def solve(observation: Observation, layerwise: bool = False) -> Conventions:
 
 
 def unclipped(observation: Observation) -> Observation | None:
-    """Return an observation by whose rule the gradients are not clipped; None where the recipe does not clip them."""
+    """Return the observation with the direction of unclipped gradients; None if the recipe does not clip them."""
     if not all("bb" in moments for step in observation.steps for moments in step.moments.values()):
         return None
 
     def renamed(moments: Mapping[str, float]) -> dict[str, float]:
-        kept = {key: value for key, value in moments.items() if "a" not in key}
-        return {"".join(sorted(key.replace("b", "a"))): value for key, value in kept.items()}
+        without_a = {key: value for key, value in moments.items() if "a" not in key}
+        return {"".join(sorted(key.replace("b", "a"))): value for key, value in without_a.items()}
 
     steps = tuple(
         step.model_copy(update={"moments": {name: renamed(of) for name, of in step.moments.items()}})
@@ -98,15 +99,15 @@ def solved_layers(moments: Mapping[str, Mapping[str, float]], solved: Mapping[st
 
 
 def _spread(step: ObservedStep, solved: Mapping[str, Mapping[str, float]], rate: float) -> tuple[float, str]:
-    """Return how far the rate of a parameter is from that of most, and of which, where that is most.
+    """Return the largest relative deviation of a parameter's rate from the common rate, with that parameter.
 
-    One that does not move counts too, where the recipe would have moved it.
+    A parameter that does not move counts if the recipe would have moved it.
     """
     least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
 
     def size(name: str, found: Mapping[str, float]) -> float:
-        moved, asked = (math.sqrt(step.moments[name][key]) for key in ("uu", "aa"))
-        return max(moved, found.get("factor", 1.0) * rate * asked)
+        moved, required = (math.sqrt(step.moments[name][key]) for key in ("uu", "aa"))
+        return max(moved, found.get("factor", 1.0) * rate * required)
 
     return max(
         (abs(ratio(found["a"], rate) - 1), name)
@@ -118,9 +119,9 @@ def _spread(step: ObservedStep, solved: Mapping[str, Mapping[str, float]], rate:
 def _left(
     step: ObservedStep, solved: Mapping[str, Mapping[str, float]], layerwise: bool
 ) -> tuple[float, str]:
-    """Return what part of a parameter's update is not explained, and of which parameter, where that is most.
+    """Return the largest unexplained part of a parameter's update, with that parameter.
 
-    A parameter that hardly moves is compared with a part of all updates together: its own is rounding.
+    For a parameter that hardly moves it is relative to a part of the joint update, because its own is rounding.
     """
     least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
 
@@ -135,12 +136,12 @@ def _left(
 
 
 def ratio(value: float, rate: float) -> float:
-    """Return the quotient; of a step that updated nothing it is infinite, which is no momentum and no decay."""
+    """Return the quotient; infinite for a step that updated nothing, which no momentum or decay matches."""
     return value / rate if rate else math.inf
 
 
 def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
-    """Return the coefficients of p (where there is one), g and w in u; of a and w for an adaptive optimizer."""
+    """Return the coefficients of p (if present), g and w in u; for an adaptive optimizer those of a and w."""
     sgd = ["p", "g", "w"] if "pu" in moments else ["g", "w"]
     names = ["a", "w"] if "aa" in moments else sgd
 
@@ -149,11 +150,11 @@ def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
 
     matrix = np.array([[product(one, other) for other in names] for one in names])
     right = np.array([product(name, "u") for name in names])
-    # Columns of very different length: scaled to one, so that what is dropped as zero is so by direction.
+    # The columns have very different lengths: scale them to 1, so that lstsq's cutoff depends on their directions only.
     scale = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
     solution, _, rank, _ = np.linalg.lstsq(matrix / np.outer(scale, scale), right / scale, rcond=1e-12)
     if rank == 1 and matrix.diagonal().all():
-        # Of one element, as the bias of a single output: what is taken for a decay could as well be the rate.
+        # With one element, as in the bias of a single output, decay and rate cannot be separated.
         along = "a" if "a" in names else "g"
         whole = product(along, "u") / product(along, along)
         return dict.fromkeys(names, 0.0) | {along: whole}

@@ -1,4 +1,4 @@
-"""The weights and the batch that every framework is given, and the words that make a worker train on them."""
+"""The inputs of the check: weights and batch for every framework, and the worker's flags to train on them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,26 +12,26 @@ from trainmark.tasks.equal_work import EqualWork
 from trainmark.worker.core.equivalence import OBSERVED, STEPS
 
 NO_RULES: Mapping[str, str] = {}
-"""The task's ``rules`` as they are where nobody asks for another."""
+"""The defaults of the task's fixed axes."""
 
 
 def equal_work_of(model: str, rules: Mapping[str, str] = NO_RULES) -> EqualWork:
-    """Return a model's task's part of the check, ``rules`` being values of the task's axes of that name.
+    """Return the part of the check that belongs to a model's task; ``rules`` are values of the task's fixed axes.
 
-    Raises ``InputError`` where the task has none.
+    Raises ``InputError`` if the task has none.
     """
     task = find_task(task_of_model(model))
     if task.equal_work is None:
-        raise InputError(f"nothing shows equal work for the task '{task.name}'")
+        raise InputError(f"the task '{task.name}' has no check of equal work")
     return task.equal_work().of(model, rules)
 
 
 def worker_flags(
     model: str, inputs: Path, compiler: str = OBSERVED, rules: Mapping[str, str] = NO_RULES
 ) -> tuple[str, ...]:
-    """Return the words that make a worker train the three steps on ``inputs`` and tell what they computed.
+    """Return the flags that make a worker train the three steps on ``inputs`` and report their values.
 
-    With a compiler the steps are done and not looked into.
+    With a compiler the steps are followed but not inspected.
     """
     task = equal_work_of(model, rules)
     recipe = task.recipe
@@ -55,6 +55,6 @@ def worker_flags(
 
 
 def write_inputs(model: str, path: Path, seed: int = 0) -> None:
-    """Write the inputs as ``.npz``; raises OSError."""
+    """Write the inputs as ``.npz``; raise ``OSError`` if that fails."""
     # numpy's stubs take the keywords for its own options.
     np.savez(path, **equal_work_of(model).inputs(model, seed))  # type: ignore[arg-type]

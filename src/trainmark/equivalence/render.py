@@ -8,14 +8,14 @@ from trainmark.tasks import find_task
 
 
 def render_certificate(certificate: Certificate) -> str:
-    """Return the certificate as lines: each framework, each pair, and what does not hold."""
+    """Return the certificate as lines: each framework, each pair, and the failed checks."""
     return "\n".join(_lines(certificate)) + "\n"
 
 
 def _lines(certificate: Certificate) -> Iterator[str]:
     yield (
-        f"{said_model(certificate)}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
-        f"{said_axes(certificate)}"
+        f"{model_label(certificate)}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
+        f"{shape_label(certificate)}"
     )
     for party in certificate.parties:
         rates = ", ".join(f"{rate:.4g}" for rate in party.learning_rates)
@@ -27,41 +27,42 @@ def _lines(certificate: Certificate) -> Iterator[str]:
             f"{party.multiply_adds / 1e6:,.1f} M multiply-adds, rates {rates}, {momentum}"
             f"{party.decaying} parameters decay: {'ok' if party.holds else 'DIFFERENT'}"
         )
-        yield from (f"      {_told(check)}" for check in party.checks if not check.holds)
+        yield from (f"      {_check_line(check)}" for check in party.checks if not check.holds)
         for variant in party.variants:
             words = (*map(str, variant.axes.values()), f"compiler {variant.compiler}")
             way = f"{party.framework} in {', '.join(words)}"
             if variant.absent is not None:
-                yield f"      {way}: not looked at: {variant.absent}"
+                yield f"      {way}: not checked: {variant.absent}"
                 continue
             closest = {check.subject.value: check for check in variant.checks}
-            told = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("loss", "updates"))
-            yield f"      {way}: {told}: {'ok' if variant.holds else 'DIFFERENT'}"
-            yield from (f"          {_told(check)}" for check in variant.checks if not check.holds)
+            deviations = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("loss", "updates"))
+            yield f"      {way}: {deviations}: {'ok' if variant.holds else 'DIFFERENT'}"
+            yield from (f"          {_check_line(check)}" for check in variant.checks if not check.holds)
     for pair in certificate.pairs:
         closest = {check.subject.value: check for check in pair.checks}
-        told = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("logits", "loss", "gradients"))
+        subjects = ("logits", "loss", "gradients")
+        deviations = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in subjects)
         names = f"{pair.frameworks[0]} = {pair.frameworks[1]}"
-        yield f"  {names:<25} {told}: {'ok' if pair.holds else 'DIFFERENT'}"
-        yield from (f"      {_told(check)}" for check in pair.checks if not check.holds)
-    yield from (f"  {name:<11} not looked at: {reason}" for name, reason in certificate.absent.items())
+        yield f"  {names:<25} {deviations}: {'ok' if pair.holds else 'DIFFERENT'}"
+        yield from (f"      {_check_line(check)}" for check in pair.checks if not check.holds)
+    yield from (f"  {name:<11} not checked: {reason}" for name, reason in certificate.absent.items())
     yield f"  {'equal work' if certificate.holds else 'NOT shown to be equal work'}"
 
 
-def said_model(certificate: Certificate) -> str:
-    """Return the model, with the values of its task's ``rules`` in brackets, such as the optimizer."""
+def model_label(certificate: Certificate) -> str:
+    """Return the model with the values of its task's fixed axes, such as the optimizer, in brackets."""
     labels = find_task(task_of_model(certificate.model)).labels
     rules = ", ".join(labels[axis].short.format(value) for axis, value in certificate.rules.items())
     return f"{certificate.model} ({rules})" if rules else certificate.model
 
 
-def said_axes(certificate: Certificate) -> str:
-    """Return the shape of the check's inputs as the task says it: ``96 px``."""
+def shape_label(certificate: Certificate) -> str:
+    """Return the shape of the check's inputs in the task's notation: ``96 px``."""
     labels = find_task(task_of_model(certificate.model)).labels
     return ", ".join(labels[axis].value.format(value) for axis, value in certificate.axes.items())
 
 
-def _told(check: Check) -> str:
+def _check_line(check: Check) -> str:
     where = f" at {check.where}" if check.where else ""
     remark = f" ({check.remark})" if check.remark else ""
     return f"{check.subject.value}{where}: {check.deviation:.2g}, tolerance {check.tolerance:g}{remark}"

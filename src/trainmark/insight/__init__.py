@@ -1,6 +1,6 @@
-"""Compare, audit, explain, predict, judge: what a number means beside other numbers.
+"""Comparing, explaining and judging results: the meaning of a number relative to other numbers.
 
-Names are loaded when they are first used: the command line imports this room on its way to one verb.
+Names are loaded at first use, because the command line imports this package for each verb.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
-    from trainmark.insight.compared import recipes_apart
+    from trainmark.insight.compared import recipe_differences
     from trainmark.insight.comparison import compare
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
@@ -32,9 +32,9 @@ __all__ = [
     "find",
     "judged",
     "load_effects",
+    "recipe_differences",
     "recipe_from",
     "recipe_of",
-    "recipes_apart",
     "render_text",
     "run_from_log",
     "to_document",
@@ -44,7 +44,7 @@ __getattr__ = attach(
     __name__,
     {
         ".choose": ("choose_reference",),
-        ".compared": ("recipes_apart",),
+        ".compared": ("recipe_differences",),
         ".comparison": ("compare",),
         ".evidence": ("Effect", "load_effects"),
         ".explanation": ("ExplainedRun", "Explanation", "RecipeDifference", "explain"),

@@ -1,4 +1,4 @@
-"""Which published figure to expect of a run when none is named: the fastest of the same case."""
+"""The default published figure for a run: the fastest figure of the same case."""
 
 from collections.abc import Iterable
 
@@ -10,27 +10,23 @@ from trainmark.schema.recipe import Condition
 from trainmark.tasks import same_model, same_unit
 
 _MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
-_MAY_BE_UNSAID = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
+_OPTIONAL = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
 
 
 def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Reference:
     """Return the fastest figure with the run's framework, model, precision, device and number of devices.
 
-    Memory, batch and nodes must agree where both sides say them. Raises ``InputError`` when no figure
-    is of that case, or the run does not say what its case is.
+    Memory, batch and nodes must agree if both sides state them. Raises ``InputError`` if there is no figure of
+    that case, or the run does not state its case.
     """
     model = run.recipe.value(Condition.MODEL)
-    missing_facts = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
-    if model is None or missing_facts:
-        missing = ", ".join([*(["model"] if model is None else []), *missing_facts])
-        cure = "name a figure by --reference"
-        if Condition.DEVICE in missing_facts:
-            cure = (
-                "give --device, "
-                + ("and for the rest " if "," in missing else "or ")
-                + "a figure by --reference"
-            )
-        raise InputError(f"{run.name} does not say its {missing}: {cure}")
+    unstated = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
+    if model is None or unstated:
+        missing = ", ".join([*(["model"] if model is None else []), *unstated])
+        cure = "choose a figure with --reference"
+        if Condition.DEVICE in unstated:
+            cure = f"add --device, {'and for the rest ' if ',' in missing else 'or '}{cure}"
+        raise InputError(f"{run.name} does not state its {missing}: {cure}")
     found = [
         reference
         for reference in references
@@ -42,7 +38,8 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     ]
     if not found:
         raise InputError(
-            f"no published figure is of the case of {run.name}: name one (trainmark reference list)"
+            f"there is no published figure for the case of {run.name}: choose one with --reference "
+            "(trainmark reference list shows all)"
         )
     return max(found, key=lambda reference: reference.value or 0.0)
 
@@ -51,5 +48,5 @@ def _agrees(run: ExplainedRun, reference: Reference) -> bool:
     there = recipe_of(reference)
     if any(run.recipe.value(axis) != there.value(axis) for axis in _MUST_AGREE):
         return False
-    pairs = ((run.recipe.value(axis), there.value(axis)) for axis in _MAY_BE_UNSAID)
+    pairs = ((run.recipe.value(axis), there.value(axis)) for axis in _OPTIONAL)
     return all(here is None or other is None or here == other for here, other in pairs)

@@ -1,4 +1,4 @@
-"""Did the logs of one table do the same work? Their recipes, laid side by side where the table compares them."""
+"""Recipe differences between the logs of one table, for the programs that the table compares."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,23 +12,22 @@ from trainmark.tasks import model_word
 _Cell = tuple[str, str | None, int | None, int | None]
 
 
-def recipes_apart(logs: Iterable[tuple[Path, Facts]]) -> list[str]:
-    """Return a line for each axis on which programs differ that a table sets side by side.
+def recipe_differences(logs: Iterable[tuple[Path, Facts]]) -> list[str]:
+    """Return a line for each axis on which the programs of a table have different recipes.
 
-    Logs are compared within a model, precision, batch and number of devices. Where one program's logs have one value
-    and another's have another, the comparison is not of like with like: how fast the programs are is then one part of
-    what it shows. What only one of them prints is no difference.
+    Logs are compared within a model, precision, batch and number of devices. If two programs' logs have different
+    values, the comparison shows more than the programs' speeds. An axis that only one of them prints is no difference.
     """
     cells: dict[_Cell, dict[str, StatedRecipe]] = {}
     for path, facts in logs:
         recipe = stated_recipe(path)
         if recipe.program is not None and facts.model is not None:
             cells.setdefault(_cell(facts), {}).setdefault(recipe.program, recipe)
-    apart: dict[AxisName, tuple[_Cell, dict[str, Reading]]] = {}
+    differing: dict[AxisName, tuple[_Cell, dict[str, Reading]]] = {}
     for cell, recipes in cells.items():
         for axis, readings in _differences(recipes):
-            apart.setdefault(axis, (cell, readings))
-    return [_line(axis, cell, readings) for axis, (cell, readings) in apart.items()]
+            differing.setdefault(axis, (cell, readings))
+    return [_line(axis, cell, readings) for axis, (cell, readings) in differing.items()]
 
 
 def _cell(facts: Facts) -> _Cell:
@@ -49,4 +48,4 @@ def _line(axis: AxisName, cell: _Cell, readings: dict[str, Reading]) -> str:
     model, precision, batch, gpus = cell
     values = ", ".join(f"{reading.value} ({program})" for program, reading in readings.items())
     where = f"{model}, {gpus or '?'} devices, batch {batch or '?'}, {precision or 'precision unknown'}"
-    return f"the table compares recipes that differ in {axis}: {values}; at {where}"
+    return f"the table compares recipes with different {axis}: {values} (at {where})"

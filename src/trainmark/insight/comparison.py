@@ -1,4 +1,4 @@
-"""Two results held against each other, case by case: faster, slower or not distinguishable, and what differs."""
+"""Comparison of two results case by case: faster, slower or not distinguishable, and the other differences."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,20 +15,20 @@ from trainmark.schema.measurement import NoInterval, Ratio
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 _WHY_NOT = {
-    NoInterval.ONE_RUN: "has one run: how much runs differ is not known",
-    NoInterval.TWO_RUNS: "has two runs: too few to know how much they differ",
-    NoInterval.EQUAL_RUNS: "has runs with one and the same number: how much they differ is not known",
-    NoInterval.RUNS_DISAGREE: "has runs of which one is half as fast again as another",
-    NoInterval.SPOILED: "has only runs that its machine spoiled",
+    NoInterval.ONE_RUN: "has one run, so the variation between runs is unknown",
+    NoInterval.TWO_RUNS: "has two runs, too few to estimate their variation",
+    NoInterval.EQUAL_RUNS: "has runs with exactly equal numbers, so their variation is unknown",
+    NoInterval.RUNS_DISAGREE: "has runs whose rates differ by more than a factor of 1.5",
+    NoInterval.SPOILED: "has only runs that were disturbed by their machine",
     NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
-    NoInterval.MACHINES_DIFFER: "has runs of different machines",
+    NoInterval.MACHINES_DIFFER: "has runs on different machines",
 }
-_BESIDE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
-"""Facts of a node that do not forbid to pool runs, and may explain a difference all the same."""
+_POOLABLE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
+"""Facts of a node that may differ between pooled runs but may still explain a difference."""
 
 _Axes = tuple[tuple[str, str], ...]
 _Known = tuple[str, str | None, str | None]
-"""What differs, and what it is on either side."""
+"""The name of a difference and its values on both sides."""
 
 
 def compare(
@@ -38,18 +38,18 @@ def compare(
     within: float = 0.0,
     ignoring: Collection[str] = (),
 ) -> Comparison:
-    """Hold the candidate against the baseline; cases are the same where all axes are that are not to be ignored.
+    """Return the comparison of a candidate with a baseline; cases match if all axes not in ``ignoring`` are equal.
 
-    ``within`` is the share by which the whole interval of a ratio must be off 1 for a change. Raises ``InputError``
-    where no case is in both, or it is not clear which two belong together.
+    A change needs the whole interval of the ratio to differ from 1 by more than the share ``within``. Raises
+    ``InputError`` if no case is in both results, or if ``ignoring`` makes two cases of one result equal.
     """
     sides = judged(baseline), judged(candidate)
     before, now = (_by_axes(side, ignoring) for side in sides)
     pairs = [(case, now[axes]) for axes, case in before.items() if axes in now]
     if not pairs:
         raise InputError(
-            f"no case is in both {paths[0]} ({_few(before.values())}) and {paths[1]} ({_few(now.values())}); "
-            "axes that are to differ can be ignored"
+            f"{paths[0]} ({_few(before.values())}) and {paths[1]} ({_few(now.values())}) have no case in common; "
+            "use --ignoring for axes that are meant to differ"
         )
     doubted = [set(side.findings.doubtful) if side.findings else set() for side in sides]
     origins = [_origin(side, path) for side, path in zip(sides, paths, strict=True)]
@@ -86,7 +86,7 @@ def _compared(
     pair: tuple[CaseResult, CaseResult], within: float, doubted: Sequence[Collection[str]]
 ) -> ComparedCase:
     baseline, candidate = pair
-    reason = _apart(baseline, candidate)
+    reason = _no_ratio(baseline, candidate)
     found = ratio(candidate.estimate, baseline.estimate) if reason is None else None
     if found is not None and found.interval is None:
         reason = _without_interval(baseline, candidate)
@@ -111,8 +111,8 @@ def _change(found: Ratio | None, within: float) -> Change:
     return Change.SLOWER if found.interval.high < 1 / (1 + within) else Change.NOT_DISTINGUISHABLE
 
 
-def _apart(baseline: CaseResult, candidate: CaseResult) -> str | None:
-    """Return why there is no ratio of the two numbers, None where there is one."""
+def _no_ratio(baseline: CaseResult, candidate: CaseResult) -> str | None:
+    """Return the reason why the two numbers have no ratio; None if they have one."""
     sides = {Side.BASELINE: baseline, Side.CANDIDATE: candidate}
     for side, case in sides.items():
         if case.estimate is None:
@@ -120,8 +120,8 @@ def _apart(baseline: CaseResult, candidate: CaseResult) -> str | None:
     for what in ("unit", "rule"):
         values = [_counted_by(case, what) for case in sides.values()]
         if values[0] != values[1]:
-            said = " and ".join(" or ".join(sorted(value)) for value in values)
-            return f"the numbers are of another {what}: {said}"
+            both = " and ".join(" or ".join(sorted(value)) for value in values)
+            return f"the numbers have different {what}s: {both}"
     return None
 
 
@@ -130,12 +130,12 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
 
 
 def _without_interval(baseline: CaseResult, candidate: CaseResult) -> str:
-    said = [
+    reasons = [
         f"the {side} {_WHY_NOT[case.estimate.no_interval]}"
         for side, case in zip(Side, (baseline, candidate), strict=True)
         if case.estimate is not None and case.estimate.no_interval is not None
     ]
-    return "; ".join(said) or "a side has no interval"
+    return "; ".join(reasons) or "a side has no interval"
 
 
 def _origin(results: Results, path: str) -> Origin:
@@ -167,17 +167,17 @@ def _of_the_whole(baseline: Results, candidate: Results) -> Iterator[Difference]
 def _between(
     baseline: Results, candidate: Results, was: CaseResult, is_: CaseResult, ignoring: Collection[str]
 ) -> Iterator[_Known]:
-    """Yield what differs between two runs of a case but for their numbers: those that came first stand for all."""
+    """Yield the differences between the first runs of two cases, except for their numbers."""
     for axis in was.case.axes:
         found = _word(was.settled.value(axis)), _word(is_.settled.value(axis))
         if found[0] != found[1]:
-            yield axis if axis in ignoring else f"{axis} that was found best", *found
+            yield axis if axis in ignoring else f"{axis} (chosen as best)", *found
     one, other = _first(was), _first(is_)
     if one is None or other is None:
         return
     if one.identity is None or other.identity is None:
         if one.identity is not other.identity:
-            yield "what was run", _is_known(one), _is_known(other)
+            yield "identity of the program", _is_known(one), _is_known(other)
     else:
         for part, now_part in one.identity.changes(other.identity):
             known = part or now_part
@@ -185,15 +185,15 @@ def _between(
             yield known.name.value, _part(part), _part(now_part)
     before, now = _manifest(baseline, one), _manifest(candidate, other)
     if before is not None and now is not None:
-        for path, fact, other_fact in _facts_apart(before, now):
+        for path, fact, other_fact in _environment_differences(before, now):
             yield path, _word(fact), _word(other_fact)
 
 
-def _facts_apart(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what differs of machine and software but for names: of hardware and versions, what forbids to pool runs."""
+def _environment_differences(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the differences in hardware and software that forbid pooling, and those of ``_POOLABLE`` facts."""
     yield from pooling_differences(before, now)
     for found in manifest_differences(before, now):
-        if found[0].partition(".")[2].startswith(_BESIDE):
+        if found[0].partition(".")[2].startswith(_POOLABLE):
             yield found
 
 
@@ -207,7 +207,7 @@ def _manifest(results: Results, run: RunResult) -> Manifest | None:
 
 
 def _is_known(run: RunResult) -> str:
-    return "not known" if run.identity is None else "known"
+    return "unknown" if run.identity is None else "known"
 
 
 def _part(part: Part | None) -> str | None:
@@ -215,7 +215,7 @@ def _part(part: Part | None) -> str | None:
 
 
 def _collected(found: Iterable[tuple[str, Iterable[_Known]]]) -> Iterator[Difference]:
-    """Yield each difference once, with all cases of which it is known."""
+    """Yield each difference once, with all cases that have it."""
     cases: dict[_Known, list[str]] = {}
     for case, known in found:
         for one in known:

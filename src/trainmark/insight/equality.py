@@ -1,4 +1,4 @@
-"""Whether frameworks that stand side by side did equal work, as far as the results' certificates show it."""
+"""Findings on equal work: the frameworks of a result compared by the results' certificates."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from trainmark.worker.tasks.causal_lm.facts import STREAM
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A program's training step in one of its ways, whatever the cases that did it.
+    """A program's training step in one of its variants, independent of the cases that use it.
 
-    ``rules`` are what a certificate may be about, such as the optimizer, ``beyond`` what none is: another precision,
-    and the type in which a language model's blocks are added up, where that is not FP32.
+    ``rules`` are the axes that a certificate can have, such as the optimizer; ``beyond`` are those that it cannot:
+    another precision, and a residual-stream type other than FP32.
     """
 
     workload: str
@@ -44,18 +44,18 @@ class _Work:
 
 
 _Rules = tuple[tuple[str, str], ...]
-"""The values of a task's ``rules``, by the names of these axes."""
+"""The values of a task's fixed axes, by name."""
 
 _Cases = dict[_Work, list[str]]
-"""The ids of the cases that did each work."""
+"""The ids of the cases of each work."""
 
 
 def judge_equality(
     cases: Iterable[CaseResult], certificates: Sequence[Certificate]
 ) -> tuple[EqualityFinding, ...]:
-    """Return one finding a model, device (as asked for) and rules, where several frameworks have numbers.
+    """Return one finding per model, requested device and rules for which several frameworks have numbers.
 
-    What trains by other rules, as by another optimizer, is never equal to what trains by these.
+    Works with different rules, such as another optimizer, are never equal.
     """
     groups: dict[tuple[str, Device], _Cases] = {}
     for result in cases:
@@ -71,22 +71,22 @@ def judge_equality(
 
 
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:
-    """Yield what is said of a model's works, of those that train by the same rules by the certificate of these."""
+    """Yield a finding for each group of a model's works with the same rules, from the certificates for those rules."""
     kinds = dict.fromkeys(work.rules for work in works)
     for rules in kinds:
-        alike = {work: cases for work, cases in works.items() if work.rules == rules}
+        same_rules = {work: cases for work, cases in works.items() if work.rules == rules}
         of_these = [certificate for certificate in certificates if _rules_of(certificate) == rules]
-        # One that is about other rules says less than one about these, and more than none.
-        about = _speaking(model, alike, of_these) or _speaking(model, works, certificates)
+        # Prefer a certificate for these rules, then one for other rules, then none.
+        about = _relevant(model, same_rules, of_these) or _relevant(model, works, certificates)
         none = EqualityFinding(
             model=model,
-            works=_documents(model, alike, {work: _without(work) for work in alike}),
+            works=_documents(model, same_rules, {work: _without(work) for work in same_rules}),
             differences=(),
             observed=(),
             by_variant=False,
         )
-        readings = [_read(model, alike, works, certificate) for certificate in about]
-        # Of two for the same question, the one that speaks against somebody; else the one that shows more.
+        readings = [_read(model, same_rules, works, certificate) for certificate in about]
+        # Of several certificates, prefer one that shows a difference, then the one that shows more equal works.
         found = max(readings, key=_weight, default=none)
         named = tuple(value for _, value in rules) if len(kinds) > 1 else _unusual(model, rules)
         yield found.model_copy(update={"rules": named})
@@ -97,23 +97,23 @@ def _weight(finding: EqualityFinding) -> tuple[bool, int]:
     return against, len(finding.with_verdict(Verdict.EQUAL))
 
 
-def _speaking(model: str, works: Iterable[_Work], certificates: Sequence[Certificate]) -> list[Certificate]:
-    """Return the certificates that are about these works: of their model, and of a framework on their device.
+def _relevant(model: str, works: Iterable[_Work], certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Return the certificates for these works: of their model, with a party for one of them on its device.
 
-    A certificate without any party does not say its device; it speaks where no other does.
+    A certificate without any party has no device; it is used only if there is no other.
     """
     of_model = [certificate for certificate in certificates if certificate.model == model]
-    seen = [found for found in of_model if any(_party(found, work) for work in works)]
-    return seen or [found for found in of_model if not found.parties]
+    with_party = [found for found in of_model if any(_party(found, work) for work in works)]
+    return with_party or [found for found in of_model if not found.parties]
 
 
-def _read(model: str, works: _Cases, beside: Iterable[_Work], certificate: Certificate) -> EqualityFinding:
-    """Return what one certificate says of works that train by the same rules.
+def _read(model: str, works: _Cases, all_works: Iterable[_Work], certificate: Certificate) -> EqualityFinding:
+    """Return the finding of one certificate on works that train by the same rules.
 
-    Told are the differences between the frameworks that stand ``beside`` each other, by whatever rules.
+    Its differences are between the frameworks of ``all_works``, whatever their rules.
     """
     parties = {work: party for work in works if (party := _party(certificate, work)) is not None}
-    there = {work.framework for work in beside if _party(certificate, work) is not None}
+    there = {work.framework for work in all_works if _party(certificate, work) is not None}
     pairs = [pair for pair in certificate.pairs if there.issuperset(pair.frameworks)]
     about = _rules_of(certificate)
     rules = _unusual(model, about)
@@ -136,12 +136,12 @@ def _read(model: str, works: _Cases, beside: Iterable[_Work], certificate: Certi
         **{work: verdict for work, (verdict, _) in own.items()},
         **{work: Verdict.DIFFERENT for work in parties if work.framework in unequal},
     }
-    if len(observed) < 2:  # Whatever it is equal to does not stand beside it.
+    if len(observed) < 2:  # The framework that it is equal to is not in the result.
         verdicts |= {work: Verdict.VARIANT for work in works if verdicts[work] is Verdict.EQUAL}
     by_variant = any(
         verdicts[work] is Verdict.EQUAL and not _is_observed(work, party) for work, party in parties.items()
     )
-    of_ways = (
+    of_variants = (
         Difference(frameworks=(work.framework,), way=work.way, rules=rules, check=check)
         for work, (_, wrong) in own.items()
         for check in wrong
@@ -149,7 +149,7 @@ def _read(model: str, works: _Cases, beside: Iterable[_Work], certificate: Certi
     return EqualityFinding(
         model=model,
         works=_documents(model, works, verdicts),
-        differences=(*between, *of_ways),
+        differences=(*between, *of_variants),
         observed=tuple(sorted(observed)),
         by_variant=by_variant,
     )
@@ -170,7 +170,7 @@ def _documents(model: str, works: _Cases, verdicts: dict[_Work, Verdict]) -> tup
 
 
 def _as_party(work: _Work, party: Party, rules: _Rules) -> tuple[Verdict, list[Check]]:
-    """Return how a work stands to its framework's step that was observed by ``rules``; with the checks that fail."""
+    """Return the verdict on a work against its framework's step observed by ``rules``, and the failed checks."""
     equal = Verdict.VARIANT if work.beyond or work.rules != rules else Verdict.EQUAL
     if _is_observed(work, party):
         return equal, []
@@ -184,7 +184,7 @@ def _as_party(work: _Work, party: Party, rules: _Rules) -> tuple[Verdict, list[C
 
 
 def _without(work: _Work, certificate: Certificate | None = None) -> Verdict:
-    """Return the verdict on a work for which a certificate has no party."""
+    """Return the verdict on a work without a party in the certificate."""
     if work.workload != BUILT_IN:
         return Verdict.PROGRAM
     absent = certificate is not None and work.framework in certificate.absent
@@ -206,27 +206,27 @@ def _rules_of(certificate: Certificate) -> _Rules:
 
 
 def _unusual(model: str, rules: _Rules) -> tuple[str, ...]:
-    """Return the values of rules that are not what a model is trained by where nobody asks."""
+    """Return the values of rules that differ from the model's defaults."""
     usual = fixed_axes_of(case_of(model=model))
     return tuple(value for axis, value in rules if value != usual[axis])
 
 
 def _device(result: CaseResult) -> str | None:
-    """Return what the case's ranks computed on, as the worker said; else as it was asked for."""
-    said = (run.parameters.device for run in result.runs if run.measurement)
-    device = next(filter(None, said), None)
+    """Return the device that the worker reported, or else the requested one."""
+    reported = (run.parameters.device for run in result.runs if run.measurement)
+    device = next(filter(None, reported), None)
     if device is None and result.case.device is not Device.AUTO:
         return result.case.device.value
     return device
 
 
 def _beyond(case: Case) -> tuple[str, ...]:
-    """Return the precision that is not that of a certificate."""
+    """Return the precision if it differs from that of certificates, FP32."""
     return () if case.precision is Precision.FP32 else (case.precision.value,)
 
 
 def _added_in(result: CaseResult) -> tuple[str, ...]:
-    """Return the type that the workers saw blocks being added up in; under one precision frameworks differ in it."""
-    seen = (run.parameters.actual or {} for run in result.runs if run.measurement)
-    kind = next((actual[STREAM] for actual in seen if STREAM in actual), None)
+    """Return the observed type of the residual stream, in which frameworks may differ at one precision."""
+    observed = (run.parameters.actual or {} for run in result.runs if run.measurement)
+    kind = next((actual[STREAM] for actual in observed if STREAM in actual), None)
     return () if kind in (None, "float32") else (f"residual {kind}",)

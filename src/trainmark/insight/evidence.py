@@ -1,4 +1,4 @@
-"""Evidence: what is known of an axis' effect on throughput, from whom, on what, and how near that is to a run."""
+"""Evidence: known effects of an axis on throughput, their sources, and how closely their conditions match a run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from trainmark.tasks import KnownAxis, same_model
 
 
 class Strength(StrEnum):
-    """How a factor came about; see ``insight/evidence/effects.yaml``."""
+    """The kind of evidence for a factor; see ``insight/evidence/effects.yaml``."""
 
     ISOLATED = "isolated"
     CLAIMED = "claimed"
@@ -27,22 +27,22 @@ class Strength(StrEnum):
 
 
 class Nearness(IntEnum):
-    """How near an effect's conditions are to the run's: the least of them decides nothing about the run."""
+    """The match of an effect's conditions with the run's; ``ELSEWHERE`` says nothing about the size in the run."""
 
     ELSEWHERE = 0  # another device architecture, framework, model or precision
-    UNKNOWN = 1  # something that matters is not stated on one side
-    NEAR = 2  # the same, but for the number of devices
+    UNKNOWN = 1  # a condition is not stated on one side
+    NEAR = 2  # the same except for the number of devices
     SAME = 3
 
 
 class _Entry(Frozen):
-    """What a file of evidence says; its fields go by their names and by their aliases."""
+    """An entry of the evidence file; fields are accepted by their names and by their aliases."""
 
     model_config = ConfigDict(populate_by_name=True)
 
 
 class Number(_Entry):
-    """A measured number: a published figure by its name, or a value with its unit and what it is."""
+    """A measured number: a published figure by its name, or a value with its unit and description."""
 
     reference: str | None = None
     value: PositiveFloat | None = None
@@ -52,18 +52,18 @@ class Number(_Entry):
     @model_validator(mode="after")
     def _one_of_two(self) -> "Number":
         if (self.reference is None) == (self.value is None):
-            raise ValueError("a number is a reference's name or a value")
+            raise ValueError("a number needs either a reference's name or a value")
         return self
 
     @property
     def amount(self) -> float:
-        """The number itself; raises ``InputError`` when its reference is not known or holds none."""
+        """The value; raises ``InputError`` if its reference is unknown."""
         value = self.value if self.reference is None else find_reference(self.reference).value
         assert value is not None
         return value
 
     def text(self) -> str:
-        """Return the number with its unit and where it stands."""
+        """Return the number with its unit and source."""
         if self.reference is not None:
             figure = find_reference(self.reference)
             return f"{figure.printed} {figure.unit} ({self.reference})"
@@ -78,7 +78,7 @@ class FactorSpan(_Entry):
 
 
 class Control(_Entry):
-    """The same change without the axis: what the other changes did by themselves."""
+    """The same other changes without the axis: two numbers that show their effect alone."""
 
     what: str
     before: Number
@@ -86,7 +86,7 @@ class Control(_Entry):
 
 
 class Conditions(_Entry):
-    """Under what an effect was seen; what is null was not stated."""
+    """The conditions under which an effect was observed; null fields were not stated."""
 
     framework: str | None = None
     model: str | None = None
@@ -96,7 +96,7 @@ class Conditions(_Entry):
 
 
 class EvidenceSource(_Entry):
-    """Where an effect was published, unless it follows from two published figures."""
+    """The publication of an effect, unless it follows from two published figures."""
 
     document: str
     section: str
@@ -138,9 +138,9 @@ class Effect(_Entry):
         return self
 
     def span(self) -> tuple[float, float] | None:
-        """Return the factor's lowest and highest value going from ``from`` to ``to``; none when only reasoned.
+        """Return the lowest and highest factor of going from ``from`` to ``to``; None if only reasoned.
 
-        Numbers in ``s/step`` are times, so their ratio is turned over.
+        Numbers in ``s/step`` are times, so their ratio is inverted.
         """
         if self.factor is not None:
             return self.factor.low, self.factor.high
@@ -150,7 +150,7 @@ class Effect(_Entry):
         return factor, factor
 
     def control_factor(self) -> float | None:
-        """Return what the bundled changes did where the axis did not change; none without a control."""
+        """Return the factor of the bundled changes without the axis' change; None without a control."""
         return None if self.control is None else _ratio(self.control.before, self.control.after)
 
 
@@ -161,21 +161,21 @@ def _ratio(before: Number, after: Number) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An effect turned into the direction asked, and how near its conditions are to the run's.
+    """An effect in the requested direction, and how closely its conditions match the run's.
 
-    ``apart`` says in what the conditions differ from the run's, or what is not stated on one side.
+    ``mismatches`` are the conditions that differ from the run's or are not stated on one side.
     """
 
     effect: Effect
     nearness: Nearness
     low: float | None
     high: float | None
-    apart: tuple[str, ...] = ()
+    mismatches: tuple[str, ...] = ()
 
 
 @cache
 def load_effects() -> tuple[Effect, ...]:
-    """Return all evidence that comes with trainmark."""
+    """Return all evidence in trainmark's catalogue."""
     text = (files("trainmark.insight") / "evidence" / "effects.yaml").read_text(encoding="utf-8")
     return tuple(Effect.model_validate(entry) for entry in parse_yaml(text)["effects"])
 
@@ -183,10 +183,10 @@ def load_effects() -> tuple[Effect, ...]:
 def published_device_ratios(
     run: StatedRecipe, reference: Reference, others: Iterable[Reference]
 ) -> Iterator[Effect]:
-    """Yield what publishers' own figures say of going from the run's device to the reference's.
+    """Yield the effects of going from the run's device to the reference's, from pairs of published figures.
 
-    Both figures are of one program, container, model, framework, precision and number of devices; what else differs
-    between two machines differs with the device.
+    Both figures of a pair have the same program, container, model, framework, precision and number of devices; other
+    differences between the two machines are part of the effect.
     """
     here, there = run.value(Condition.DEVICE), reference.hardware.device
     if here is None or there is None or here == there:
@@ -240,10 +240,10 @@ def _work(reference: Reference) -> tuple[object, ...]:
 def matches(
     effects: Iterable[Effect], axis: AxisName, run: StatedRecipe, reference: StatedRecipe, device: str | None
 ) -> tuple[Match, ...]:
-    """Return the evidence for going from the run's value of ``axis`` to the reference's, the nearest first.
+    """Return the evidence for going from the run's value of ``axis`` to the reference's, the best match first.
 
-    ``device`` is the device that both are taken to have run on. An effect that was seen in the other direction
-    is turned over. Evidence of another framework, model, precision or architecture is kept, and marked.
+    ``device`` is the device assumed for both. An effect observed in the other direction is inverted. Evidence from
+    another framework, model, precision or architecture is included and marked.
     """
     old, new = run.value(axis), reference.value(axis)
     found = [
@@ -262,32 +262,32 @@ def _match(
     if span is None:
         return Match(effect, Nearness.SAME, None, None)
     ends = [_family(effect.axis, value) for value in (effect.from_value, effect.to_value)]
-    asked = [_family(effect.axis, value) for value in (old, new)]
-    if asked == ends:
+    wanted = [_family(effect.axis, value) for value in (old, new)]
+    if wanted == ends:
         low, high = span
-    elif asked == ends[::-1]:
+    elif wanted == ends[::-1]:
         low, high = 1 / span[1], 1 / span[0]
     else:
         return None
-    nearness, apart = _nearness(effect, run, device)
-    return Match(effect, nearness, low, high, apart)
+    nearness, mismatches = _nearness(effect, run, device)
+    return Match(effect, nearness, low, high, mismatches)
 
 
 def _family(axis: AxisName, value: AxisValue | None) -> AxisValue | None:
-    # Sources name DALI without saying which of its two back-ends.
+    # Sources name DALI without its back-end.
     if axis == RecipeAxis.LOADER and isinstance(value, str) and value.startswith("dali"):
         return "dali"
     return value
 
 
 def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Nearness, tuple[str, ...]]:
-    seen = effect.conditions
+    conditions = effect.conditions
     peak = find_peak(device) if device else None
     pairs: dict[str, tuple[str | None, object]] = {
-        "framework": (seen.framework, run.value(Condition.FRAMEWORK)),
-        "model": (seen.model, _model_family(run.value(Condition.MODEL))),
-        "precision": (seen.precision, run.value(Condition.PRECISION)),
-        "architecture": (seen.architecture, peak.architecture if peak else None),
+        "framework": (conditions.framework, run.value(Condition.FRAMEWORK)),
+        "model": (conditions.model, _model_family(run.value(Condition.MODEL))),
+        "precision": (conditions.precision, run.value(Condition.PRECISION)),
+        "architecture": (conditions.architecture, peak.architecture if peak else None),
     }
     if effect.axis == Condition.PRECISION:
         del pairs["precision"]
@@ -299,9 +299,9 @@ def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Ne
     open_ = [f"{name} not stated" for name, (there, here) in pairs.items() if not there or not here]
     if open_:
         return Nearness.UNKNOWN, tuple(open_)
-    if seen.devices in (None, run.value(Condition.DEVICES)):
+    if conditions.devices in (None, run.value(Condition.DEVICES)):
         return Nearness.SAME, ()
-    return Nearness.NEAR, (f"{seen.devices} device{'s' if seen.devices != 1 else ''}",)
+    return Nearness.NEAR, (f"{conditions.devices} device{'s' if conditions.devices != 1 else ''}",)
 
 
 def _model_family(model: AxisValue | None) -> str | None:

@@ -1,9 +1,9 @@
-"""Why is this number not that number: the differences of two recipes, ranked by what is known of their effect.
+"""Explanation of the gap between two numbers: the differences of their recipes, ranked by their known effects.
 
-Effects multiply, so shares of a gap are taken of logarithms: a factor f accounts for ln f / ln(gap) of it. An
-effect gets a share only where the run's own records show it, or somebody saw it on the same device architecture,
-framework, model and precision; what was seen elsewhere shows the direction and gets none, but stands where its size
-puts it. Shares are never more than the gap: where causes would make more of it, they are scaled down together.
+Effects multiply, so shares of a gap are computed on logarithms: a factor f accounts for ln f / ln(gap) of it. An effect
+gets a share only if the run's own records show it, or if it was observed on the same device architecture, framework,
+model and precision. An effect observed elsewhere is ranked by its size but gets no share: only its direction is known.
+Shares never exceed the gap: if the causes would explain more, they are scaled down jointly.
 """
 
 import math
@@ -29,17 +29,17 @@ from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
 
 NO_GAP = 0.01
-"""Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
+"""Two numbers that differ by less than this share count as equal, with nothing to explain."""
 
 _SAME_NUMBER = 1e-4
 _LEAST_WAIT = 1e-3
 
 LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
-"""The axes that act on throughput by making the device wait for data."""
+"""The axes that affect throughput by making the device wait for data."""
 
 
 class Basis(StrEnum):
-    """What a difference's effect rests on, the strongest first."""
+    """The basis of a difference's effect, the strongest first."""
 
     OWN = "own"
     ISOLATED = "isolated"
@@ -51,12 +51,12 @@ class Basis(StrEnum):
 
 
 ACCOUNTING = frozenset({Basis.OWN, Basis.ISOLATED, Basis.BUNDLED})
-"""What counts towards the part of the gap that is accounted for."""
+"""The bases that count towards the explained part of the gap."""
 RANKED = (*(Basis.OWN, Basis.ISOLATED, Basis.BUNDLED), Basis.BOUNDED, Basis.ELSEWHERE)
 
 
 class OwnCause(StrEnum):
-    """A cause that is no axis of a recipe: it stands in the run's own records."""
+    """A cause in the run's own records, which is not an axis of a recipe."""
 
     STALL = "stall"
     DATA_WAIT = "data_wait"
@@ -65,7 +65,7 @@ class OwnCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublishedRule:
-    """What the run's log gives by the rule of somebody who publishes such logs."""
+    """The value of the run's log by the rule of a publisher of such logs."""
 
     by: str
     rule: str
@@ -74,12 +74,12 @@ class PublishedRule:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRun:
-    """A run to be explained. ``throughput`` is in ``unit`` over all devices; none when it cannot be had.
+    """A run to be explained. ``throughput`` is in ``unit`` over all devices; None if it is unknown.
 
-    ``data_wait`` is the share of the step in which the run's own records say that it waited for data (0 to 1).
-    ``doubts`` are sentences about the number: why there is none, or why it is suspect. ``noise`` is the share by which
-    the number is uncertain from its own records; ``stall`` what held it up, and ``by_publishers`` what it would be by
-    the rules of those who publish such logs.
+    ``data_wait`` is the share of a step spent waiting for data according to the run's records (0 to 1). ``doubts`` are
+    sentences about the number: why it is missing or suspect. ``noise`` is the relative uncertainty of the number from
+    its own records, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers of such
+    logs.
     """
 
     name: str
@@ -98,8 +98,8 @@ class ExplainedRun:
 class RecipeDifference:
     """One axis on which run and reference differ, or a cause in the run's own records (``OwnCause`` as its axis).
 
-    ``low`` and ``high`` are the factor by which throughput is expected to change when the run takes the
-    reference's value; ``share`` is what that makes of the gap (0.5 is half), where both can be said.
+    ``low`` and ``high`` bound the factor by which throughput is expected to change if the run took the reference's
+    value; ``share`` is the corresponding share of the gap (0.5 is half). They are None if unknown.
     """
 
     axis: AxisName
@@ -115,7 +115,7 @@ class RecipeDifference:
 
 @dataclass(frozen=True, slots=True)
 class Nearer:
-    """A published figure of the same case whose recipe contradicts the run's on fewer axes."""
+    """A published figure of the same case whose recipe differs from the run's on fewer axes."""
 
     reference: Reference
     differences: tuple[AxisName, ...]
@@ -123,12 +123,12 @@ class Nearer:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The differences in the order of their effect, and what they leave open.
+    """The differences in the order of their effect, and the unexplained rest of the gap.
 
-    ``ratio`` is reference / run. ``accounted`` is the factor that the run's own records and isolated and bundled
-    evidence account for, never more than the ratio; ``open`` what stays (ratio / accounted), each lowest and highest;
-    none without a throughput. ``in_noise`` is set where the gap is no larger than the run's own noise.
-    ``assumed_device`` is set when the run does not name its device and the reference's is taken for it.
+    ``ratio`` is reference / run. ``accounted`` is the factor explained by the run's own records and by isolated and
+    bundled evidence, never more than the ratio; ``open`` is the rest (ratio / accounted). Both are (lowest, highest),
+    and None without a throughput. ``in_noise`` is true if the gap is no larger than the run's own noise.
+    ``assumed_device`` is the reference's device if the run does not name its own.
     """
 
     run: ExplainedRun
@@ -149,10 +149,10 @@ class Explanation:
 def explain(
     run: ExplainedRun, reference: Reference, effects: Sequence[Effect], others: Iterable[Reference]
 ) -> Explanation:
-    """Lay ``run`` beside ``reference`` and rank their differences.
+    """Return the ranked differences between ``run`` and ``reference``.
 
-    ``others`` are the published figures among which a nearer one is looked for. Raises ``InputError`` when
-    the two trained other models or count other things.
+    ``others`` are the published figures searched for one with a more similar recipe. Raises ``InputError`` if the two
+    have different models or units.
     """
     there = recipe_of(reference)
     _check_same_work(run, reference)
@@ -196,22 +196,22 @@ def explain(
 def _own_causes(
     run: ExplainedRun, reference: Reference, *, waits_counted: bool
 ) -> Iterator[RecipeDifference]:
-    """Yield what the run's own records show: a stall, waiting for data, and what the reference's rule would give."""
+    """Yield the causes in the run's own records: a stall, waiting for data, and the reference's other rule."""
     factor = run.stall.factor if run.stall else 1.0
     if run.stall:
         where = f"record {run.stall.record}"
         if run.stall.count > 1:
             where = f"{run.stall.count} records, the worst {where}"
         here = Reading(f"{run.stall.share:.0%} of the window", where)
-        yield _own(OwnCause.STALL, here, Reading("none", "what the other records take"), Basis.OWN, factor)
+        yield _own(OwnCause.STALL, here, Reading("none", "the time of the other records"), Basis.OWN, factor)
     if run.data_wait is not None and run.data_wait > _LEAST_WAIT and not waits_counted:
-        here = Reading(f"{run.data_wait:.1%} of a step", "the log's own times of waiting for data")
+        here = Reading(f"{run.data_wait:.1%} of a step", "the log's own data-wait times")
         there = Reading("not stated", "")
         yield _own(OwnCause.DATA_WAIT, here, there, Basis.BOUNDED, 1 / (1 - run.data_wait))
     theirs = next((rule for rule in run.by_publishers if _publishes(rule.by, reference)), None)
     if theirs and run.throughput and theirs.rule != run.rule:
         by_rule = theirs.value / run.throughput
-        # A mean of rates hardly sees a stall: what the stall accounts for is not counted twice.
+        # A stall hardly changes a mean of rates: its part must not be counted twice.
         by_rule = by_rule / factor if by_rule > factor else min(by_rule, 1.0)
         if abs(by_rule - 1) > _SAME_NUMBER:
             there = Reading(f"{theirs.rule}: {theirs.value:.6g}", f"{theirs.by}; {reference.statistic}")
@@ -225,14 +225,14 @@ def _own(cause: OwnCause, here: Reading, there: Reading, basis: Basis, factor: f
 
 
 def _publishes(by: str, reference: Reference) -> bool:
-    """Say whether ``by`` (``PaddlePaddle/Perf``, ``NVIDIA and others``) published the figure."""
+    """Return whether ``by`` (``PaddlePaddle/Perf``, ``NVIDIA and others``) published the figure."""
     name = by.split(maxsplit=1)[0].removesuffix("'s").casefold()
     source = reference.source
     return name in f"{source.publisher or ''} {source.document} {source.url or ''}".casefold()
 
 
 def _shared(differences: Sequence[RecipeDifference], ratio: float) -> list[RecipeDifference]:
-    """Give those that count their shares of the gap: each at most what the others leave, together at most all of it."""
+    """Return the differences with their shares of the gap; the lower ends sum to at most 1."""
     spans = {
         number: _share((found.low, found.high), ratio)
         for number, found in enumerate(differences)
@@ -244,7 +244,7 @@ def _shared(differences: Sequence[RecipeDifference], ratio: float) -> list[Recip
     shared = list(differences)
     for number, (low, high) in spans.items():
         if high <= 0:
-            continue  # it works the other way
+            continue  # it has the opposite effect
         least_here = max(low, 0.0) * scale if number in known else 0.0
         others = least * scale - least_here if number in known else 0.0
         most_here = max(least_here, min(high * scale, 1 - others))
@@ -254,14 +254,14 @@ def _shared(differences: Sequence[RecipeDifference], ratio: float) -> list[Recip
 
 def _check_same_work(run: ExplainedRun, reference: Reference) -> None:
     if run.unit is not None and not same_unit(run.unit, reference.unit):
-        raise InputError(f"{run.name} counts {run.unit}, {reference.id} counts {reference.unit}")
+        raise InputError(f"{run.name} is in {run.unit}, but {reference.id} is in {reference.unit}")
     model = run.recipe.value(Condition.MODEL)
     if model is not None and not _may_be_one(model, reference.model):
-        raise InputError(f"{run.name} trains {model}, {reference.id} is {reference.model}")
+        raise InputError(f"{run.name} trains {model}, but {reference.id} is for {reference.model}")
 
 
 def _may_be_one(model: AxisValue, other: AxisValue) -> bool:
-    """Say whether two models can be one: ``bert`` may be of any size, and ``bert-base-uncased`` is a ``bert_base``."""
+    """Return whether two names may mean one model: ``bert`` has any size, ``bert-base-uncased`` is a ``bert_base``."""
     words, other_words = (re.split(r"[-_]", str(name).partition("_v")[0]) for name in (model, other))
     shared = min(len(words), len(other_words))
     return same_model(model, other) or (
@@ -333,7 +333,7 @@ def _share(span: tuple[float, float], ratio: float) -> tuple[float, float]:
 
 
 def _weight(difference: RecipeDifference) -> tuple[int, float, int, str]:
-    """The order of the list: effects of a known size by that size, wherever it was seen; then reasoned and unknown."""
+    """Return the sort key: effects of known size first, by size; then reasoned and unknown ones."""
     basis = list(Basis).index(difference.basis)
     ends = [end for end in (difference.low, difference.high) if end is not None]
     size = max((abs(math.log(end)) for end in ends), default=0.0)
@@ -341,7 +341,7 @@ def _weight(difference: RecipeDifference) -> tuple[int, float, int, str]:
 
 
 def _accounted(differences: Iterable[RecipeDifference], ratio: float) -> tuple[float, float]:
-    """Return the factor that is accounted for, within 1 and ``ratio``: no cause explains more than there is."""
+    """Return the explained factor, limited to between 1 and ``ratio``."""
     low = high = 1.0
     for difference in differences:
         if difference.basis in ACCOUNTING and difference.low is not None and difference.high is not None:
@@ -354,7 +354,7 @@ def _accounted(differences: Iterable[RecipeDifference], ratio: float) -> tuple[f
 def _nearer(
     run: ExplainedRun, reference: Reference, count: int, others: Iterable[Reference]
 ) -> tuple[Nearer, ...]:
-    """Figures of the reference's own case, device and publisher's program that fit the run's recipe better."""
+    """Return figures of the reference's case, device and program whose recipes are closer to the run's."""
     return tuple(
         Nearer(other, differences)
         for other in others

@@ -1,4 +1,4 @@
-"""Results into findings: what is doubted, what a ratio of two cases is, which frameworks did equal work."""
+"""Findings from results: doubts, ratios of two cases, and the frameworks that did equal work."""
 
 from collections.abc import Iterable, Iterator
 from statistics import median, median_high, median_low
@@ -29,16 +29,16 @@ from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""
 
-RUN_APART = "run-apart"
+OUTLIER_RUN = "run-apart"
 """The code of a doubt about a run that is far from the other runs of its case."""
 
 
 CHOICE_DISTURBED = "choice-disturbed"
-"""The code of a doubt about what was found best for a case."""
+"""The code of a doubt about the choice of a case's best value."""
 
 
 def find(results: Results) -> Findings:
-    """Return all that can be judged of the results."""
+    """Return the findings of the results."""
     doubts = tuple(_doubts(results.cases))
     counted = {(case.id, run.repeat) for case in results.cases for run in pooled(case.runs)}
     doubted = dict.fromkeys(
@@ -55,19 +55,19 @@ def find(results: Results) -> Findings:
                 against=other,
                 ratio=quotient,
                 doubtful=tuple(side for side in (case, other) if side in doubted),
-                settled_apart=tuple(_settled_apart(by_id[case], by_id.get(other))),
+                settled_apart=tuple(_choice_differences(by_id[case], by_id.get(other))),
             )
             for kind, case, other, quotient in (*_speedups(results.cases), *_data(results))
         ),
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
         fitting=tuple(_fitting(results)),
-        power=tuple(_held_by_power(results)),
+        power=tuple(_power_limited(results)),
     )
 
 
 def judged(results: Results) -> Results:
-    """Return the results with their findings; those of an older trainmark have none yet."""
+    """Return the results with their findings, which are computed if an older trainmark wrote the results."""
     if results.findings is not None:
         return results
     return results.model_copy(update={"findings": find(results)})
@@ -80,12 +80,12 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
                 yield from _doubts_of(case, run)
         for suspicion in case.suspicions:
             yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
-        yield from _apart(case)
+        yield from _outliers(case)
         yield from _chosen(case)
 
 
-def _apart(case: CaseResult) -> Iterator[Doubt]:
-    """Yield a doubt for each pooled run that is not of one kind with the others."""
+def _outliers(case: CaseResult) -> Iterator[Doubt]:
+    """Yield a doubt for each pooled run that is far from the other runs of its case."""
     drifted = max(
         (doubt.value or 0 for doubt in case.suspicions if doubt.code == GateName.DRIFT_OVER_RUNS), default=0
     )
@@ -93,26 +93,26 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
     if not rates:
         return
     middle = median(rates.values())
-    # The median of 2 runs, or of as many fast as slow ones, lies where none is, and hides how far apart they are.
+    # The median of 2 runs, or of equally many fast and slow ones, is between them and hides their distance.
     low, high = median_low(rates.values()), median_high(rates.values())
     for repeat, rate in rates.items():
-        # A drift over the runs moves the first and the last of them by half of it: that has been said already.
+        # A drift moves the first and the last run by half of its size, and has a doubt of its own.
         if max(rate / low, high / rate) > MAX_RATE_RATIO and abs(rate / middle - 1) > drifted / 2:
             sentence = (
-                f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
-                "chance does not move a run so far"
+                f"the run has {rate:.4g} {case.unit}, but the median of its case's {len(rates)} runs is {middle:.4g}: "
+                "random variation does not explain such a difference"
             )
-            yield Doubt(case=case.id, repeat=repeat, code=RUN_APART, sentence=sentence, about=About.MACHINE)
+            yield Doubt(case=case.id, repeat=repeat, code=OUTLIER_RUN, sentence=sentence, about=About.MACHINE)
 
 
 def _chosen(case: CaseResult) -> Iterator[Doubt]:
-    """Yield a doubt where what was found best was found in short runs of which a machine spoiled some."""
+    """Yield a doubt if the machine disturbed some of the short runs by which the best value was chosen."""
     could_be_best = (trial for trial in case.trials if trial.outcome in (Outcome.OK, Outcome.TIMEOUT))
     spoiled = [", ".join(trial.axes.values()) for trial in could_be_best if trial.spoiled]
     if spoiled and case.estimate is not None:
         sentence = (
-            f"others disturbed {len(spoiled)} of the {len(case.trials)} short runs that it was chosen by "
-            f"({'; '.join(spoiled)}): another choice may be the faster one"
+            f"other load disturbed {len(spoiled)} of the {len(case.trials)} short runs that chose the best value "
+            f"({'; '.join(spoiled)}): another value may be faster"
         )
         yield Doubt(case=case.id, repeat=0, code=CHOICE_DISTURBED, sentence=sentence, about=About.MACHINE)
 
@@ -127,25 +127,27 @@ def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
 
 def _unsteady(found: Steadiness) -> str:
     off = (
-        f"the mean step is {abs(found.bias):.1%} {'longer' if found.bias > 0 else 'shorter'}"
+        f"the mean step time is {abs(found.bias):.1%} {'longer' if found.bias > 0 else 'shorter'}"
         if found.bias
         else ""
     )
     if found.shape is None:  # of an older trainmark
         if found.settled_after is None:
-            return "the steps did not become steady in the measured window"
-        return f"the steps became steady {found.settled_after} steps after the measured window began; {off}"
+            return "the step times did not become steady in the measured window"
+        return (
+            f"the step times became steady {found.settled_after} steps after the measured window began; {off}"
+        )
     words = {
         Shape.SLOW_START: "the first {first} measured steps were slower",
-        Shape.FAST_START: "the first {first} measured steps were faster (a queue that was filled before, or clocks)",
-        Shape.SLOWDOWN: "the steps became slower from measured step {last}",
-        Shape.SPEEDUP: "the steps became faster from measured step {last}",
-        Shape.BURST: "the steps {begin} to {end} of the window were not as those before and after",
-        Shape.DRIFT: "the steps changed their speed through the whole window",
-        Shape.LEVELS: "the steps went to and fro between levels",
+        Shape.FAST_START: "the first {first} measured steps were faster (a pre-filled queue, or falling clocks)",
+        Shape.SLOWDOWN: "the steps became slower from measured step {last} on",
+        Shape.SPEEDUP: "the steps became faster from measured step {last} on",
+        Shape.BURST: "measured steps {begin} to {end} differ from the steps before and after them",
+        Shape.DRIFT: "the step time drifted throughout the window",
+        Shape.LEVELS: "the step time alternated between levels",
     }[found.shape]
     middle = found.levels[1] if len(found.levels) > 1 else found.levels[0]
-    said = words.format(
+    shape = words.format(
         first=found.settled_after,
         last=found.levels[-1].first,
         begin=middle.first,
@@ -153,16 +155,12 @@ def _unsteady(found: Steadiness) -> str:
     )
     because = {
         None: "",
-        Cause.COMPILE: ", as by a compilation or autotuning",
-        Cause.EPOCH: ", where an epoch begins",
-        Cause.DATA: ", while they waited for data",
+        Cause.COMPILE: ", probably by compilation or autotuning",
+        Cause.EPOCH: ", at the start of an epoch",
+        Cause.DATA: ", while waiting for data",
     }[found.cause]
-    than = (
-        "the steps that are steady"
-        if found.settled_after is not None
-        else "in the window's longest even part"
-    )
-    return f"{said}{because}; {off} than {than}"
+    than = "in the steady part" if found.settled_after is not None else "in the window's longest steady part"
+    return f"{shape}{because}; {off} than {than}"
 
 
 _Quotient = tuple[RatioKind, str, str, Ratio]
@@ -177,8 +175,8 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
 
 
 def _data(results: Results) -> Iterator[_Quotient]:
-    """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    # No ratio is made of runs that a machine spoiled, of those of several machines, or between different hardware.
+    """Yield the ratio of each two measured cases that differ only in their data (and its loader)."""
+    # Runs disturbed by their machine, runs on several machines and different hardware have no ratio.
     measured = [
         case
         for case in results.cases
@@ -199,7 +197,7 @@ def _data(results: Results) -> Iterator[_Quotient]:
 
 
 def _fitting(results: Results) -> Iterator[FittingFinding]:
-    """Yield for each case without memory the largest batch of one that differs from it in the batch alone."""
+    """Yield for each case out of memory the largest batch of a case that differs from it only in the batch."""
     measured = [
         (batch, case)
         for case in results.cases
@@ -209,22 +207,22 @@ def _fitting(results: Results) -> Iterator[FittingFinding]:
     for case in results.cases:
         if case.outcome is not Outcome.OOM:
             continue
-        alike = (
+        fitting = (
             (int(batch), other)
             for batch, other in measured
             if other.settled.at_batch(1) == case.settled.at_batch(1)
             and same_hardware(case.runs, other.runs, results.manifests)
         )
-        found = max(alike, key=lambda pair: pair[0], default=None)
+        found = max(fitting, key=lambda pair: pair[0], default=None)
         if found is not None:
             yield FittingFinding(case=case.id, batch=found[0], by=found[1].id)
 
 
-def _held_by_power(results: Results) -> Iterator[PowerFinding]:
-    """Yield the cases one of whose GPUs is at its power limit for as long as it is not, or longer."""
+def _power_limited(results: Results) -> Iterator[PowerFinding]:
+    """Yield the cases in which a GPU is at its power limit for at least half of the time."""
     for case in results.cases:
         runs = [(run, results.manifests.get(run.manifest or "")) for run in pooled(case.runs)]
-        gpus = [gpu for run, there in runs if (gpu := _held_most(case.case, run, there)) is not None]
+        gpus = [gpu for run, there in runs if (gpu := _most_limited(case.case, run, there)) is not None]
         if gpus and (share := median(_share(gpu) for gpu in gpus)) >= 0.5:
             clocks = [gpu.sm_clock_mhz_mean for gpu in gpus if gpu.sm_clock_mhz_mean is not None]
             power = [gpu.power_w_mean for gpu in gpus if gpu.power_w_mean is not None]
@@ -237,10 +235,10 @@ def _held_by_power(results: Results) -> Iterator[PowerFinding]:
             )
 
 
-def _held_most(case: Case, run: RunResult, manifest: StoredManifest | None) -> GpuSummary | None:
-    """Return the GPU, of those that a run computes on, that its power limit held the most.
+def _most_limited(case: Case, run: RunResult, manifest: StoredManifest | None) -> GpuSummary | None:
+    """Return the GPU of a run that was at its power limit the longest.
 
-    None where no clock reason was sampled, or nobody tells which of several GPUs it was.
+    The result is None if no clock reason was sampled, or if it is unknown which of several GPUs the run used.
     """
     used = gpus_of(case, manifest if isinstance(manifest, Manifest) else None)
     gpus = [
@@ -256,8 +254,8 @@ def _share(gpu: GpuSummary) -> float:
     return gpu.reason_shares.get(POWER_LIMIT, 0.0)
 
 
-def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[ChoiceDifference]:
-    """Yield what short runs settled at one value for the case and at another for the other one, if that is there."""
+def _choice_differences(case: CaseResult, other: CaseResult | None) -> Iterator[ChoiceDifference]:
+    """Yield the axes for which short runs chose different values in the two cases."""
     if other is None:
         return
     against = _settled(other)

@@ -1,4 +1,4 @@
-"""A log as a run to be explained: its throughput, its recipe with the lines where it stands, its environment."""
+"""Reading a log as a run to be explained: its throughput, its recipe with line numbers, and its environment."""
 
 import gzip
 import re
@@ -24,25 +24,23 @@ from trainmark.schema.recipe import AxisName, AxisValue, Condition
 from trainmark.tasks import model_word
 
 HEAD_BYTES = 4 << 20
-"""How much of a log is searched for settings and for the time that it waited for data."""
+"""The size of the part of a log that is searched for settings and data-wait times."""
 
 _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
 
 
 def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> ExplainedRun:
-    """Return the log at ``path`` as a run; its events, where ``path`` is the folder or the log of a run of ours.
+    """Return the log at ``path`` as a run; for the folder or the log of a built-in worker's run, read its events.
 
-    A ``manifest.json`` beside the log says what the machine and the software were.
-
-    ``rule`` names the rule that makes the throughput (the window rule by default), ``device`` the device, which
-    few logs do. A log without a throughput is a run all the same, with none. Raises ``InputError`` for a path that
-    is no file, and for a rule that is not known.
+    ``rule`` names the rule for the throughput (the window rule by default), ``device`` the device, which few logs
+    state. A ``manifest.json`` next to the log supplies machine and software. A log without a throughput gives a run
+    without one. Raises ``InputError`` if the path is not a file or the rule is unknown.
     """
     if path.is_dir():
         path = log_of_run(path) or path / EVENTS
         if not path.is_file():
-            raise InputError(f"{path.parent}: not the directory of one run: it holds no {EVENTS}")
+            raise InputError(f"{path.parent}: not the directory of a run ({EVENTS} is missing)")
     if not path.is_file():
         raise InputError(f"{path}: no such log file")
     path = (log_of_run(path.parent) if path.name == LOG else None) or path
@@ -68,7 +66,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
 
 
 def stated_recipe(path: Path) -> StatedRecipe:
-    """Return the recipe that the head of the log at ``path`` states; an empty one where it cannot be read."""
+    """Return the recipe stated at the start of the log at ``path``; an empty one if the log cannot be read."""
     try:
         return recipe_from(read_parameters(_head(path)))
     except OSError:
@@ -87,7 +85,7 @@ def _manifest(path: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except (OSError, ValueError):
-        # Most logs have none beside them, and a damaged one says nothing.
+        # Most logs have no manifest, and a damaged one is ignored.
         return None
 
 
@@ -97,7 +95,7 @@ def _gpu(manifest: Manifest | None) -> str | None:
 
 
 def _manifested(manifest: Manifest | None) -> dict[AxisName, Reading]:
-    """Return what the manifest beside a run's log says of its machine and its software: that of rank 0's node."""
+    """Return the machine and software of rank 0's node from the manifest next to a run's log."""
     if manifest is None:
         return {}
     node = manifest.nodes[0]
@@ -120,7 +118,7 @@ def _manifested(manifest: Manifest | None) -> dict[AxisName, Reading]:
 
 
 def _vendors_gb(device: str, memory_bytes: int | None) -> int | None:
-    """Return the GB by which a device is sold: what a driver counts is neither that nor a whole number."""
+    """Return a device's nominal memory in GB, which differs from the number of bytes that a driver reports."""
     if memory_bytes is None:
         return None
     peak, counted = find_peak(device), memory_bytes / 2**30
@@ -158,7 +156,7 @@ def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
 def _device(hardware: str | None) -> tuple[str | None, int | None]:
     """Return a device's short name and its memory in GB: ``Tesla V100-SXM2-32GB`` is ``V100`` with 32.
 
-    A compute capability names a generation and no device.
+    A compute capability names a generation and not a device.
     """
     if hardware is None:
         return None, None
@@ -173,7 +171,7 @@ def _head(path: Path) -> Iterator[str]:
         try:
             head = gzip.GzipFile(fileobj=file).read(HEAD_BYTES) if packed else file.read(HEAD_BYTES)
         except (OSError, EOFError, zlib.error):
-            # A damaged archive is the reader's to report; there are no settings to be had from it.
+            # The log reader reports a damaged archive; no settings can be read from it.
             head = b""
-    # What follows the last line's end is half a line: a number in it may have lost digits.
+    # The last line may be incomplete, and a number in it may have lost digits.
     yield from clean(head).decode("utf-8", "replace").split("\n")[:-1]

@@ -1,4 +1,4 @@
-"""What ``explain`` reads of a log beside its records: the lines of settings, and how long it waited for data."""
+"""The data-wait time that ``explain`` reads from a log in addition to its records."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _COSTS = (
     re.compile(r"reader_cost: (?P<wait>[0-9.]+).*?batch_cost: (?P<step>[0-9.]+)"),  # PaddleNLP, PaddleOCR
     re.compile(r"[, \t]time: (?P<step>[0-9.]+),? .*?data_time: (?P<wait>[0-9.]+)"),  # OpenMMLab, detectron2
 )
-"""Lines that print the time of a step, and the part of it that was waiting for data; each averages several steps."""
+"""Lines with the time of a step and its part spent waiting for data; each averages several steps."""
 _FIRST_RECORDS = 5
 _FEWEST = 20
 _FIRST_AVERAGES = 1
@@ -18,12 +18,12 @@ _FEWEST_AVERAGES = 4
 
 
 def data_wait(lines: Iterable[str]) -> float | None:
-    """Return the share of a step (0 to 1) that was spent waiting for data; none where it is not printed.
+    """Return the share of a step (0 to 1) that was spent waiting for data; None if the log does not print it.
 
-    NVIDIA's PyTorch ConvNets print two rates a step: ``compute_ips`` without the wait for the batch and
-    ``total_ips`` with it, so the share is 1 - total/compute, of which the median is taken; the first 5 steps are left
-    out, and fewer than 20 others say nothing. Paddle's ``reader_cost`` and OpenMMLab's ``data_time`` are averages over
-    several steps: their sum is taken, without the first, and fewer than 4 others say nothing.
+    NVIDIA's PyTorch ConvNets print two rates per step, ``compute_ips`` without the wait for the batch and ``total_ips``
+    with it: the share is the median of 1 - total/compute after the first 5 steps, of at least 20 steps. Paddle's
+    ``reader_cost`` and OpenMMLab's ``data_time`` are averages over several steps: the share is that of their sums
+    after the first average, of at least 4 averages.
     """
     shares: list[float] = []
     waits: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""How to change one axis so that a difference can be tested: the program's flag and trainmark's suite axis."""
+"""The change of one axis that tests a difference: the program's flag and trainmark's suite axis."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from trainmark.schema.recipe import AxisName, Condition, RecipeAxis
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to change for a test: the program's ``flag`` and a line of a suite; none where there is no way."""
+    """A change for a test: the program's ``flag`` and a line of a suite; None if it cannot be made."""
 
     program: str | None = None
     flag: str | None = None
@@ -18,7 +18,7 @@ class Change:
 
 
 def change_of(axis: AxisName, run: StatedRecipe, reference: StatedRecipe) -> Change:
-    """Return how to give the run's ``axis`` the reference's value, the run being otherwise as it was."""
+    """Return the change that gives the run's ``axis`` the reference's value and leaves the rest of the run as it is."""
     here, there = run.value(axis), reference.value(axis)
     suite = f"{axis}: [{here}, {there}]" if _can_vary(axis) else None
     dialect = dialects().get(run.program or "")
@@ -35,7 +35,7 @@ def change_of(axis: AxisName, run: StatedRecipe, reference: StatedRecipe) -> Cha
 
 
 def _can_vary(axis: AxisName) -> bool:
-    """Tell whether a suite can give this axis another value and leave machine and model as they are."""
+    """Return whether a suite can change this axis without changing machine or model."""
     fixed = set(Condition) - {Condition.PRECISION, Condition.BATCH_PER_DEVICE}
     return axis in axes_of() and axis not in fixed
 

@@ -1,4 +1,4 @@
-"""What the ranks of each case did beside each other, over its runs: which is slow, what waits for it, the exchange."""
+"""Findings about the ranks of each case over its runs: the slowest rank, the wait for it, the gradient exchange."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,36 +11,36 @@ from trainmark.schema.results import CaseResult, pooled
 
 
 def judge_ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:
-    """Yield a finding for each case of several ranks, of the runs that its number is made of."""
+    """Yield a finding for each case of several ranks, from the runs in its estimate."""
     for case in cases:
-        held = [run.ranks for run in pooled(case.runs) if run.ranks is not None]
-        if held:
+        runs = [run.ranks for run in pooled(case.runs) if run.ranks is not None]
+        if runs:
             yield RanksFinding(
-                case=case.id, runs=len(held), **_slowest(held), **_exchange(held), **_began(held)
+                case=case.id, runs=len(runs), **_slowest(runs), **_exchange(runs), **_start(runs)
             )
 
 
-def _slowest(held: list[RankTimes]) -> dict[str, Any]:
-    told = [run for run in held if run.slowest is not None]
-    if not told:
+def _slowest(runs: list[RankTimes]) -> dict[str, Any]:
+    with_slowest = [run for run in runs if run.slowest is not None]
+    if not with_slowest:
         return {}
-    rank, times = Counter(run.slowest for run in told).most_common(1)[0]
-    hosts = Counter(one.host for run in told for one in run.ranks if one.rank == rank == run.slowest)
+    rank, times = Counter(run.slowest for run in with_slowest).most_common(1)[0]
+    hosts = Counter(one.host for run in with_slowest for one in run.ranks if one.rank == rank == run.slowest)
     return {
-        "told": len(told),
+        "told": len(with_slowest),
         "slowest": rank,
         "times": times,
         "host": hosts.most_common(1)[0][0],
-        "slower_by": median(run.slower_by or 0.0 for run in told if run.slowest == rank),
-        "waits": median(run.waits or 0.0 for run in told),
+        "slower_by": median(run.slower_by or 0.0 for run in with_slowest if run.slowest == rank),
+        "waits": median(run.waits or 0.0 for run in with_slowest),
     }
 
 
-def _exchange(held: list[RankTimes]) -> dict[str, Any]:
-    found = [run.all_reduce for run in held if run.all_reduce is not None]
+def _exchange(runs: list[RankTimes]) -> dict[str, Any]:
+    found = [run.all_reduce for run in runs if run.all_reduce is not None]
     if not found:
         return {}
-    ranks, seconds = len(held[0].ranks), median(one.seconds for one in found)
+    ranks, seconds = len(runs[0].ranks), median(one.seconds for one in found)
     return {
         "all_reduce_bytes": found[0].bytes,
         "all_reduce_s": seconds,
@@ -49,10 +49,10 @@ def _exchange(held: list[RankTimes]) -> dict[str, Any]:
     }
 
 
-def _began(held: list[RankTimes]) -> dict[str, Any]:
-    errors = [one.error_s for run in held for one in run.ranks]
+def _start(runs: list[RankTimes]) -> dict[str, Any]:
+    errors = [one.error_s for run in runs for one in run.ranks]
     known = [error for error in errors if error is not None]
     return {
-        "began_within_s": median(max(one.began_s for one in run.ranks) for run in held),
+        "began_within_s": median(max(one.began_s for one in run.ranks) for run in runs),
         "clock_error_s": max(known) if len(known) == len(errors) else None,
     }

@@ -1,4 +1,4 @@
-"""A recipe as read from somewhere: each axis with its value and the place where that value stands."""
+"""Recipes with sources: the value of each axis and the place where it was read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,41 +18,40 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class StatedRecipe:
-    """What is known of how something was measured; an axis that is not in ``readings`` was not stated.
+    """The known settings of a measurement; an axis that is not in ``readings`` was not stated.
 
-    ``program`` is the training program's name (of its folder in ``programs/``), where it is known.
+    ``program`` is the training program's name (of its folder in ``programs/``), if known.
     """
 
     readings: Mapping[AxisName, Reading] = field(default_factory=dict)
     program: str | None = None
 
     def value(self, axis: AxisName) -> AxisValue | None:
-        """Return the axis' value, or none when it was not stated."""
+        """Return the axis' value, or None if it was not stated."""
         reading = self.readings.get(axis)
         return None if reading is None else reading.value
 
     def with_readings(self, more: Mapping[AxisName, Reading]) -> "StatedRecipe":
-        """Return this recipe with ``more`` laid over it."""
+        """Return this recipe updated with ``more``."""
         return StatedRecipe({**self.readings, **more}, self.program)
 
 
 def recipe_from(parameters: Parameters) -> StatedRecipe:
-    """Return the recipe that a program's printed settings say, and the program that prints such settings.
+    """Return the recipe in a program's printed settings, with the program that prints such settings.
 
-    What a program leaves at its default and prints is read like anything else; what it does not print is
-    not stated.
+    Printed defaults count as stated; settings that are not printed do not.
     """
     for program, dialect in dialects().items():
         if dialect.recognises(parameters):
-            said = dialect.read(parameters)
+            settings = dialect.read(parameters)
             return StatedRecipe(
-                {axis: Reading(value, parameter.where) for axis, value, parameter in said}, program
+                {axis: Reading(value, parameter.where) for axis, value, parameter in settings}, program
             )
     return StatedRecipe()
 
 
 def recipe_of(reference: Reference) -> StatedRecipe:
-    """Return a published figure's recipe and environment, each value with the document that says it."""
+    """Return a published figure's recipe and environment, each value with the document that states it."""
     source = reference.source
     measured = f"{source.document}, {source.section}"
     recipe_source = "; ".join(source.recipe_from) or measured

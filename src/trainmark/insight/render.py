@@ -18,18 +18,18 @@ from trainmark.schema.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {
-    Basis.OWN: "the run's own records show it",
-    Basis.ISOLATED: f"seen with nothing else changed (or so its source says), {_SAME}",
-    Basis.BUNDLED: f"seen on the {_SAME}, but other things changed with it",
-    Basis.BOUNDED: "the run's own records: it waited no longer than that for data (what the loader's work costs"
-    " the host is not in it)",
-    Basis.ELSEWHERE: "seen only elsewhere: the direction is known, the size here is not",
+    Basis.OWN: "measured in the run's own records",
+    Basis.ISOLATED: f"measured with nothing else changed (according to its source), {_SAME}",
+    Basis.BUNDLED: f"measured on the {_SAME}, but other things changed as well",
+    Basis.BOUNDED: "an upper bound from the run's own records: the time it waited for data (without the load that the"
+    " loader puts on the host)",
+    Basis.ELSEWHERE: "measured only under other conditions: the direction is known, but not the size here",
 }
 _WIDTH = 110
 
 
 def render_text(explanation: Explanation) -> str:
-    """Return the explanation for a terminal: the gap, the ranked differences, what is open and not stated."""
+    """Return the explanation for a terminal: the gap, the ranked differences, the unexplained rest, the axes."""
     lines = [*_gap(explanation), ""]
     ranked = [difference for difference in explanation.differences if difference.basis in RANKED]
     if ranked:
@@ -56,7 +56,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
     )
     yield f"there  {reference.id}: {value}"
     if ratio is None:
-        yield "There is no ratio of the two; the differences follow without shares."
+        yield "The two have no ratio; the differences below have no shares."
     elif abs(ratio - 1) < NO_GAP:
         yield f"The two differ by {abs(ratio - 1):.1%}: there is no gap to explain."
     elif explanation.in_noise:
@@ -68,7 +68,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"The run is {1 / ratio:.3f} times as fast as the reference."
     yield from (f"note   {doubt}" for doubt in run.doubts)
     if explanation.assumed_device:
-        yield f"The log does not name its device; it is taken to be the reference's ({explanation.assumed_device})."
+        yield f"The log does not name its device; the reference's is assumed ({explanation.assumed_device})."
 
 
 def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) -> Iterator[str]:
@@ -79,9 +79,9 @@ def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) ->
     effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
     yield from _wrapped("   effect    ", effect)
     if difference.share is not None:
-        yield f"   gap       {_share(difference.share)} of it (of its logarithm, since effects multiply)"
+        yield f"   gap       {_share(difference.share)} of the gap (of its logarithm, because effects multiply)"
     elif difference.basis in ACCOUNTING and not in_noise:
-        yield "   gap       none of it: it works the other way"
+        yield "   gap       none of the gap: it has the opposite effect"
     for match in difference.evidence:
         yield from _wrapped("   evidence  ", _evidence(match))
     yield from (f"   test      {text}" for text in _tests(difference))
@@ -109,21 +109,21 @@ def _evidence(match: Match) -> str:
     controlled = f"; {effect.control.what}: x{control:.2f}" if effect.control and control is not None else ""
     note = f" {effect.note}" if effect.note else ""
     return (
-        f"{effect.strength} {_factor(match.low, match.high)}{_apart(match)}: {_numbers(effect)}"
+        f"{effect.strength} {_factor(match.low, match.high)}{_mismatches(match)}: {_numbers(effect)}"
         f"{_where(effect)}{also}{controlled}.{note}"
     )
 
 
-def _apart(match: Match) -> str:
-    if not match.apart:
+def _mismatches(match: Match) -> str:
+    if not match.mismatches:
         return ""
-    place = "elsewhere: " if match.nearness is Nearness.ELSEWHERE else ""
-    return f" ({place}{', '.join(match.apart)})"
+    place = "other conditions: " if match.nearness is Nearness.ELSEWHERE else ""
+    return f" ({place}{', '.join(match.mismatches)})"
 
 
 def _numbers(effect: Effect) -> str:
     if effect.before is None or effect.after is None:
-        return "the source gives the factor only"
+        return "the source gives only the factor"
     return f"{effect.before.text()} to {effect.after.text()}"
 
 
@@ -139,14 +139,14 @@ def _where(effect: Effect) -> str:
 def _tests(difference: RecipeDifference) -> Iterator[str]:
     change = difference.change
     if change.flag:
-        yield f"run {change.program} again with {change.flag}, all else unchanged"
+        yield f"run {change.program} again with {change.flag} and nothing else changed"
     if change.suite:
-        yield f"as an axis of a suite: {change.suite}"
+        yield f"or as a suite axis: {change.suite}" if change.flag else f"as a suite axis: {change.suite}"
 
 
 def _unranked(explanation: Explanation) -> Iterator[str]:
     for basis, title in (
-        (Basis.REASONED, "Differences without an expected effect (nobody measured it)"),
+        (Basis.REASONED, "Differences whose effect has not been measured"),
         (Basis.UNKNOWN, "Differences whose effect is unknown"),
     ):
         found = [difference for difference in explanation.differences if difference.basis is basis]
@@ -164,12 +164,12 @@ def _unranked(explanation: Explanation) -> Iterator[str]:
 def _open(explanation: Explanation) -> Iterator[str]:
     if explanation.ratio is None or explanation.open is None or explanation.in_noise:
         return
-    yield "What stays open"
+    yield "Unexplained"
     if explanation.accounted == (1.0, 1.0):
-        yield f"  No evidence accounts for any part of x{explanation.ratio:.3f}."
+        yield f"  No evidence explains any part of x{explanation.ratio:.3f}."
     else:
-        yield f"  The evidence above accounts for {_range(explanation.accounted)} of x{explanation.ratio:.3f};"
-        yield f"  {_range(explanation.open)} is not accounted for. Whether it holds on this machine is for a test."
+        yield f"  The evidence above explains {_range(explanation.accounted)} of x{explanation.ratio:.3f};"
+        yield f"  {_range(explanation.open)} is unexplained. Only a test shows whether the evidence applies here."
     yield ""
 
 
@@ -188,7 +188,7 @@ def _range(ends: tuple[float, float] | None) -> str:
 def _nearer(explanation: Explanation) -> Iterator[str]:
     if not explanation.nearer:
         return
-    yield "Published figures of the same case and machine whose recipe is nearer to this run's"
+    yield "Published figures of the same case and machine with a recipe closer to this run's"
     for nearer in explanation.nearer:
         yield f"  {_nearer_line(nearer, explanation.run.throughput)}"
     yield ""
@@ -200,7 +200,7 @@ def _nearer_line(nearer: Nearer, throughput: float | None) -> str:
     if throughput is not None and reference.value is not None:
         against = f"; the run reaches {throughput / reference.value:.1%} of it"
     axes = _names(nearer.differences) or "no axis"
-    return f"{reference.id}: {reference.printed} {reference.unit}{against}; contradicts the run on {axes}"
+    return f"{reference.id}: {reference.printed} {reference.unit}{against}; differs from the run in {axes}"
 
 
 def _lists(explanation: Explanation) -> Iterator[str]:

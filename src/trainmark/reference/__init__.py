@@ -1,4 +1,4 @@
-"""Published figures with provenance, and what hardware can do at most."""
+"""Published figures with their sources, and the peak rates of hardware."""
 
 from trainmark.reference.catalog import (
     find_peak,

@@ -1,4 +1,4 @@
-"""Reads the published figures and the hardware peaks that come with trainmark, and finds one by its name."""
+"""The catalogue of published figures and hardware peaks: loading, and finding entries by name."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,13 +18,13 @@ _GROUP_KEYS = frozenset(Reference.model_fields)
 
 @cache
 def load_references() -> tuple[Reference, ...]:
-    """Return every published figure, in the order of their files; a name that stands twice is an error."""
+    """Return all published figures in the order of their files; raise ``InputError`` for a duplicate name."""
     found: dict[str, Reference] = {}
     for file in _documents():
         document = parse_yaml(file.read_text(encoding="utf-8"))
         for reference in read_figures(document, file.name):
             if reference.id in found:
-                raise InputError(f"{file.name}: the name '{reference.id}' stands twice")
+                raise InputError(f"{file.name}: the name '{reference.id}' is used twice")
             found[reference.id] = reference
     return tuple(found.values())
 
@@ -57,7 +57,7 @@ def _merged(common: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, A
 
 
 def find_reference(name: str) -> Reference:
-    """Return the figure called ``name``; raise ``InputError`` naming the nearest one when there is none."""
+    """Return the figure called ``name``; raise ``InputError`` with the nearest name if there is none."""
     by_name = {reference.id: reference for reference in load_references()}
     if name not in by_name:
         raise InputError(f"no reference '{name}'{nearest(name, by_name)} (trainmark reference list)")
@@ -71,11 +71,11 @@ def select(
     model: str | None = None,
     precision: str | None = None,
 ) -> tuple[Reference, ...]:
-    """Return the figures that agree with each word given; punctuation and case are left out of account.
+    """Return the figures that match all given words, ignoring punctuation and case.
 
-    ``device`` may name the memory as well (``v100-32gb``), ``model`` may leave the version out (``resnet50``)
-    and ``precision`` may be ``amp`` for both mixed precisions. Raises ``InputError`` for a word that agrees
-    with no figure at all.
+    ``device`` may include the memory (``v100-32gb``), ``model`` may omit the version (``resnet50``) and
+    ``precision`` may be ``amp`` for both mixed precisions. Raises ``InputError`` for a word that matches no figure
+    at all.
     """
     texts: dict[str, tuple[str | None, Callable[[Reference], str]]] = {
         "framework": (framework, lambda reference: reference.framework),
@@ -112,13 +112,13 @@ def _device_text(reference: Reference) -> str:
 
 @cache
 def load_peaks() -> tuple[Peak, ...]:
-    """Return what the devices that trainmark knows can do at most."""
+    """Return the peak rates of all known devices."""
     text = (files("trainmark.reference") / "data" / "hardware.yaml").read_text(encoding="utf-8")
     return tuple(Peak.model_validate(entry) for entry in parse_yaml(text)["peaks"])
 
 
 def find_peak(device: str) -> Peak | None:
-    """Return the peaks of the device that calls itself ``device`` (a driver's name or a short one), if known."""
+    """Return the peaks of ``device`` (a driver's name or a short one); None if it is unknown."""
     wanted = _plain(device)
     return next(
         (peak for peak in load_peaks() if wanted in {_plain(name) for name in (peak.device, *peak.aliases)}),

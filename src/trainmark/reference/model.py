@@ -1,4 +1,4 @@
-"""A published figure: one printed cell of somebody's table, with all that is known about how it came to be."""
+"""A published figure: one printed table cell with the known conditions of its measurement."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"^\d+(\.\d+)?$")
 
 
 class CellStatus(StrEnum):
-    """What stands in a published cell: a number, an outcome, or nothing yet."""
+    """The content of a published cell: a number, an outcome, or nothing yet."""
 
     OK = "ok"
     OOM = "oom"
@@ -34,7 +34,7 @@ class CellStatus(StrEnum):
 
 
 class Statistic(StrEnum):
-    """How the publisher turned records or runs into the printed number."""
+    """The method by which the publisher computed the printed number from records or runs."""
 
     NOT_STATED = "not-stated"
     SINGLE_RUN = "single-run"
@@ -46,9 +46,9 @@ class Statistic(StrEnum):
 
 
 class Publication(BaseModel):
-    """Where a figure was published, and where its recipe was read.
+    """The source of a figure and of its recipe.
 
-    ``publisher`` is the repository or the house, where neither title nor address names it.
+    ``publisher`` is the repository or the organisation, if neither title nor address names it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,10 +101,9 @@ class Software(BaseModel):
 class Reference(BaseModel):
     """One published figure. ``printed`` is the cell as printed; ``value`` the number in it, in ``unit``.
 
-    A cell that holds no number has ``status`` other than ``ok`` and no value. ``devices`` counts all
-    devices over all ``nodes``. Whatever the publisher does not say is null; ``recipe`` names only axes
-    that were read in the source. ``speedup`` and ``mfu`` (the share of the device's peak that the model's own
-    operations make up, 0 to 1) are the publisher's own, as printed.
+    A cell without a number has a ``status`` other than ``ok`` and no value. ``devices`` counts all devices over all
+    ``nodes``. Facts that the publisher does not state are null; ``recipe`` has only axes that were read in the source.
+    ``speedup`` and ``mfu`` (model FLOPs over the device's peak, 0 to 1) are as the publisher printed them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -132,21 +131,21 @@ class Reference(BaseModel):
     @model_validator(mode="after")
     def _status_and_print_agree(self) -> "Reference":
         if (self.status is CellStatus.OK) != bool(_NUMBER.match(self.printed)):
-            raise ValueError(f"status '{self.status}' does not go with the printed cell '{self.printed}'")
+            raise ValueError(f"status '{self.status}' contradicts the printed cell '{self.printed}'")
         return self
 
     @property
     def value(self) -> float | None:
-        """The published number in ``unit``, or none where the cell holds none."""
+        """The published number in ``unit``, or None if the cell has none."""
         return float(self.printed) if self.status is CellStatus.OK else None
 
     def document(self) -> dict[str, Any]:
-        """Return the figure as a JSON object: every field, and ``value`` beside ``printed``."""
+        """Return the figure as a JSON object with all fields and ``value``."""
         return {"id": self.id, "value": self.value, **self.model_dump(mode="json", exclude={"id"})}
 
 
 class Peak(BaseModel):
-    """What a device can do at most: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
+    """The peak rates of a device: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
 
     ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16`` and ``bf16`` are the matrix units with FP32
     accumulation. A format that the device lacks is null.

@@ -1,4 +1,4 @@
-"""Published figures as text for a terminal: a table of many, or everything that is known of one."""
+"""Published figures as text for a terminal: a table of many, or all details of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ _HEADINGS = ("name", "value", "unit", "device", "devices", "nodes", "precision",
 
 
 def render_list(references: Sequence[Reference]) -> str:
-    """Return one line a figure, in columns; a cell that holds no number shows its outcome."""
+    """Return one line per figure, in columns; a cell without a number shows its outcome."""
     rows = [_HEADINGS, *(_row(reference) for reference in references)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     lines = (
@@ -33,7 +33,7 @@ def _row(reference: Reference) -> tuple[str, ...]:
 
 
 def render_one(reference: Reference) -> str:
-    """Return everything that is known of one figure; what its publisher does not say is left out."""
+    """Return all details of one figure; unknown details are left out."""
     value = (
         f"{reference.printed} {reference.unit}" if reference.value is not None else f"({reference.status})"
     )

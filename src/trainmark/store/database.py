@@ -1,4 +1,4 @@
-"""Every run in a database, the moment it ends: SQLite by default, anything that SQLAlchemy reaches by URL."""
+"""The database of runs, written as each run ends: SQLite by default, or any database with an SQLAlchemy URL."""
 
 import hashlib
 import json
@@ -40,13 +40,13 @@ from trainmark.suite import dump_suite, parse_suite
 
 HEAD = "0004"
 """The newest migration (``migrations/versions``)."""
-_NO_URL = "the database's address is no URL like postgresql://user@host/name"
+_NO_URL = "the database's address is not a URL such as postgresql://user@host/name"
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCampaign:
-    """A campaign's row; runs are added to it. ``command`` is null where an earlier trainmark wrote it."""
+    """A campaign's row; runs are added to it. ``command`` is None if an earlier trainmark wrote it."""
 
     id: int
     suite: str = ""
@@ -59,9 +59,9 @@ _MANIFEST: TypeAdapter[StoredManifest] = TypeAdapter(StoredManifest)
 
 @dataclass(frozen=True, slots=True)
 class StoredRuns:
-    """What a database holds of one campaign: its suite as resolved (YAML), its runs by case, their manifests.
+    """One campaign in a database: its resolved suite (YAML), its runs by case, their manifests.
 
-    ``certificates`` are of equal work; none that another version of trainmark wrote and this one cannot read.
+    ``certificates`` are those of equal work, without any that only another version of trainmark can read.
     """
 
     suite_yaml: str
@@ -72,7 +72,7 @@ class StoredRuns:
 
 @dataclass(frozen=True, slots=True)
 class CampaignSummary:
-    """A campaign in a list: how many cases and runs of it are here, how many ended ok, and when the first started."""
+    """A campaign in a list: the numbers of its cases, runs and ``ok`` runs, and the start of its first run."""
 
     id: int
     suite: str
@@ -85,9 +85,9 @@ class CampaignSummary:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What adding a result directory did: the campaign's number, and its runs by what became of them.
+    """The result of adding a result directory: the campaign's number, and the numbers of its runs.
 
-    ``changed`` runs were here with another result.
+    ``changed`` runs were in the database with another result, ``known`` ones with the same.
     """
 
     campaign: int
@@ -97,14 +97,14 @@ class Added:
 
 
 def sqlite_url(path: Path) -> URL:
-    """Return the URL of a SQLite file, whatever characters its path has."""
+    """Return the URL of a SQLite file; its path may have any characters."""
     return URL.create("sqlite", database=str(path))
 
 
 def database_url(address: str) -> URL:
     """Return the URL of a database, given as one of SQLAlchemy's URLs or as the path of a SQLite file.
 
-    Raises ``InputError`` for a URL that is none.
+    Raises ``InputError`` for an invalid URL.
     """
     if "://" not in address:
         return sqlite_url(Path(address))
@@ -112,46 +112,46 @@ def database_url(address: str) -> URL:
         url = make_url(address)
     except (ArgumentError, ValueError):
         raise InputError(_NO_URL) from None
-    # SQLAlchemy's default for PostgreSQL is another driver than the one that trainmark's extra installs.
+    # SQLAlchemy's default driver for PostgreSQL is not the one that trainmark's extra installs.
     return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
 
 
 def existing_store(address: str) -> "Store":
-    """Open a database to read what is in it; raise ``InputError`` where there is none, or none of trainmark's.
+    """Open an existing database; raise ``InputError`` if it is missing or not one of trainmark's.
 
-    ``address`` is a URL or a SQLite file's path. Nothing is made.
+    ``address`` is a URL or a SQLite file's path. No database is created.
     """
     url = database_url(address)
     if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
-        raise InputError(f"{url.database or address}: there is no such database")
+        raise InputError(f"{url.database or address}: no such database")
     return Store(url, _of_trainmark)
 
 
 def identity(results: Results) -> str:
-    """Return what a campaign goes by wherever its directory lies: its suite's name, and its first run's start.
+    """Return a campaign's identity, which does not depend on its directory: a digest of suite name and first run.
 
-    The start is known to the microsecond, the run's length to the nanosecond; both stay when the directory is moved
-    and when it grows. Raises ``InputError`` when no run was started: there is nothing to go by, and nothing to add.
+    The first run's start has microseconds and its duration nanoseconds; both stay the same when the directory is moved
+    or gets more runs. Raises ``InputError`` if no run was started.
     """
     runs = [run for found in results.cases for run in found.runs]
     started = [(run.started_at.astimezone(UTC), run.duration_s) for run in runs if run.started_at is not None]
     if not started:
-        raise InputError("no run of it was started: there is nothing to add")
+        raise InputError("nothing to add: none of its runs was started")
     moment, length = min(started, key=lambda pair: pair[0])
     words = (results.suite, moment.isoformat(timespec="microseconds"), repr(length))
     return f"sha256:{hashlib.sha256(chr(10).join(words).encode()).hexdigest()}"
 
 
 def document_of(result: RunResult) -> Any:
-    """Return a run's result as a database keeps it."""
+    """Return a run's result in the form stored in the database."""
     return json.loads(result.model_dump_json())
 
 
 class Store:
-    """An open database of runs. Each method is one transaction; what it raises is a ``TrainmarkError``.
+    """An open database of runs. Each method is one transaction; its errors are ``TrainmarkError``.
 
-    ``url`` is one of SQLAlchemy's. ``ready`` is called with the engine before an older database is brought up to
-    date. Raises ``InputError`` when the URL is none, or its driver is not installed.
+    ``url`` is an SQLAlchemy URL. ``ready`` is called with the engine before an older database is migrated. Raises
+    ``InputError`` if the URL is invalid or its driver is not installed.
     """
 
     def __init__(self, url: str | URL, ready: Callable[[Engine], None] = lambda _: None) -> None:
@@ -160,11 +160,11 @@ class Store:
         except ArgumentError:
             raise InputError(_NO_URL) from None
         except ImportError as error:
-            raise InputError(f"the database needs a driver that is not installed: {error.name}") from None
+            raise InputError(f"the driver of the database is not installed: {error.name}") from None
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
-        with self._told():
+        with self._converted_errors():
             ready(self._engine)
             _migrate(self._engine)
 
@@ -175,9 +175,10 @@ class Store:
     def campaign(
         self, suite: Suite, directory: str, version: str, command: str | None = None
     ) -> StoredCampaign:
-        """Return the campaign of a result directory, made when it is new, with suite and command as they are now.
+        """Return the campaign of a result directory; create or update it with the current suite and command.
 
-        ``directory`` is absolute, or relative to the folder of a SQLite file. Without a ``command`` it keeps its own.
+        ``directory`` is absolute, or relative to the folder of a SQLite file. Without a ``command``
+        the stored one stays.
         """
         suite_yaml = dump_suite(suite)
         with self._transaction() as connection:
@@ -201,7 +202,7 @@ class Store:
         return StoredCampaign(found)
 
     def known_runs(self, campaign: StoredCampaign) -> dict[tuple[str, int], Any]:
-        """Return what is kept of each run that is here and was started (``document_of``), by its case and number."""
+        """Return the stored document of each started run (``document_of``), by case and number."""
         here = (runs.c.campaign_id == campaign.id) & runs.c.started_at.is_not(None)
         with self._transaction() as connection:
             rows = connection.execute(select(runs.c.case_id, runs.c.repeat, runs.c.result).where(here))
@@ -210,7 +211,7 @@ class Store:
     def add(
         self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: StoredManifest | None
     ) -> None:
-        """Add one finished run in place of one of its number, and its manifest unless it is here already."""
+        """Add one finished run, replacing a run with the same number, and its manifest unless it is stored."""
         here = (runs.c.campaign_id == campaign.id) & (runs.c.case_id == case.id)
         with self._transaction() as connection:
             connection.execute(delete(runs).where(here, runs.c.repeat == result.repeat))
@@ -219,31 +220,31 @@ class Store:
             connection.execute(insert(runs).values(_row(campaign, case, result)))
 
     def certify(self, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
-        """Keep the certificates of a campaign, in place of those that it had."""
+        """Store the certificates of a campaign, replacing its earlier ones."""
         with self._transaction() as connection:
             _certify(connection, campaign, shown)
 
     def put(self, results: Results, suite_yaml: str, directory: str) -> Added:
-        """Add what a result directory holds and the database does not; adding it again changes nothing.
+        """Add the runs of a result directory that the database does not have; adding it again changes nothing.
 
-        ``suite_yaml`` is the suite as resolved, ``directory`` absolute. A directory that was moved is the campaign
-        that it was. Raises ``InputError`` when it holds no run that was started.
+        ``suite_yaml`` is the resolved suite, ``directory`` absolute. A moved directory is still the same campaign.
+        Raises ``InputError`` if the directory has no started run.
         """
         name = identity(results)
-        with self._told():
+        with self._converted_errors():
             for attempt in range(_ATTEMPTS):
                 try:
                     with self._engine.begin() as connection:
                         number = _campaign(connection, name, results, suite_yaml, directory)
                         return _put(connection, number, results)
                 except IntegrityError:
-                    # Somebody else added the same campaign or manifest at the same moment: now it is known.
+                    # Another process added the same campaign or manifest at the same time: the next attempt finds it.
                     if attempt == _ATTEMPTS - 1:
                         raise
         raise AssertionError
 
     def summaries(self) -> tuple[CampaignSummary, ...]:
-        """Return the campaigns that are here, with how much there is of each, oldest entry first."""
+        """Return the stored campaigns with their numbers of cases and runs, oldest entry first."""
         ok = func.sum(case((runs.c.outcome == Outcome.OK.value, 1), else_=0))
         counts = (
             select(campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
@@ -258,7 +259,7 @@ class Store:
         return tuple(replace(CampaignSummary(*row), started_at=_with_zone(row[-1])) for row in rows)
 
     def campaigns(self) -> tuple[StoredCampaign, ...]:
-        """Return the campaigns that are here, oldest first."""
+        """Return the stored campaigns, oldest first."""
         columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory, campaigns.c.command)
         with self._transaction() as connection:
             rows = connection.execute(select(*columns).order_by(campaigns.c.id))
@@ -277,13 +278,13 @@ class Store:
                 found.setdefault(case_id, []).append(RunResult.model_validate(result))
             used = select(runs.c.fingerprint).where(ours)
             documents = connection.execute(select(manifests).where(manifests.c.fingerprint.in_(used)))
-            kept = {row.fingerprint: _MANIFEST.validate_python(row.document) for row in documents}
+            stored = {row.fingerprint: _MANIFEST.validate_python(row.document) for row in documents}
             of_campaign = certificates.c.campaign_id == campaign.id
             shown = connection.scalars(
                 select(certificates.c.document).where(of_campaign).order_by(certificates.c.id)
             )
             read = tuple(filter(None, map(_certificate, shown)))
-        return StoredRuns(str(suite), found, kept, read)
+        return StoredRuns(str(suite), found, stored, read)
 
     def throughputs(self, case_id: str) -> dict[int, list[float]]:
         """Return the throughputs of a case's ``ok`` runs in every campaign, by the campaign's number."""
@@ -297,36 +298,38 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._told(), self._engine.begin() as connection:
+        with self._converted_errors(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn the database's errors into ours, without the password that its address may hold."""
+    def _converted_errors(self) -> Iterator[None]:
+        """Convert database errors to ``TrainmarkError``, without a password from the database's address."""
         try:
             yield
         except DBAPIError as error:
-            told = str(error.orig).splitlines()[0]
-            raise TrainmarkError(f"{_name(self._engine.url)}: the database cannot be used: {told}") from None
+            reason = str(error.orig).splitlines()[0]
+            raise TrainmarkError(
+                f"{_name(self._engine.url)}: the database cannot be used: {reason}"
+            ) from None
 
 
 _ATTEMPTS = 3
 
 
 def _of_trainmark(engine: Engine) -> None:
-    """Raise ``InputError`` for a database that is not one of trainmark's, before anything is written into it."""
+    """Raise ``InputError`` for a database that is not one of trainmark's, before anything is written to it."""
     with engine.connect() as connection:
         has = engine.dialect.has_table
         if not (has(connection, "alembic_version") and has(connection, "campaigns")):
-            raise InputError(f"{_name(engine.url)}: holds no results of trainmark")
+            raise InputError(f"{_name(engine.url)}: contains no results of trainmark")
 
 
 def _campaign(
     connection: Connection, name: str, results: Results, suite_yaml: str, directory: str
 ) -> StoredCampaign:
-    """Return the campaign of an identity, made when it is new, with its directory and its command as they are now."""
+    """Return the campaign with an identity; create or update it with the current directory and command."""
     ours = campaigns.c.identity == name
-    # A write comes first: SQLite lets no reader become a writer when another one has written meanwhile.
+    # Write first: a SQLite transaction that starts by reading cannot write once another one has written.
     connection.execute(update(campaigns).where(ours).values(directory=directory))
     if results.command is not None:
         connection.execute(update(campaigns).where(ours).values(command=results.command))
@@ -349,7 +352,7 @@ def _campaign(
 
 
 def _joined(connection: Connection, campaign: int, suite_yaml: str) -> str:
-    """Return a campaign's suite as it is now, with those cases of it as it was whose runs stay here."""
+    """Return a campaign's current suite plus those cases of its stored suite that still have runs."""
     before = connection.scalar(select(campaigns.c.suite_yaml).where(campaigns.c.id == campaign))
     if before in (None, suite_yaml):
         return suite_yaml
@@ -377,7 +380,7 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
     new = changed = known = 0
     for found in results.cases:
         put = {run.repeat for run in found.runs}
-        # Runs that are gone from the directory stay here.
+        # Runs that were removed from the directory stay in the database.
         stay = [
             RunResult.model_validate(result)
             for (case_id, repeat), result in here.items()
@@ -421,7 +424,7 @@ def _certify(connection: Connection, campaign: StoredCampaign, shown: Iterable[C
 
 
 def _with_zone(moment: datetime | None) -> datetime | None:
-    """Return a stored time with its zone: SQLite keeps none, and all of ours are UTC."""
+    """Return a stored time with its zone: SQLite stores none, and all stored times are UTC."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
@@ -469,8 +472,8 @@ def _add_manifest(connection: Connection, fingerprint: str, manifest: StoredMani
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # Python's module would begin transactions by itself, and none for CREATE TABLE: a migration that fails
-    # (on a full disk) would stay half done.
+    # Python's sqlite3 would begin transactions implicitly, but not for CREATE TABLE: a migration that fails
+    # (on a full disk) would be left half done.
     connection.isolation_level = None
     cursor = connection.cursor()
     # FULL: a run that was reported as stored survives a power cut.
@@ -484,7 +487,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _migrate(engine: Engine) -> None:
-    """Bring the database to ``HEAD``; Alembic is loaded only when there is something to do."""
+    """Migrate the database to ``HEAD``; Alembic is loaded only if there is something to do."""
     with engine.connect() as connection:
         if engine.dialect.has_table(connection, "alembic_version"):
             version = connection.scalar(text("SELECT version_num FROM alembic_version"))
@@ -508,12 +511,12 @@ def _migrate(engine: Engine) -> None:
 
 @contextmanager
 def _table_by_table(connection: Connection) -> Iterator[None]:
-    """Let SQLite replace a table: that drops it, and with foreign keys the rows that belong to its own would go too."""
+    """Disable SQLite's foreign keys during a migration, because replacing a table would delete dependent rows."""
     driver = connection.connection.dbapi_connection
     if connection.dialect.name != "sqlite" or driver is None:
         yield
         return
-    # The journal's mode stays with the file; neither can be changed inside a transaction.
+    # The journal's mode is stored in the file; neither can be changed within a transaction.
     for pragma in ("journal_mode=WAL", "foreign_keys=OFF"):
         driver.cursor().execute(f"PRAGMA {pragma}")
     try:

@@ -1,4 +1,4 @@
-"""The database's tables, as the newest migration leaves them (a test holds the two together)."""
+"""The database's tables after the newest migration (a test compares the two)."""
 
 from sqlalchemy import (
     JSON,
@@ -36,8 +36,8 @@ campaigns = Table(
     Column("identity", String(71), unique=True),
     Column("command", Text),
 )
-"""One result directory each; ``identity`` is null in the database that lies in the directory itself, ``command`` in
-what an earlier trainmark wrote."""
+"""Result directories; ``identity`` is null in the database of the directory itself, ``command`` in rows that an earlier
+trainmark wrote."""
 
 manifests = Table(
     "manifests",
@@ -45,7 +45,7 @@ manifests = Table(
     Column("fingerprint", String(71), primary_key=True),
     Column("document", JSON, nullable=False),
 )
-"""What was really there, once for all runs that had the same."""
+"""Environments of runs, one row for all runs with the same environment."""
 
 runs = Table(
     "runs",
@@ -73,7 +73,7 @@ runs = Table(
     Index(None, "case_id", "outcome"),
     Index(None, "model", "framework", "precision"),
 )
-"""One run each. ``throughput`` is null for every outcome but ``ok``; ``result`` is the run's document."""
+"""Runs. ``throughput`` is null for every outcome except ``ok``; ``result`` is the run's document."""
 
 certificates = Table(
     "certificates",
@@ -84,4 +84,4 @@ certificates = Table(
     Column("document", JSON, nullable=False),
     Index(None, "campaign_id"),
 )
-"""Which frameworks were shown to do equal work: for a campaign, one a model, device and optimizer."""
+"""Certificates of equal work: per campaign one for each model, device and optimizer."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trainmark.equivalence.render import said_axes, said_model
+from trainmark.equivalence.render import model_label, shape_label
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
@@ -141,10 +141,10 @@ def _parties(context: Context, certificate: Certificate) -> Table:
     devices = sorted({party.device for party in certificate.parties if party.device})
     heading = say(
         "equivalence_heading",
-        what=_subject_matter(context, said_model(certificate), devices),
+        what=_subject_matter(context, model_label(certificate), devices),
         steps=certificate.steps,
         batch=certificate.batch,
-        size=said_axes(certificate),
+        size=shape_label(certificate),
     )
     reached = [party.reach for party in certificate.parties if party.reach is not None]
     notes = []
