@@ -113,9 +113,8 @@ def test_a_renumbered_run_does_not_count_twice(out: Path, old: Results, address:
         old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))}),
     )
     assert main(["store", "add", str(out), "--to", address]) == 2
-    assert (
-        f"runs 3 and 4 of {case.id} are the same run, which counts only once: both started at " in capsys.readouterr().err
-    )
+    errors = capsys.readouterr().err
+    assert f"runs 3 and 4 of {case.id} are the same run, which counts only once: both started at " in errors
 
 
 def test_a_directory_that_was_moved_is_the_same_campaign(

@@ -1,4 +1,4 @@
-"""The warm-up test: were the step times steady when the measured window began, and did they stay steady?
+"""The warm-up test decides whether step times are steady from the start of the measured window to its end.
 
 Change points in the mean of correlated steps, after Chakar, Lebarbier, Lévy-Leduc and Robin ("A robust approach for
 estimating change-points in the mean of an AR(1) process", Bernoulli 23, 2017) and the circular binary segmentation of
