@@ -196,7 +196,7 @@ class LocalHost:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give an empty folder below the temporary one."""
+        """Yield an empty folder below the temporary one."""
         with tempfile.TemporaryDirectory(prefix="trainmark-") as folder:
             yield Path(folder)
 
