@@ -124,10 +124,10 @@ def test_records_alone_serve_the_programs_that_take_them_and_no_others(bench: Be
     [
         ("nothing", "{}: no such folder"),
         ("pictures", "{}: holds no TFRecord shards (train-00000-of-00008) and no RecordIO file (train.rec)"),
-        ("recordio", "{}: holds recordio, and tfrecord is needed"),
+        ("recordio", "{}: holds recordio, but tfrecord is needed"),
         (
             "a shard too few",
-            "{0}: train-00003-of-00008 is missing; 'trainmark data verify {0}' names all that is wrong",
+            "{0}: train-00003-of-00008 is missing; 'trainmark data verify {0}' lists all problems",
         ),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_damaged_picture_stops_the_conversion_and_fails_the_case(bench: Bench)
     case = bench.run().cases[0]
     assert case.outcome is Outcome.FAILED
     assert case.reason == (
-        f"data set 'photos': {picture}: truncated: 500 bytes end before the pixels begin; mend or remove it first"
+        f"data set 'photos': {picture}: truncated: 500 bytes end before the pixels begin; repair or remove it first"
     )
 
 
@@ -209,5 +209,7 @@ def test_ofrecord_that_is_not_there_is_neither_made_nor_converted(
 
 def test_nothing_converts_to_ofrecord(bench: Bench) -> None:
     make_image_folder(bench.folder / "photos", PICTURES, jobs=1)
-    with pytest.raises(InputError, match="nothing converts to ofrecord; OneFlow-Benchmark's own tools do"):
+    with pytest.raises(
+        InputError, match="trainmark cannot convert to ofrecord; OneFlow-Benchmark's tool does"
+    ):
         convert(bench.folder / "photos", bench.folder / "records", Form.OFRECORD)

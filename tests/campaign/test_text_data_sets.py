@@ -68,6 +68,6 @@ def test_clicks_that_cannot_be_trained_on_are_not_converted_for_a_case(tmp_path:
     samples[7, 0] = 7
     samples.tofile(folder / "train.bin")
     sets = DataSets({"clicks": Dataset(task="recommendation", path=str(folder))}, tmp_path / "home", 1)
-    with pytest.raises(InputError, match=r"clicks/train.bin: sample 7 has label 7, and not 0 or 1; mend the"):
+    with pytest.raises(InputError, match=r"clicks/train.bin: sample 7 has label 7, not 0 or 1; repair the"):
         sets.prepare("clicks", "tfrecord", lambda *_: None)
     assert not [*(tmp_path / "home").rglob("*.tfrecord")]

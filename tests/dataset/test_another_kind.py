@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.dataset import ProblemKind, clicks, images, masked, tokens
-from trainmark.dataset.schemas import HELD
+from trainmark.dataset.manifest import CONTENT_BY_SCHEMA
 from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form as PictureForm
 
@@ -41,7 +41,7 @@ READ: Mapping[str, Callable[[Path], object]] = {
     "trainmark.masked/1": masked.describe,
 }
 
-SAID = {
+DESCRIPTIONS = {
     "trainmark.dataset/1": "an image folder, not {}; 'trainmark data convert' converts it",
     "trainmark.converted/1": "record files of pictures, not {}; nothing converts them again",
     "trainmark.tokens/1": "tokens, not {}; nothing converts them",
@@ -50,21 +50,24 @@ SAID = {
 }
 
 
-def test_every_kind_has_words_for_itself() -> None:
-    assert set(HELD) == set(MAKE) == set(SAID)
+def test_every_schema_has_a_description() -> None:
+    assert set(CONTENT_BY_SCHEMA) == set(MAKE) == set(DESCRIPTIONS)
 
 
 @pytest.mark.parametrize("there", MAKE)
-def test_a_set_of_another_kind_is_named_with_what_converts_it(there: str, tmp_path: Path) -> None:
+def test_a_set_of_another_kind_is_reported_with_its_conversion(there: str, tmp_path: Path) -> None:
     folder = tmp_path / "there"
     MAKE[there](folder)
     for wanted, read in READ.items():
         if wanted == there:
             read(folder)
             continue
-        with pytest.raises(InputError) as stopped:
+        with pytest.raises(InputError) as error:
             read(folder)
-        assert str(stopped.value) == f"{folder}: holds {SAID[there].format(HELD[wanted].noun)}"
+        assert (
+            str(error.value)
+            == f"{folder}: holds {DESCRIPTIONS[there].format(CONTENT_BY_SCHEMA[wanted].noun)}"
+        )
 
 
 @pytest.mark.parametrize(
@@ -77,21 +80,21 @@ def test_a_set_of_another_kind_is_named_with_what_converts_it(there: str, tmp_pa
         ("trainmark.dataset/1", "convert-clicks"),
     ],
 )
-def test_a_conversion_of_another_kind_says_which_command_is_meant(
+def test_a_conversion_of_another_kind_names_the_right_command(
     there: str, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "there"
     MAKE[there](folder)
     assert main(["data", verb, str(folder), str(tmp_path / "dest"), "--to", "tfrecord"]) == 2
-    wanted = HELD["trainmark.dataset/1" if verb == "convert" else "trainmark.clicks/1"].noun
+    wanted = CONTENT_BY_SCHEMA["trainmark.dataset/1" if verb == "convert" else "trainmark.clicks/1"].noun
     error = " ".join(capsys.readouterr().err.split())
-    assert f"holds {SAID[there].format(wanted)}" in error
+    assert f"holds {DESCRIPTIONS[there].format(wanted)}" in error
     assert "remove" not in error
     assert not (tmp_path / "dest").exists()
 
 
 @pytest.mark.parametrize("there", ["trainmark.tokens/1", "trainmark.masked/1"])
-def test_a_set_that_has_lost_its_files_is_verified_as_what_it_was(
+def test_a_set_without_files_is_verified_by_its_manifest(
     there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     MAKE[there](tmp_path / "there")
@@ -101,7 +104,7 @@ def test_a_set_that_has_lost_its_files_is_verified_as_what_it_was(
     assert f"{ProblemKind.MISSING}" in capsys.readouterr().out
 
 
-def test_a_set_of_a_later_version_is_not_to_be_removed(tmp_path: Path) -> None:
+def test_a_set_of_a_later_version_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "dataset.json").write_text('{"schema": "trainmark.tokens/2"}')
     with pytest.raises(
         InputError, match=r"schema 'trainmark.tokens/2' is not 'trainmark.tokens/1': another ver"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainmark.dataset import ProblemKind, clicks
 from trainmark.dataset.clicks import conversion, verification
 from trainmark.dataset.clicks.examples import decode_sample, decode_samples, encode_sample
-from trainmark.dataset.clicks.made import ClickManifest
+from trainmark.dataset.clicks.manifest import ClickManifest
 from trainmark.dataset.example import (
     decode_lists,
     encode_feature,
@@ -73,7 +73,7 @@ def test_few_categories_of_a_field_are_frequent(tmp_path: Path) -> None:
     assert 0.24 < words(tmp_path / "c")[:, 0].mean() < 0.26
 
 
-def test_verification_finds_a_file_that_is_cut_empty_missing_or_changed(tmp_path: Path) -> None:
+def test_verification_finds_truncated_empty_missing_and_modified_files(tmp_path: Path) -> None:
     folder = made(tmp_path / "clicks")
     train = folder / "train.bin"
     data = train.read_bytes()
@@ -87,10 +87,10 @@ def test_verification_finds_a_file_that_is_cut_empty_missing_or_changed(tmp_path
 
 
 IMPOSSIBLE = pytest.mark.parametrize(
-    ("column", "word", "said"),
+    ("column", "word", "message"),
     [
-        (0, 7, "sample 7 has label 7, and not 0 or 1"),
-        (3, 0x7F800000, "sample 7 has inf in I3, which is no number"),
+        (0, 7, "sample 7 has label 7, not 0 or 1"),
+        (3, 0x7F800000, "sample 7 has inf in I3, which is not a number"),
         (16, 10**6, "sample 7 has category 1000000 in C3, which has "),
     ],
     ids=["label", "dense", "category"],
@@ -98,16 +98,16 @@ IMPOSSIBLE = pytest.mark.parametrize(
 
 
 @IMPOSSIBLE
-def test_verification_names_what_cannot_be_in_a_sample(
-    tmp_path: Path, column: int, word: int, said: str
+def test_verification_names_invalid_values_of_a_sample(
+    tmp_path: Path, column: int, word: int, message: str
 ) -> None:
     folder = made(tmp_path / "clicks")
     set_word(folder, 7, column, word)
     (problem,) = [one for one in clicks.verify(folder).problems if one.kind is ProblemKind.BROKEN]
-    assert problem.detail.startswith(said)
+    assert problem.detail.startswith(message)
 
 
-def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_without_reading(tmp_path: Path) -> None:
     folder = made(tmp_path / "clicks")
     without_column(folder, "C14")
     (problem,) = clicks.verify(folder).problems
@@ -116,7 +116,7 @@ def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
         ClickFile(str(folder), 1000)
 
 
-def test_a_manifest_with_a_field_too_few_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_manifest_with_too_few_fields_is_reported_in_one_line(tmp_path: Path) -> None:
     folder = made(tmp_path / "clicks")
     manifest = json.loads((folder / "dataset.json").read_text())
     manifest["column_sizes"].pop()
@@ -141,32 +141,32 @@ def test_a_worker_gets_rows_of_the_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda data: b"", "is cut: it has 0 of 80000 bytes, 160 a sample"),
         (lambda data: data[:-1], "is cut: it has 79999 of 80000 bytes, 160 a sample"),
     ],
     ids=["empty", "cut"],
 )
-def test_a_worker_refuses_files_that_are_empty_or_cut(tmp_path: Path, spoil: object, said: str) -> None:
+def test_a_worker_refuses_files_that_are_empty_or_cut(tmp_path: Path, spoil: object, message: str) -> None:
     train = made(tmp_path / "clicks") / "train.bin"
     assert callable(spoil)
     train.write_bytes(spoil(train.read_bytes()))
     with pytest.raises(RunError) as stopped:
         ClickFile(str(tmp_path / "clicks"), 1000)
     assert stopped.value.outcome == "failed"
-    assert said in stopped.value.reason
+    assert message in stopped.value.reason
 
 
 @pytest.mark.parametrize(
-    ("columns", "kind", "said"),
+    ("columns", "kind", "message"),
     [
         (slice(0, 1), "<f4", "a label of its first records"),
         (slice(1, 14), "<u4", "a dense field of its first"),
     ],
 )
 def test_a_worker_refuses_records_of_other_types(
-    tmp_path: Path, columns: slice, kind: str, said: str
+    tmp_path: Path, columns: slice, kind: str, message: str
 ) -> None:
     """As other programs have them in the same places: labels as floats, dense fields as integers."""
     folder = made(tmp_path / "clicks")
@@ -174,11 +174,11 @@ def test_a_worker_refuses_records_of_other_types(
     values = records[:, columns].copy().view("<u4" if kind == "<f4" else "<f4")
     records[:, columns] = np.ceil(values).astype(kind).view("<u4")
     records.tofile(folder / "train.bin")
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         ClickFile(str(folder), 1000)
 
 
-def test_a_worker_holds_categories_against_fields_and_tables(tmp_path: Path) -> None:
+def test_a_worker_checks_categories_against_fields_and_tables(tmp_path: Path) -> None:
     folder = made(tmp_path / "clicks")
     with pytest.raises(RunError, match="has 1000 categories, the model's tables have 999 rows"):
         ClickFile(str(folder), 999)
@@ -236,7 +236,7 @@ def test_converted_clicks_are_whole_and_verified(converted: Path, form: Form) ->
         clicks.convert(made(converted.parent / "b", SPEC.model_copy(update={"seed": 4})), converted, form)
 
 
-def test_a_conversion_goes_on_with_the_file_that_was_not_finished(
+def test_a_conversion_resumes_with_the_unfinished_file(
     form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversion, "SHARD", 200)
@@ -250,7 +250,9 @@ def test_a_conversion_goes_on_with_the_file_that_was_not_finished(
         clicks.convert(raw, folder, form, stop)
     (first,) = folder.glob(f"*.{form}")
     assert clicks.recognise(folder)
-    with pytest.raises(InputError, match=r"its making was interrupted; run 'trainmark data convert-clicks'"):
+    with pytest.raises(
+        InputError, match=r"its creation was interrupted; run 'trainmark data convert-clicks'"
+    ):
         clicks.verify(folder)
     before = first.stat().st_mtime_ns
     clicks.convert(raw, folder, form)
@@ -272,8 +274,8 @@ def test_broken_files_of_other_forms_are_found_and_named(converted: Path) -> Non
 
 
 @IMPOSSIBLE
-def test_what_was_written_as_it_is_cannot_be_trained_on_for_that(
-    form: Form, tmp_path: Path, column: int, word: int, said: str
+def test_invalid_samples_that_were_converted_unchecked_are_found(
+    form: Form, tmp_path: Path, column: int, word: int, message: str
 ) -> None:
     """Each checksum is right: whoever wrote the files wrote these values."""
     raw, folder = made(tmp_path / "raw"), tmp_path / "written"
@@ -281,28 +283,28 @@ def test_what_was_written_as_it_is_cannot_be_trained_on_for_that(
     written(folder, form, words(raw))
     (problem,) = clicks.verify(folder).problems
     assert (problem.path, problem.kind) == (f"train-00000-of-00001.{form}", ProblemKind.BROKEN)
-    assert problem.detail.startswith(said)
+    assert problem.detail.startswith(message)
 
 
 @IMPOSSIBLE
-def test_a_sample_that_cannot_be_stops_the_conversion_and_nothing_is_left(
-    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, word: int, said: str
+def test_an_invalid_sample_stops_the_conversion_without_leftovers(
+    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, word: int, message: str
 ) -> None:
     monkeypatch.setattr(conversion, "SHARD", 200)
     raw = made(tmp_path / "raw")
     set_word(raw, 407, column, word)
     with pytest.raises(InputError) as stopped:
         clicks.convert(raw, tmp_path / "converted", form)
-    message = str(stopped.value)
-    assert message.startswith(f"{raw}/train.bin: {said.replace('sample 7', 'sample 407')}")
-    assert message.endswith("; mend the file, or make the data set again in another folder")
+    error = str(stopped.value)
+    assert error.startswith(f"{raw}/train.bin: {message.replace('sample 7', 'sample 407')}")
+    assert error.endswith("; repair the file, or make the data set again in another folder")
     assert not (tmp_path / "converted").exists()
 
 
 def test_a_manifest_without_a_column_is_not_converted(form: Form, tmp_path: Path) -> None:
     raw = made(tmp_path / "raw")
     without_column(raw, "C14")
-    with pytest.raises(InputError, match=r"raw/dataset.json: has no column C14; mend the file, or make"):
+    with pytest.raises(InputError, match=r"raw/dataset.json: has no column C14; repair the file, or make"):
         clicks.convert(raw, tmp_path / "converted", form)
     assert not (tmp_path / "converted").exists()
 
@@ -352,7 +354,7 @@ def read_singly(record: bytes) -> list[int] | None:
     return [found[name] for name in COLUMNS] if all(name in found for name in COLUMNS) else None
 
 
-def test_many_samples_are_read_as_each_by_itself_or_left_to_that() -> None:
+def test_batch_decoding_equals_single_decoding_or_defers_to_it() -> None:
     forms = forms_of_a_sample()
     words, known = decode_samples(list(forms.values()))
     for (form, record), row, whole in zip(forms.items(), words.tolist(), known.tolist(), strict=True):
@@ -368,7 +370,7 @@ def test_many_samples_are_read_as_each_by_itself_or_left_to_that() -> None:
     rows=st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=40, max_size=40), min_size=1, max_size=4),
     changes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 700), st.integers(1, 255)), max_size=3),
 )
-def test_damage_to_any_byte_is_read_as_by_itself(
+def test_batch_decoding_of_damaged_bytes_equals_single_decoding(
     rows: list[list[int]], changes: list[tuple[int, int, int]]
 ) -> None:
     written_as = [bytearray(encode_sample(np.array(row, "<u4"))) for row in rows]
@@ -385,7 +387,7 @@ def test_damage_to_any_byte_is_read_as_by_itself(
 
 
 @pytest.mark.parametrize("block", [7, 4096])
-def test_verification_of_examples_says_the_same_whatever_is_read_at_once(
+def test_verification_of_examples_does_not_depend_on_the_block_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     raw = words(made(tmp_path / "raw"))
@@ -397,28 +399,28 @@ def test_verification_of_examples_says_the_same_whatever_is_read_at_once(
         framed[0][:-3],
         b"\1",
     ]
-    said: list[list[object]] = []
+    results: list[list[object]] = []
     for whole in (True, False):
         monkeypatch.setattr(verification, "EXAMPLES", block if whole else 4096)
         if not whole:
             monkeypatch.setattr(verification, "decode_samples", none_known)
-        said.append([])
+        results.append([])
         for record in spoiled:
-            folder = tmp_path / f"{whole}{len(said[-1])}"
+            folder = tmp_path / f"{whole}{len(results[-1])}"
             written(folder, Form.TFRECORD, raw[:1])
             path = folder / "train-00000-of-00001.tfrecord"
             path.write_bytes(b"".join([*framed[:20], record, *framed[20:]]))
             report = clicks.verify(folder)
-            said[-1].append((report.records, report.problems))
-    assert said[0] == said[1]
+            results[-1].append((report.records, report.problems))
+    assert results[0] == results[1]
 
 
 def none_known(records: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((len(records), 40), np.uint32), np.zeros(len(records), np.bool_)
 
 
-def test_what_was_converted_is_not_converted_again(converted: Path, form: Form) -> None:
-    with pytest.raises(InputError, match=f"converted: holds {form} already; what is converted are the raw"):
+def test_a_complete_conversion_is_not_repeated(converted: Path, form: Form) -> None:
+    with pytest.raises(InputError, match=f"converted: holds {form}; only raw clicks can be converted"):
         clicks.convert(converted, converted.parent / "again", form)
 
 
@@ -461,7 +463,7 @@ def test_a_worker_reads_each_row_of_parquet_once_an_epoch(tmp_path: Path) -> Non
     assert file.samples == 500
 
 
-def test_parquet_without_pyarrow_says_what_to_install(
+def test_parquet_without_pyarrow_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = made(tmp_path / "raw")

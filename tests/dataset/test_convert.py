@@ -127,7 +127,7 @@ def test_shards_have_imagenets_names_keys_and_labels_from_1(photos: Path, tmp_pa
     assert manifest["records"] == {"train": 22, "val": 6}
 
 
-def test_the_index_gives_the_place_of_every_record(photos: Path, tmp_path: Path) -> None:
+def test_the_index_gives_the_offset_of_every_record(photos: Path, tmp_path: Path) -> None:
     convert(photos, tmp_path / "t", Form.TFRECORD, shards=2)
     for shard in ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"):
         data = (tmp_path / "t" / shard).read_bytes()
@@ -162,11 +162,11 @@ def test_default_shards_follow_imagenets_and_never_outnumber_the_pictures(tmp_pa
         make_image_folder(tmp_path / f"{images}", spec, jobs=1)
         done = convert(tmp_path / f"{images}", tmp_path / f"{images}.records", Form.TFRECORD)
         assert done.manifest.recipe.shards == shards
-    with pytest.raises(InputError, match=r"6 shards: .* no more than the 5 pictures"):
+    with pytest.raises(InputError, match=r"6 shards: .* at most 5, the number of pictures"):
         convert(tmp_path / "5", tmp_path / "other", Form.TFRECORD, shards=6)
 
 
-def test_a_conversion_that_is_there_is_left_as_it_is(
+def test_a_complete_conversion_is_left_unchanged(
     photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["data", "convert", str(photos), str(tmp_path / "d"), "--to", "recordio", "--jobs", "1"]
@@ -178,9 +178,9 @@ def test_a_conversion_that_is_there_is_left_as_it_is(
     )
     before = {path: path.stat().st_ino for path in (tmp_path / "d").iterdir()}
     assert main([*command, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["was_there"], said["records"]) == (True, {"train": 22, "val": 6})
-    assert said["digest"] == hashlib.sha256((tmp_path / "d/dataset.json").read_bytes()).hexdigest()
+    output = json.loads(capsys.readouterr().out)
+    assert (output["was_there"], output["records"]) == (True, {"train": 22, "val": 6})
+    assert output["digest"] == hashlib.sha256((tmp_path / "d/dataset.json").read_bytes()).hexdigest()
     assert {path: path.stat().st_ino for path in (tmp_path / "d").iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d"]
 
@@ -208,12 +208,12 @@ def test_anything_else_in_the_destination_is_refused_and_untouched(photos: Path,
         convert(photos, tmp_path / "thesis/thesis.txt", Form.TFRECORD)
     with pytest.raises(InputError, match="holds an image folder"):
         convert(fewer, photos, Form.TFRECORD)
-    for inside in (photos, photos / "records"):
+    for target in (photos, photos / "records"):
         with pytest.raises(InputError, match="name a folder outside the pictures"):
-            convert(photos, inside, Form.TFRECORD)
+            convert(photos, target, Form.TFRECORD)
 
 
-def test_one_of_two_converters_gives_way(photos: Path, tmp_path: Path) -> None:
+def test_the_second_of_two_concurrent_conversions_fails(photos: Path, tmp_path: Path) -> None:
     (tmp_path / ".d.converting").mkdir()
     with (tmp_path / ".d.converting/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -249,7 +249,7 @@ def test_classes_are_numbered_as_the_workers_number_them(tmp_path: Path) -> None
     assert sorted(line.split("\t")[1] for line in again) == sorted(line.split("\t")[1] for line in listing)
 
     jpeg(source / "val/other/6.jpg")
-    with pytest.raises(InputError, match="val/other: the training pictures have no class other"):
+    with pytest.raises(InputError, match="val/other: the training split has no class other"):
         convert(source, tmp_path / "e", Form.RECORDIO)
 
 
@@ -270,20 +270,20 @@ def test_a_list_file_gives_the_labels_of_a_flat_folder(tmp_path: Path) -> None:
         convert(source, tmp_path / "c", Form.TFRECORD)
 
 
-def test_what_is_left_out_or_contradicted_is_said(tmp_path: Path) -> None:
+def test_skipped_pictures_and_contradictions_are_noted(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("train/a/1.jpg", "train/b/2.jpg", "val/3.jpg"):
         jpeg(source / name)
     (source / "train_list.txt").write_text("train/a/1.jpg 0\ntrain/b/2.jpg 5\n")
     done = convert(source, tmp_path / "d", Form.RECORDIO)
     assert done.notes == (
-        f"{source}/val is left out: it has no class folders and no list val_list.txt",
-        "train_list.txt:2 gives label 5; by the order of the class folders, which counts, it is 1 "
-        f"(to have the list's labels, convert {source}/train_list.txt)",
+        f"{source}/val is skipped: it has no class folders and no list val_list.txt",
+        "train_list.txt:2 gives label 5, but the order of the class folders gives 1, which is used "
+        f"(to use the list's labels, convert {source}/train_list.txt)",
     )
 
 
-def test_what_not_every_reader_takes_is_encoded_anew_and_named(tmp_path: Path) -> None:
+def test_unsupported_pictures_are_re_encoded_and_listed(tmp_path: Path) -> None:
     """ImageNet holds a PNG and CMYK pictures under JPEG names."""
     source = tmp_path / "source"
     jpeg(source / "train/a/cmyk.JPEG", "CMYK")
@@ -321,14 +321,14 @@ def test_a_damaged_picture_stops_the_conversion_by_its_name(
     assert not (tmp_path / "d").exists()
 
 
-def test_a_made_folder_that_lost_pictures_is_not_converted(photos: Path, tmp_path: Path) -> None:
+def test_a_created_folder_with_missing_pictures_is_not_converted(photos: Path, tmp_path: Path) -> None:
     source = Path(shutil.copytree(photos, tmp_path / "source"))
     (source / "train/n00000001/n00000001_4.JPEG").unlink()
-    with pytest.raises(InputError, match="27 of its 28 pictures are there; 'trainmark data verify"):
+    with pytest.raises(InputError, match="has 27 of its 28 pictures; 'trainmark data verify"):
         convert(source, tmp_path / "d", Form.TFRECORD)
 
 
-def test_a_converted_data_set_is_no_image_folder(photos: Path, tmp_path: Path) -> None:
+def test_a_converted_data_set_is_not_an_image_folder(photos: Path, tmp_path: Path) -> None:
     convert(photos, tmp_path / "d", Form.TFRECORD)
     for use in (describe, lambda path: convert(path, tmp_path / "e", Form.RECORDIO)):
         with pytest.raises(InputError, match="holds record files of pictures, not an image folder"):
@@ -376,7 +376,7 @@ def start_converting(source: Path, destination: Path, form: Form) -> Copy:
 @pytest.mark.process
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stop", [pytest.param(signal.SIGINT, marks=pytest.mark.rare), signal.SIGKILL])
-def test_an_interrupted_conversion_is_not_there_and_goes_on(
+def test_an_interrupted_conversion_is_invisible_and_resumes(
     many: Path, tmp_path: Path, form: Form, stop: signal.Signals
 ) -> None:
     destination = tmp_path / "d"
@@ -389,13 +389,13 @@ def test_an_interrupted_conversion_is_not_there_and_goes_on(
     assert converter.returncode == (130 if stop is signal.SIGINT else -signal.SIGKILL), (out, err)
     assert "Traceback" not in err
     assert not destination.exists()
-    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".d.converting/done/*.json")}
-    assert kept
+    finished = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".d.converting/done/*.json")}
+    assert finished
 
     with pytest.raises(Stopped):
         convert(many, destination, form, jobs=1, progress=stop_before_the_end)
     after = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".d.converting/done/*.json")}
-    assert {name: after[name] for name in kept} == kept, "whole parts are kept"
+    assert {name: after[name] for name in finished} == finished, "whole parts are kept"
     (tmp_path / ".d.converting/data/.train.17.tmp").write_bytes(b"half a part of a killed helper")
     convert(many, destination, form, jobs=1)
     whole = tmp_path / "whole"
@@ -415,7 +415,7 @@ def stop_before_the_end(done: int, total: int) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("cut", [0, 1, 5000, 10**9])
-def test_a_joining_that_was_killed_anywhere_goes_on(many: Path, tmp_path: Path, cut: int) -> None:
+def test_a_join_killed_at_any_point_resumes(many: Path, tmp_path: Path, cut: int) -> None:
     """As after a kill while parts are joined: some parts are joined and gone, one is half in the joined file."""
     convert(many, tmp_path / "whole", Form.RECORDIO)
     with pytest.raises(Stopped):
@@ -432,7 +432,7 @@ def test_a_joining_that_was_killed_anywhere_goes_on(many: Path, tmp_path: Path, 
 
 @pytest.mark.rare
 @pytest.mark.parametrize("form", FORMS)
-def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
+def test_a_full_disk_is_one_line_and_leaves_no_complete_data_set(
     many: Path, tmp_path: Path, form: Form
 ) -> None:
     disk = tmp_path / "disk"
@@ -456,9 +456,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
     assert ran.returncode == 0, (ran.stdout, ran.stderr, error)
     assert ran.stdout.startswith("exit 1\n")
     # On a slow machine it says now and then how far it is.
-    said = [line for line in error.splitlines() if not line.startswith("converting: ")]
-    assert len(said) == 1
-    assert "the disk is full after" in said[0]
+    messages = [line for line in error.splitlines() if not line.startswith("converting: ")]
+    assert len(messages) == 1
+    assert "the disk is full after" in messages[0]
     assert f"{disk}/d: converted; {form}, 2600 pictures" in ran.stdout
     assert "no problem found" in ran.stdout
 
@@ -476,7 +476,7 @@ def test_the_shards_of_each_class_are_mixed(photos: Path, tmp_path: Path) -> Non
     assert describe_converted(tmp_path / "d").form is Form.TFRECORD
 
 
-def test_records_of_the_training_pictures_stay_when_the_source_gets_others_for_validation(
+def test_training_records_stay_when_the_source_gets_validation_pictures(
     tmp_path: Path,
 ) -> None:
     without = SPEC.model_copy(update={"val_images": 0})
@@ -486,8 +486,8 @@ def test_records_of_the_training_pictures_stay_when_the_source_gets_others_for_v
 
     after = convert(tmp_path / "photos", tmp_path / "records", Form.RECORDIO)
 
-    assert after.was_there
+    assert after.existed
     assert after.converted == before.converted
     assert after.notes == (
-        f"{tmp_path}/records was converted from the training pictures alone; remove it to have the others too",
+        f"{tmp_path}/records was converted from the training pictures only; remove it to convert the others too",
     )

@@ -28,7 +28,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run_inside(python: str, code: str, *words: str) -> Any:
+def run_script(python: str, code: str, *words: str) -> Any:
     """Run a piece of Python; return the JSON that it prints last."""
     done = subprocess.run(
         [python, "-c", code, *words], capture_output=True, text=True, timeout=300, check=False
@@ -58,7 +58,7 @@ print(json.dumps({"labels": collections.Counter(found), "order": found, "equal":
 
 @needs_framework("tensorflow")
 def test_tensorflow_reads_the_shards_and_would_write_the_same_messages(converted: Path) -> None:
-    read = run_inside(framework_python("tensorflow"), IN_TENSORFLOW, str(converted / "tfrecord"))
+    read = run_script(framework_python("tensorflow"), IN_TENSORFLOW, str(converted / "tfrecord"))
     assert read["labels"] == LABELS
     assert read["equal"], "protobuf's own deterministic encoding gives other bytes"
 
@@ -80,9 +80,9 @@ print("0")
 
 
 @needs_framework("tensorflow")
-def test_what_tensorflow_writes_is_read_here(tmp_path: Path) -> None:
+def test_records_written_by_tensorflow_are_readable(tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001"
-    run_inside(framework_python("tensorflow"), TENSORFLOW_WRITES, str(path))
+    run_script(framework_python("tensorflow"), TENSORFLOW_WRITES, str(path))
     with path.open("rb") as file:
         records = list(tfrecord.read_records(file, path.stat().st_size))
     assert not any(record.broken for record in records)
@@ -112,7 +112,7 @@ print(json.dumps({"order": [int(header.label) for header, _ in by_index],
 
 @needs_framework("mxnet")
 def test_mxnet_reads_the_record_file_by_its_index_and_through_its_iterator(converted: Path) -> None:
-    read = run_inside(framework_python("mxnet"), IN_MXNET, str(converted / "recordio"))
+    read = run_script(framework_python("mxnet"), IN_MXNET, str(converted / "recordio"))
     assert read["iterated"] == LABELS
     listing = (converted / "recordio/train.lst").read_text().splitlines()
     assert read["order"] == [float(line.split("\t")[1]) for line in listing]
@@ -132,7 +132,7 @@ print("0")
 
 @needs_framework("mxnet")
 def test_the_magic_number_in_a_record_is_framed_exactly_as_mxnet_frames_it(tmp_path: Path) -> None:
-    run_inside(framework_python("mxnet"), MXNET_WRITES, str(tmp_path))
+    run_script(framework_python("mxnet"), MXNET_WRITES, str(tmp_path))
     magic = recordio.MAGIC.to_bytes(4, "little")
     payloads = [b"", b"abcd" + magic + magic + b"ef", magic, b"a" + magic, magic + b"abc"]
     frames = [
@@ -175,15 +175,15 @@ print(json.dumps(counts))
 @pytest.mark.parametrize(
     ("loader", "data"), [("dali-cpu", "photos/train"), ("dali-cpu-tfrecord", "tfrecord")]
 )
-def test_dali_deals_every_picture_once_an_epoch_to_two_ranks(converted: Path, loader: str, data: str) -> None:
-    counts = run_inside(framework_python("pytorch"), IN_DALI, str(WORKER), str(converted / data), loader)
+def test_dali_gives_two_ranks_every_picture_once_an_epoch(converted: Path, loader: str, data: str) -> None:
+    counts = run_script(framework_python("pytorch"), IN_DALI, str(WORKER), str(converted / data), loader)
     one, other = (Counter(its) for its in counts)
     assert one + other == LABELS
 
 
 @needs_framework("pytorch")
 @pytest.mark.parametrize("loader", ["dali-cpu", "dali-cpu-tfrecord", "dali-gpu", "dali-gpu-tfrecord"])
-def test_without_dali_its_loaders_are_unsupported_and_say_how_to_get_it(tmp_path: Path, loader: str) -> None:
+def test_without_dali_its_loaders_are_unsupported_with_a_remedy(tmp_path: Path, loader: str) -> None:
     # Where the environment has DALI, this one comes first and does not import.
     package = tmp_path / "first/nvidia/dali"
     package.mkdir(parents=True)

@@ -112,7 +112,7 @@ WITHOUT = SMALL.model_copy(update={"val_images": 0})
 
 
 @pytest.mark.process
-def test_a_made_set_can_be_validated_on_by_programs_that_expect_the_classes_of_train(tmp_path: Path) -> None:
+def test_validation_pictures_have_the_class_folders_of_train(tmp_path: Path) -> None:
     assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS]) == 0
 
     train, val = (
@@ -127,7 +127,7 @@ def test_a_made_set_can_be_validated_on_by_programs_that_expect_the_classes_of_t
 
 
 @pytest.mark.parametrize(("images", "classes", "expected"), [(13, 3, 3), (1000, 10, 50), (40, 2, 2)])
-def test_a_twentieth_is_for_validation_and_one_a_class_at_least(
+def test_validation_defaults_to_a_twentieth_with_at_least_one_per_class(
     images: int, classes: int, expected: int
 ) -> None:
     assert spec_from({"images": images, "classes": classes}, "x").val_images == expected
@@ -137,7 +137,7 @@ def test_a_twentieth_is_for_validation_and_one_a_class_at_least(
 
 
 @pytest.mark.process
-def test_no_validation_pictures_are_made_where_none_are_asked_for(tmp_path: Path) -> None:
+def test_no_validation_pictures_are_created_if_none_are_requested(tmp_path: Path) -> None:
     assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS, "--validation", "0"]) == 0
 
     manifest = json.loads((tmp_path / "d/dataset.json").read_text())
@@ -153,23 +153,23 @@ def test_no_validation_pictures_are_made_where_none_are_asked_for(tmp_path: Path
     assert main(["data", "verify", str(tmp_path / "d")]) == 0
 
 
-def test_a_set_of_training_pictures_gets_those_for_validation_and_stays_the_same_data(tmp_path: Path) -> None:
+def test_adding_validation_pictures_keeps_the_digest(tmp_path: Path) -> None:
     before = make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
-    kept = inodes(tmp_path / "d")
+    inodes_before = inodes(tmp_path / "d")
     assert folder_state(tmp_path / "d", SMALL) is FolderState.UNFINISHED
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
-    after = make_image_folder(tmp_path / "d", SMALL, jobs=1, progress=lambda *done: seen.append(done))
+    after = make_image_folder(tmp_path / "d", SMALL, jobs=1, progress=lambda *done: calls.append(done))
 
     at_once = make_image_folder(tmp_path / "at once", SMALL, jobs=1)
     assert before.digest == after.digest == at_once.digest
     assert contents(tmp_path / "d") == contents(tmp_path / "at once")
-    assert inodes(tmp_path / "d").items() >= kept.items()
-    assert (seen[-1], after.images) == ((4, 4), 17)
+    assert inodes(tmp_path / "d").items() >= inodes_before.items()
+    assert (calls[-1], after.images) == ((4, 4), 17)
     assert verify(tmp_path / "d").problems == ()
 
 
-def test_an_adding_that_stopped_before_the_manifest_was_written_is_finished(tmp_path: Path) -> None:
+def test_adding_validation_pictures_resumes_before_the_manifest(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "whole", SMALL, jobs=1)
     make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
     old = (tmp_path / "d/dataset.json").read_bytes()
@@ -185,7 +185,7 @@ def test_an_adding_that_stopped_before_the_manifest_was_written_is_finished(tmp_
     assert contents(tmp_path / "d") == contents(tmp_path / "whole")
 
 
-def test_validation_pictures_of_a_later_encoder_leave_the_training_pictures_as_they_are(
+def test_validation_pictures_of_a_later_encoder_do_not_change_training_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
@@ -198,15 +198,15 @@ def test_validation_pictures_of_a_later_encoder_leave_the_training_pictures_as_t
     assert recipe["val_encoder"] == "Pillow 99"
     assert before.digest == after.digest
     (tmp_path / "d/train/n00000000/n00000000_0.JPEG").unlink()
-    with pytest.raises(InputError, match="Pillow 99 cannot make them as they were"):
+    with pytest.raises(InputError, match="Pillow 99 cannot reproduce them"):
         make_image_folder(tmp_path / "d", SMALL, jobs=1)
 
 
-def test_somebody_elses_val_beside_a_made_train_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_val_folder_is_left_alone(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
     (tmp_path / "d/val").symlink_to("train")
 
-    with pytest.raises(InputError, match="val: is no part of this data set; move it away"):
+    with pytest.raises(InputError, match="val: is not part of this data set; move it away"):
         make_image_folder(tmp_path / "d", SMALL, jobs=1)
     assert len(inodes(tmp_path / "d/train")) == 13
     assert describe(tmp_path / "d").images == 13
@@ -220,7 +220,7 @@ def test_the_checksums_are_those_that_coreutils_reads(tmp_path: Path) -> None:
     subprocess.run([program, "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=tmp_path / "d", check=True)
 
 
-def test_a_complete_folder_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_complete_folder_is_left_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_image_folder(tmp_path / "d", SMALL, jobs=1)
     before = inodes(tmp_path / "d")
 
@@ -248,7 +248,7 @@ def test_a_complete_folder_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
     assert "already complete" in capsys.readouterr().out
 
 
-def test_another_data_set_in_the_folder_is_refused_by_what_differs(tmp_path: Path) -> None:
+def test_another_data_set_in_the_folder_is_refused_with_the_differences(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "d", SMALL, jobs=1)
     before = contents(tmp_path / "d")
     with pytest.raises(InputError, match=r"holds another data set \(seed 5, not 6\)"):
@@ -256,7 +256,7 @@ def test_another_data_set_in_the_folder_is_refused_by_what_differs(tmp_path: Pat
     assert contents(tmp_path / "d") == before
 
 
-def test_a_folder_of_something_else_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_untouched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="is not empty"):
         make_image_folder(tmp_path, SMALL, jobs=1)
@@ -265,9 +265,9 @@ def test_a_folder_of_something_else_is_refused_and_untouched(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_lost_files_of_a_finished_folder_are_made_again(tmp_path: Path) -> None:
+def test_missing_files_of_a_complete_folder_are_recreated(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "d", SMALL, jobs=1)
-    before, kept = contents(tmp_path / "d"), inodes(tmp_path / "d")
+    before, inodes_before = contents(tmp_path / "d"), inodes(tmp_path / "d")
     shutil.rmtree(tmp_path / "d/train/n00000001")
     (tmp_path / "d/val_list.txt").unlink()
     with pytest.raises(InputError, match="data verify"):
@@ -277,8 +277,8 @@ def test_lost_files_of_a_finished_folder_are_made_again(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "d", SMALL, jobs=1)
     assert contents(tmp_path / "d") == before
     after = inodes(tmp_path / "d")
-    assert {name for name in kept if kept[name] != after[name]} <= {
-        name for name in kept if name.startswith("n00000001_")
+    assert {name for name in inodes_before if inodes_before[name] != after[name]} <= {
+        name for name in inodes_before if name.startswith("n00000001_")
     }
 
 
@@ -315,7 +315,9 @@ def group_is_gone(group: int) -> bool:
 
 @pytest.mark.process
 @pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
-def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
+def test_an_interrupted_creation_never_looks_complete_and_resumes(
+    tmp_path: Path, stop: signal.Signals
+) -> None:
     directory = tmp_path / "d"
     maker = start_making(directory, at_least=20)
     # Ctrl-C reaches the whole group; signal 9 is sent to the parent alone, and its helpers must notice.
@@ -338,11 +340,11 @@ def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, 
     with pytest.raises(InputError, match="seed 0, not 1"):
         make_image_folder(directory, LONG.model_copy(update={"seed": 1}), jobs=1)
 
-    kept = inodes(directory)
-    assert 20 <= len(kept) < 400
+    inodes_before = inodes(directory)
+    assert 20 <= len(inodes_before) < 400
     make_image_folder(directory, LONG, jobs=2)
     after = inodes(directory)
-    assert all(after[name] == inode for name, inode in kept.items())
+    assert all(after[name] == inode for name, inode in inodes_before.items())
     assert not (directory / ".making").exists()
     assert main(["data", "verify", str(directory)]) == 0
 
@@ -355,7 +357,7 @@ def wait_for_the_end_of(group: int) -> None:
 
 
 @pytest.mark.rare
-def test_a_making_killed_among_the_validation_pictures_goes_on(tmp_path: Path) -> None:
+def test_a_creation_killed_among_the_validation_pictures_resumes(tmp_path: Path) -> None:
     directory = tmp_path / "d"
     flags = ("--images", "4", "--validation", "300")
     spec = LONG.model_copy(update={"images": 4, "val_images": 300})
@@ -364,8 +366,8 @@ def test_a_making_killed_among_the_validation_pictures_goes_on(tmp_path: Path) -
     maker.communicate(timeout=300)
     wait_for_the_end_of(maker.pid)
 
-    kept = inodes(directory)
-    assert 14 <= len(kept) < 304
+    inodes_before = inodes(directory)
+    assert 14 <= len(inodes_before) < 304
     assert folder_state(directory, spec) is FolderState.UNFINISHED
     assert main(["data", "verify", str(directory)]) == 2
     with pytest.raises(InputError, match="interrupted"):
@@ -375,11 +377,11 @@ def test_a_making_killed_among_the_validation_pictures_goes_on(tmp_path: Path) -
 
     make_image_folder(directory, spec, jobs=2)
     after = inodes(directory)
-    assert all(after[name] == inode for name, inode in kept.items())
+    assert all(after[name] == inode for name, inode in inodes_before.items())
     assert main(["data", "verify", str(directory)]) == 0
 
 
-def test_a_picture_cut_off_by_a_power_failure_is_made_again(tmp_path: Path) -> None:
+def test_a_picture_truncated_by_a_power_failure_is_recreated(tmp_path: Path) -> None:
     make_image_folder(tmp_path / "whole", SMALL, jobs=1)
     make_image_folder(tmp_path / "d", SMALL, jobs=1)
     # The state of an interrupted making: its recipe is there, and no manifest.
@@ -398,7 +400,7 @@ def test_a_picture_cut_off_by_a_power_failure_is_made_again(tmp_path: Path) -> N
 
 
 @pytest.mark.rare
-def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_leaves_no_complete_data_set(tmp_path: Path) -> None:
     directory = tmp_path / "disk"
     directory.mkdir()
     script = f"""
@@ -422,15 +424,15 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: P
     assert ran.returncode == 0, (ran.stdout, ran.stderr, error)
     assert ran.stdout.startswith("exit 1\n")
     # On a slow machine it says now and then how far it is.
-    said = [line for line in error.splitlines() if not line.startswith("making: ")]
-    assert len(said) == 1
-    assert "the disk is full after" in said[0]
+    message = [line for line in error.splitlines() if not line.startswith("making: ")]
+    assert len(message) == 1
+    assert "the disk is full after" in message[0]
     assert ".tmp" not in ran.stdout
     assert "d: finished; 420 pictures" in ran.stdout
     assert "no problem found" in ran.stdout
 
 
-def test_a_spec_that_cannot_be_is_refused_in_one_line_that_names_the_key() -> None:
+def test_an_invalid_spec_is_refused_in_one_line_with_the_key() -> None:
     with pytest.raises(InputError, match=r"^suite.yaml:3: images \(5\) is less than classes \(10\)$"):
         spec_from({"images": 5}, "suite.yaml:3")
     with pytest.raises(InputError, match=r"imags: is not a key .*did you mean 'images'\?"):

@@ -32,7 +32,7 @@ class Kind:
     model: str
     made_of: Mapping[str, int]
     command: tuple[str, ...]
-    told: Mapping[str, Any]
+    expected_facts: Mapping[str, Any]
     wrong: tuple[str, str]
     axes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ KINDS = {
         model="gpt2_tiny",
         made_of={"tokens": 3000, "vocabulary": 512},
         command=("make-tokens", "--tokens", "4000", "--vocabulary", "512"),
-        told={"tokens": 4000, "validation": 200, "type": "uint16"},
+        expected_facts={"tokens": 4000, "validation": 200, "type": "uint16"},
         wrong=("--tokens", "0"),
         axes={"sequence_length": 32},
     ),
@@ -64,7 +64,7 @@ KINDS = {
         model="bert_tiny",
         made_of={"sequences": 30, "sequence_length": 32, "predictions": 5, "vocabulary": 512},
         command=("make-masked", "--sequences", "40", "--sequence-length", "32", "--predictions", "5"),
-        told={"sequences": 40},
+        expected_facts={"sequences": 40},
         wrong=("--sequences", "0"),
         axes={"sequence_length": 32, "predictions": 5},
     ),
@@ -78,7 +78,7 @@ KINDS = {
         model="wide_deep_tiny",
         made_of={"samples": 300, "vocabulary": 512},
         command=("make-clicks", "--samples", "400", "--vocabulary", "100"),
-        told={"samples": 400, "form": "raw"},
+        expected_facts={"samples": 400, "form": "raw"},
         wrong=("--vocabulary", "25"),
         axes={"vocabulary": 512},
     ),
@@ -103,7 +103,7 @@ def test_equal_seeds_give_equal_files_and_others_do_not(name: str, tmp_path: Pat
 
 
 @every_kind
-def test_what_was_interrupted_goes_on_and_is_no_data_set_before(
+def test_an_interrupted_creation_resumes_and_is_unusable_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, folder = KINDS[name], tmp_path / "set"
@@ -118,16 +118,16 @@ def test_what_was_interrupted_goes_on_and_is_no_data_set_before(
     with pytest.raises(KeyboardInterrupt):
         kind.make(folder, kind.spec, stop)
     for look in (kind.room.describe, kind.room.verify):
-        with pytest.raises(InputError, match="its making was interrupted"):
+        with pytest.raises(InputError, match="its creation was interrupted"):
             look(folder)
     assert kind.room.recognise(folder)
     with pytest.raises(InputError, match="another data set is being made here"):
         kind.room.state(folder, kind.spec.model_copy(update={"seed": 4}))
-    assert kind.room.state(folder, kind.spec) is kind.room.State.UNFINISHED
+    assert kind.room.state(folder, kind.spec) is kind.room.DatasetState.UNFINISHED
     first = sorted((folder / WORK).glob("train*"))[0]
-    begun = first.stat().st_ino
+    inode = first.stat().st_ino
     kind.make(folder, kind.spec)
-    assert (folder / first.name).stat().st_ino == begun, "what was there was made again"
+    assert (folder / first.name).stat().st_ino == inode, "what was there was made again"
     assert files(folder) == files(tmp_path / "whole")
 
 
@@ -147,7 +147,7 @@ def test_the_commands_make_and_verify(name: str, tmp_path: Path) -> None:
         json.loads(call_trainmark("data", verb, folder, *words, "--json").stdout) for _ in range(2)
     )
     assert (first["before"], second["before"]) == ("absent", "complete")
-    assert {key: first[key] for key in kind.told} == kind.told
+    assert {key: first[key] for key in kind.expected_facts} == kind.expected_facts
     assert call_trainmark("data", "verify", folder).returncode == 0
     with sorted(folder.glob("train*"))[0].open("ab") as file:
         file.write(b"x")
@@ -161,7 +161,7 @@ def test_the_commands_make_and_verify(name: str, tmp_path: Path) -> None:
 
 
 @every_kind
-def test_a_suite_has_it_made(name: str, tmp_path: Path) -> None:
+def test_a_suite_creates_it(name: str, tmp_path: Path) -> None:
     kind, suite = KINDS[name], tmp_path / "suite.yaml"
     made_of = json.dumps(dict(kind.made_of))
     defaults = json.dumps({"model": kind.model, "data": "made", **kind.axes})
@@ -169,8 +169,8 @@ def test_a_suite_has_it_made(name: str, tmp_path: Path) -> None:
         f"name: made\ndatasets:\n  made: {{task: {kind.task}, make: {made_of}}}\n"
         f"defaults: {defaults}\naxes: {{framework: [pytorch]}}\n"
     )
-    asked = load_suite(suite).datasets["made"].make
-    assert asked is not None
-    assert {**asked, **kind.made_of} == asked
-    kind_of(name).make(tmp_path / "made", dict(asked), "made", 1, lambda _done, _total: None)
+    requested = load_suite(suite).datasets["made"].make
+    assert requested is not None
+    assert {**requested, **kind.made_of} == requested
+    kind_of(name).make(tmp_path / "made", dict(requested), "made", 1, lambda _done, _total: None)
     assert kind.room.verify(tmp_path / "made").problems == ()

@@ -47,7 +47,7 @@ def rewrite(path: Path, number: int, **changed: list[int]) -> None:
     path.write_bytes(b"".join(map(frame, records)))
 
 
-def test_what_is_made_is_whole_and_equal_specs_give_equal_files(folder: Path, tmp_path: Path) -> None:
+def test_a_created_set_is_valid_and_equal_specs_give_equal_files(folder: Path, tmp_path: Path) -> None:
     report = masked.verify(folder)
     assert (report.files, report.records, report.problems) == (3, 50, ())
     masked.make_masked(tmp_path / "other", SPEC)
@@ -72,14 +72,14 @@ def test_a_record_has_the_features_of_the_published_pre_processing(folder: Path)
     assert {name: values.tolist() for name, values in parse_quickly(first).items()} == features
 
 
-def test_large_numbers_and_negative_ones_come_back() -> None:
+def test_large_and_negative_integers_round_trip() -> None:
     values: dict[str, list[int] | list[float]] = {"a": [0, 127, 128, 300, 2**40], "b": [0.5, -1.0]}
-    told = parse_quickly(encode_lists(values))
-    assert {name: found.tolist() for name, found in told.items()} == values
+    parsed = parse_quickly(encode_lists(values))
+    assert {name: found.tolist() for name, found in parsed.items()} == values
     assert decode_lists(encode_lists({"a": [-1, 5]}))["a"] == [-1, 5]
 
 
-def test_the_worker_reads_what_was_made(folder: Path) -> None:
+def test_the_worker_reads_a_created_set(folder: Path) -> None:
     files = RecordFiles(str(folder), settings(f"--data={folder}"))
     assert files.sequences == 50
     tokens, segments, lengths, places, words, weights, follows = files.rows(range(50))
@@ -90,7 +90,7 @@ def test_the_worker_reads_what_was_made(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"input_ids": [600] * 32}, "a token outside of the {}vocabulary of 512"),
         ({"input_mask": [1, 0] * 16}, "has padding between its tokens"),
@@ -99,18 +99,18 @@ def test_the_worker_reads_what_was_made(folder: Path) -> None:
     ],
     ids=["token", "mask", "length", "place"],
 )
-def test_a_record_that_cannot_be_trained_on_is_found_by_both(
-    folder: Path, changed: dict[str, list[int]], said: str
+def test_an_invalid_record_is_found_by_verification_and_worker(
+    folder: Path, changed: dict[str, list[int]], message: str
 ) -> None:
     name = "train-00001-of-00003.tfrecord"
     rewrite(folder / name, 2, **changed)
     problems = found(folder)
     assert (name, ProblemKind.BROKEN) in [problem[:2] for problem in problems]
-    assert any(said.format("") in detail and detail.startswith("record 2 ") for _, _, detail in problems)
+    assert any(message.format("") in detail and detail.startswith("record 2 ") for _, _, detail in problems)
     with pytest.raises(RunError) as raised:
         RecordFiles(str(folder), settings(f"--data={folder}")).rows(range(50))
     assert f"record 2 of {folder / name} " in raised.value.reason
-    assert said.format("model's ") in raised.value.reason
+    assert message.format("model's ") in raised.value.reason
 
 
 def test_damage_is_found(folder: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
 def test_it_is_the_kind_of_the_task(tmp_path: Path) -> None:
     kind = kind_of("masked")
     kind.make(tmp_path / "set", SPEC.model_dump(), "datasets", 1, lambda *_: None)
-    kind.look_at(tmp_path / "set", kind.first)
+    kind.check_folder(tmp_path / "set", kind.base_form)
     assert not kind.is_convertible("tfrecord")
     with pytest.raises(InputError, match="is not a key"):
         kind.make(tmp_path / "set", {"sequences": 4, "shard": 2}, "datasets", 1, lambda *_: None)

@@ -34,7 +34,7 @@ def test_the_checksum_is_crc32c_of_rfc_3720_masked() -> None:
 
 
 @given(PAYLOADS)
-def test_tfrecords_are_read_back_with_their_places(payloads: list[bytes]) -> None:
+def test_tfrecords_are_read_back_with_their_offsets(payloads: list[bytes]) -> None:
     frames = [tfrecord.frame(payload) for payload in payloads]
     records = read_tfrecord(b"".join(frames))
     assert [record.data for record in records] == payloads
@@ -44,7 +44,7 @@ def test_tfrecords_are_read_back_with_their_places(payloads: list[bytes]) -> Non
 
 
 @given(PAYLOADS.filter(bool), st.data())
-def test_no_changed_byte_of_a_tfrecord_goes_unnoticed(payloads: list[bytes], data: st.DataObject) -> None:
+def test_every_modified_byte_of_a_tfrecord_is_detected(payloads: list[bytes], data: st.DataObject) -> None:
     content = bytearray(b"".join(tfrecord.frame(payload) for payload in payloads))
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= data.draw(st.integers(1, 255))
@@ -52,12 +52,12 @@ def test_no_changed_byte_of_a_tfrecord_goes_unnoticed(payloads: list[bytes], dat
 
 
 @given(PAYLOADS.filter(bool), st.data())
-def test_a_tfrecord_that_is_cut_off_is_noticed(payloads: list[bytes], data: st.DataObject) -> None:
+def test_a_truncated_tfrecord_is_detected(payloads: list[bytes], data: st.DataObject) -> None:
     frames = [tfrecord.frame(payload) for payload in payloads]
     ends = [sum(map(len, frames[:n])) for n in range(len(frames) + 1)]
     length = data.draw(st.integers(1, ends[-1] - 1).filter(lambda n: n not in ends))
     records = read_tfrecord(b"".join(frames)[:length])
-    assert records[-1].broken is tfrecord.Break.TRUNCATED
+    assert records[-1].broken is tfrecord.FramingFault.TRUNCATED
     assert [record.data for record in records[:-1]] == payloads[: len(records) - 1]
 
 
@@ -72,7 +72,7 @@ def test_recordio_is_read_back_even_with_the_magic_number_in_its_data(payloads: 
 
 
 @given(st.lists(WITH_MAGIC, min_size=1, max_size=4))
-def test_the_magic_number_stands_only_where_a_part_begins(payloads: list[bytes]) -> None:
+def test_the_magic_number_occurs_only_at_the_start_of_a_part(payloads: list[bytes]) -> None:
     """That is what lets a reader that starts in the middle of a file find the next record."""
     content = b"".join(recordio.frame(payload) for payload in payloads)
     begins, at = set(), 0
@@ -96,20 +96,20 @@ def test_a_record_with_the_magic_number_has_the_bytes_that_dmlc_writes() -> None
 
 
 @given(st.lists(WITH_MAGIC, min_size=1, max_size=4), st.data())
-def test_a_recordio_file_that_is_cut_off_is_noticed(payloads: list[bytes], data: st.DataObject) -> None:
+def test_a_truncated_recordio_file_is_detected(payloads: list[bytes], data: st.DataObject) -> None:
     frames = [recordio.frame(payload) for payload in payloads]
     ends = [sum(map(len, frames[:n])) for n in range(len(frames) + 1)]
     length = data.draw(st.integers(1, ends[-1] - 1).filter(lambda n: n not in ends))
     records = read_recordio(b"".join(frames)[:length])
-    assert records[-1].broken is recordio.Break.TRUNCATED
+    assert records[-1].broken is recordio.FramingFault.TRUNCATED
     assert [record.data for record in records[:-1]] == payloads[: len(records) - 1]
 
 
-def test_parts_that_do_not_follow_one_another_are_broken() -> None:
+def test_parts_in_the_wrong_order_are_broken() -> None:
     whole = recordio.frame(b"whole")
     first, last = (MAGIC + struct.pack("<I", part << 29 | 4) + b"part" for part in (1, 3))
-    assert read_recordio(whole + last)[-1].broken is recordio.Break.ORDER
-    assert read_recordio(first + whole)[-1].broken is recordio.Break.ORDER
+    assert read_recordio(whole + last)[-1].broken is recordio.FramingFault.ORDER
+    assert read_recordio(first + whole)[-1].broken is recordio.FramingFault.ORDER
     assert read_recordio(first + last)[-1].data == b"part" + MAGIC + b"part"
 
 
@@ -137,7 +137,7 @@ def test_an_example_is_read_back(features: dict[str, bytes | int]) -> None:
     assert example.decode_example(example.encode_example(features)) == features
 
 
-def test_integers_that_are_not_packed_and_floats_are_read_as_others_write_them() -> None:
+def test_unpacked_integers_and_floats_of_other_writers_are_read() -> None:
     unpacked = b"\x1a\x03\x08\xac\x02"  # int64_list { value: 300 }, one field a value
     floats = b"\x12\x06\x0a\x04\x00\x00\x80\x3f"  # float_list { value: 1.0 }
     entries = b"".join(
@@ -150,6 +150,6 @@ def test_integers_that_are_not_packed_and_floats_are_read_as_others_write_them()
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_example_is_a_value_error_or_nothing(garbage: bytes) -> None:
+def test_arbitrary_bytes_are_a_value_error_or_an_empty_example(garbage: bytes) -> None:
     with contextlib.suppress(ValueError):
         example.decode_example(garbage)

@@ -24,7 +24,7 @@ def found(folder: Path, vocabulary: int | None = None) -> list[tuple[str, Proble
     return [(problem.path, problem.kind) for problem in report.problems]
 
 
-def test_tokens_for_training_and_for_validation_are_as_many_as_asked(tmp_path: Path) -> None:
+def test_training_and_validation_have_the_requested_numbers_of_tokens(tmp_path: Path) -> None:
     made(tmp_path)
     sizes = {name: len(np.fromfile(tmp_path / name, "<u2")) for name in ("train.bin", "val.bin")}
     assert sizes == {"train.bin": 5000, "val.bin": 250}
@@ -44,7 +44,7 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path: Path) -> None:
     assert packed.verify(folder).problems == ()
 
 
-def test_verification_finds_files_that_are_missing_cut_empty_or_changed_and_tokens_outside(
+def test_verification_finds_damaged_files_and_tokens_out_of_range(
     tmp_path: Path,
 ) -> None:
     folder = made(tmp_path / "tokens")
@@ -65,7 +65,7 @@ def test_verification_finds_files_that_are_missing_cut_empty_or_changed_and_toke
     assert detail == "token 100 is 300, outside of the vocabulary of 300"
 
 
-def test_tokens_of_others_are_verified_as_far_as_can_be_known(tmp_path: Path) -> None:
+def test_foreign_tokens_are_verified_within_stated_limits(tmp_path: Path) -> None:
     np.array([1, 2, 70], "<u2").tofile(tmp_path / "train.bin")
     report = packed.verify(tmp_path)
     assert (report.made, report.problems, len(report.limits)) == (False, (), 2)
@@ -99,7 +99,7 @@ def test_a_worker_refuses_a_cut_file_of_four_byte_tokens(tmp_path: Path, bytes_l
         TokenFile(str(tmp_path / "tokens"), 100_000, 10)
 
 
-def test_a_worker_names_a_token_of_four_bytes_that_is_outside(tmp_path: Path) -> None:
+def test_a_worker_names_a_four_byte_token_out_of_range(tmp_path: Path) -> None:
     folder = made(tmp_path / "tokens", packed.TokenSpec(tokens=1000, vocabulary=100_000))
     tokens = np.fromfile(folder / "train.bin", "<u4")
     tokens[25] = 2**31 + 5
@@ -108,7 +108,7 @@ def test_a_worker_names_a_token_of_four_bytes_that_is_outside(tmp_path: Path) ->
         TokenFile(str(folder), 100_000, 10).rows(np.array([0, 2]))
 
 
-def test_all_ranks_together_use_each_sequence_once_an_epoch() -> None:
+def test_the_ranks_use_each_sequence_once_an_epoch() -> None:
     places = [
         place_from({"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"})
         for rank in range(2)
@@ -120,7 +120,7 @@ def test_all_ranks_together_use_each_sequence_once_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "tail", "said"),
+    ("tokens", "tail", "message"),
     [
         ([], b"", "has 0 tokens, too few for one sequence of 4"),
         ([1, 2, 3, 4], b"", "has 4 tokens, too few for one sequence of 4"),
@@ -128,16 +128,16 @@ def test_all_ranks_together_use_each_sequence_once_an_epoch() -> None:
     ],
 )
 def test_a_worker_refuses_files_that_are_empty_or_cut(
-    tmp_path: Path, tokens: list[int], tail: bytes, said: str
+    tmp_path: Path, tokens: list[int], tail: bytes, message: str
 ) -> None:
     (tmp_path / "train.bin").write_bytes(np.array(tokens, "<u2").tobytes() + tail)
     with pytest.raises(RunError) as stopped:
         TokenFile(str(tmp_path), 512, 4)
     assert stopped.value.outcome == "failed"
-    assert said in stopped.value.reason
+    assert message in stopped.value.reason
 
 
-def test_a_worker_holds_tokens_against_its_models_vocabulary(tmp_path: Path) -> None:
+def test_a_worker_checks_tokens_against_its_models_vocabulary(tmp_path: Path) -> None:
     folder = made(tmp_path / "tokens")
     with pytest.raises(RunError, match="has a vocabulary of 300, the model one of 299"):
         TokenFile(str(folder), 299, 4)

@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], set[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_made_folder_names_exactly_what_was_damaged(made: Path, damage: str) -> None:
+def test_verification_of_a_created_folder_reports_exactly_the_damage(made: Path, damage: str) -> None:
     harm, expected = DAMAGES[damage]
     harm(made)
     assert found(verify_image_folder(made)) == expected
@@ -129,7 +129,7 @@ def test_the_report_does_not_depend_on_the_number_of_processes(made: Path) -> No
     assert verify_image_folder(made, jobs=2) == verify_image_folder(made, jobs=1)
 
 
-def test_a_damaged_manifest_is_an_input_error_that_names_the_way_out(made: Path) -> None:
+def test_a_damaged_manifest_is_an_input_error_with_a_remedy(made: Path) -> None:
     (made / "dataset.json").write_text("{")
     with pytest.raises(InputError, match=r"dataset\.json: is not JSON; remove the folder"):
         verify_image_folder(made)
@@ -138,13 +138,13 @@ def test_a_damaged_manifest_is_an_input_error_that_names_the_way_out(made: Path)
         verify_image_folder(made)
 
 
-def test_a_foreign_folder_is_judged_by_its_lists_and_says_what_it_cannot_know(foreign: Path) -> None:
+def test_a_foreign_folder_is_checked_by_its_lists_with_stated_limits(foreign: Path) -> None:
     report = verify_image_folder(foreign)
     assert report.problems == ()
     assert not report.made
     assert report.limits == (
-        "no checksums: changed bytes among a picture's pixels are not found",
-        "pictures were not decoded: what only a decoder refuses is not found (--deep)",
+        "no checksums: modified pixels are not found",
+        "pictures were not decoded: damage that only a decoder detects is not found (use --deep)",
     )
     assert verify_image_folder(foreign, depth=Depth.DECODE).limits == report.limits[:1]
 
@@ -195,7 +195,7 @@ def test_a_list_may_be_relative_to_its_split(foreign: Path) -> None:
     assert verify_image_folder(foreign).problems == ()
 
 
-def test_a_list_elsewhere_is_taken_when_it_is_named(foreign: Path, tmp_path: Path) -> None:
+def test_a_list_outside_the_folder_can_be_named(foreign: Path, tmp_path: Path) -> None:
     other = tmp_path / "my list.txt"
     other.write_text(f"{A} 0\n{A2} 0\nno label here\n{A2} 0\n{foreign / B} 1\n")
     report = verify_image_folder(foreign, lists=[other])
@@ -227,7 +227,7 @@ def test_a_flat_layout_has_no_labels_to_contradict(foreign: Path) -> None:
     (foreign / "train_list.txt").unlink()
     report = verify_image_folder(foreign)
     assert report.problems == ()
-    assert "the folders are not classes: labels have nothing to be checked against" in report.limits
+    assert "the folders are not classes: labels were not checked" in report.limits
     assert describe(foreign).classes == 2
 
 
@@ -241,7 +241,7 @@ def test_without_a_list_an_imagenet_name_in_another_class_is_mislabelled(foreign
     assert "no list file: labels were not checked" in report.limits
 
 
-def test_deep_finds_what_only_a_decoder_sees(foreign: Path) -> None:
+def test_deep_finds_damage_that_only_a_decoder_detects(foreign: Path) -> None:
     # Without its first quantisation table, the markers still follow one another.
     data = (foreign / A).read_bytes()
     at = data.index(b"\xff\xdb")
@@ -252,7 +252,7 @@ def test_deep_finds_what_only_a_decoder_sees(foreign: Path) -> None:
     assert found(report) == {("undecodable", A)}
 
 
-def test_links_are_followed_and_a_circle_of_them_ends(foreign: Path, tmp_path: Path) -> None:
+def test_links_are_followed_and_cycles_end(foreign: Path, tmp_path: Path) -> None:
     (foreign / "train/n00000001").rename(tmp_path / "elsewhere")
     (foreign / "train/n00000001").symlink_to(tmp_path / "elsewhere")
     (foreign / "train/round").symlink_to(foreign)
@@ -264,7 +264,7 @@ def test_links_are_followed_and_a_circle_of_them_ends(foreign: Path, tmp_path: P
     }
 
 
-def test_what_is_no_image_folder_is_an_input_error(tmp_path: Path) -> None:
+def test_a_path_that_is_not_an_image_folder_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     for name, message in (("none", "no such folder"), ("empty", "holds no pictures"), ("file", "is a file")):
@@ -302,7 +302,7 @@ def test_the_command_prints_one_object_a_problem_and_a_summary(
 
 
 @pytest.mark.process
-def test_a_name_that_is_no_text_is_printed_and_read_back(
+def test_a_name_that_is_not_utf_8_is_printed_and_read_back(
     foreign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = b"\xff\x1b[31m.JPEG"

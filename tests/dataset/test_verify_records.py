@@ -72,18 +72,14 @@ def places(directory: Path, name: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.process
-def test_whole_ones_have_no_problem_whether_made_here_or_not(
-    converted: Path, shards: Path, tmp_path: Path
-) -> None:
+def test_intact_records_of_any_origin_have_no_problem(converted: Path, shards: Path, tmp_path: Path) -> None:
     for form in (Form.TFRECORD, Form.RECORDIO):
         report = verify(converted / form, jobs=2)
         assert (report.form, report.made, report.records, found(report)) == (form, True, 16, [])
         assert report.limits == ()
     report = verify(shards, depth=Depth.DECODE)
     assert (report.made, report.files, report.records, found(report)) == (False, 4, 16, [])
-    assert report.limits == (
-        "no manifest: the number of records and the labels have nothing to be checked against",
-    )
+    assert report.limits == ("no manifest: the number of records and the labels were not checked",)
 
 
 def test_a_broken_length_checksum_hides_the_rest_of_its_shard(shards: Path) -> None:
@@ -125,21 +121,21 @@ def test_a_shard_that_ends_between_records_differs_from_its_index(shards: Path) 
     with (shards / SHARD).open("r+b") as file:
         file.truncate(places(shards, f"idx/{SHARD}.idx")[-1][0])
     assert found(verify(shards)) == [
-        ("bad-index", f"idx/{SHARD}.idx", f"has 4 lines, and {SHARD} has 3 records")
+        ("bad-index", f"idx/{SHARD}.idx", f"has 4 lines, but {SHARD} has 3 records")
     ]
 
 
-def test_the_index_of_another_shard_is_found_by_its_places(shards: Path) -> None:
+def test_the_index_of_another_shard_is_found_by_its_offsets(shards: Path) -> None:
     other = "idx/train-00000-of-00003.idx"
     shutil.copy(shards / other, shards / f"idx/{SHARD}.idx")
-    (said, size), (_, real) = places(shards, other)[0], places(shards, f"idx/{SHARD}.idx")[0]
+    (offset, size), (_, real) = places(shards, other)[0], places(shards, f"idx/{SHARD}.idx")[0]
     assert real == size
     ((kind, path, detail),) = found(verify(shards))
     assert (kind, path) == ("bad-index", f"idx/{SHARD}.idx")
-    assert detail.startswith(f"line 1 says {said} {size}, and in {SHARD} it is 0 ")
+    assert detail.startswith(f"line 1 says {offset} {size}, but {SHARD} has 0 ")
 
 
-def test_an_index_that_is_none_or_missing_is_said(shards: Path) -> None:
+def test_an_invalid_or_missing_index_is_reported(shards: Path) -> None:
     (shards / f"idx/{SHARD}.idx").write_text("0 12\nnonsense\n")
     (shards / "idx/train-00000-of-00003.idx").unlink()
     assert found(verify(shards)) == [
@@ -148,13 +144,13 @@ def test_an_index_that_is_none_or_missing_is_said(shards: Path) -> None:
     ]
 
 
-def test_a_shard_that_is_not_there_is_known_by_the_names_of_the_others(shards: Path) -> None:
+def test_a_missing_shard_is_found_from_the_names_of_the_others(shards: Path) -> None:
     (shards / SHARD).unlink()
     (shards / f"idx/{SHARD}.idx").unlink()
     assert found(verify(shards)) == [("missing", SHARD, "2 of 3 shards are there")]
 
 
-def test_shards_of_two_conversions_in_one_folder_are_said(shards: Path) -> None:
+def test_shards_of_two_conversions_in_one_folder_are_reported(shards: Path) -> None:
     (shards / SHARD).rename(shards / "train-00001-of-00004")
     (shards / f"idx/{SHARD}.idx").rename(shards / "idx/train-00001-of-00004.idx")
     assert found(verify(shards)) == [
@@ -162,7 +158,7 @@ def test_shards_of_two_conversions_in_one_folder_are_said(shards: Path) -> None:
     ]
 
 
-def test_records_that_are_no_pictures_are_found(shards: Path) -> None:
+def test_records_without_pictures_are_found(shards: Path) -> None:
     label: dict[str, bytes | int] = {LABEL: 1}
     png = b"\x89PNG\r\n\x1a\n" + bytes(8)
     rewrite(
@@ -176,7 +172,7 @@ def test_records_that_are_no_pictures_are_found(shards: Path) -> None:
     )
     kinds = {(kind, detail.split(": ", 1)[1]) for kind, _, detail in found(verify(shards))}
     assert kinds == {
-        ("undecodable", "is no tf.train.Example"),
+        ("undecodable", "is not a tf.train.Example"),
         ("undecodable", "has no image/encoded"),
         ("undecodable", "no picture of a known format"),
         ("undecodable", "no JPEG marker at byte 2"),
@@ -184,7 +180,7 @@ def test_records_that_are_no_pictures_are_found(shards: Path) -> None:
     }
 
 
-def test_another_kind_of_picture_is_no_jpeg(shards: Path, tmp_path: Path) -> None:
+def test_a_picture_of_another_format_is_not_a_jpeg(shards: Path, tmp_path: Path) -> None:
     from PIL import Image
 
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
@@ -192,7 +188,7 @@ def test_another_kind_of_picture_is_no_jpeg(shards: Path, tmp_path: Path) -> Non
     rewrite(shards / SHARD, {2: example.encode_example(features)})
     ((kind, path, detail),) = found(verify(shards))
     assert (kind, path) == ("undecodable", SHARD)
-    assert detail.endswith("its picture is no JPEG")
+    assert detail.endswith("its picture is not a JPEG")
 
 
 def test_a_changed_byte_that_was_checksummed_again_is_found_by_the_manifest(
@@ -203,10 +199,12 @@ def test_a_changed_byte_that_was_checksummed_again_is_found_by_the_manifest(
         first = next(tfrecord.read_records(file, (directory / SHARD).stat().st_size)).data
     changed = first[:2000] + bytes([first[2000] ^ 1]) + first[2001:]
     rewrite(directory / SHARD, {0: changed})
-    assert found(verify(directory)) == [("corrupted", SHARD, "its SHA-256 is not the one in SHA256SUMS")]
+    assert found(verify(directory)) == [
+        ("corrupted", SHARD, "its SHA-256 differs from the one in SHA256SUMS")
+    ]
 
 
-def test_a_converted_data_set_is_held_against_its_manifest(converted: Path, tmp_path: Path) -> None:
+def test_a_converted_data_set_is_compared_with_its_manifest(converted: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(converted / "tfrecord", tmp_path / "d"))
     (directory / SHARD).unlink()
     (directory / "extra").write_text("")
@@ -219,7 +217,7 @@ def test_a_converted_data_set_is_held_against_its_manifest(converted: Path, tmp_
     }
 
 
-def test_counts_and_labels_that_the_manifest_does_not_know_are_found(converted: Path, tmp_path: Path) -> None:
+def test_counts_and_labels_that_contradict_the_manifest_are_found(converted: Path, tmp_path: Path) -> None:
     """A manifest that was written for other records, with the checksums of these."""
     directory = Path(shutil.copytree(converted / "recordio", tmp_path / "d"))
     manifest = json.loads((directory / "dataset.json").read_text())
@@ -227,19 +225,21 @@ def test_counts_and_labels_that_the_manifest_does_not_know_are_found(converted: 
     manifest["classes"] = 1
     (directory / "dataset.json").write_text(json.dumps(manifest))
     assert found(verify(directory)) == [
-        ("wrong-count", "dataset.json", "12 records of train, and dataset.json says 13"),
-        ("mislabelled", "train.rec", "a label is 1, and those of this data set are 0 to 0"),
-        ("mislabelled", "val.rec", "a label is 1, and those of this data set are 0 to 0"),
+        ("wrong-count", "dataset.json", "12 records of train, but dataset.json names 13"),
+        ("mislabelled", "train.rec", "a label is 1, but those of this data set are 0 to 0"),
+        ("mislabelled", "val.rec", "a label is 1, but those of this data set are 0 to 0"),
     ]
 
 
-def test_checksums_that_are_lost_or_changed_are_said(converted: Path, tmp_path: Path) -> None:
+def test_missing_or_modified_checksums_are_reported(converted: Path, tmp_path: Path) -> None:
     directory = Path(shutil.copytree(converted / "recordio", tmp_path / "d"))
     sums = (directory / "SHA256SUMS").read_text()
     (directory / "SHA256SUMS").write_text(sums + sums.splitlines()[0].replace("train", "other") + "\n")
-    assert ("corrupted", "SHA256SUMS", "is not the one that dataset.json names") in found(verify(directory))
+    assert ("corrupted", "SHA256SUMS", "its SHA-256 differs from the one in dataset.json") in found(
+        verify(directory)
+    )
     (directory / "SHA256SUMS").unlink()
-    assert found(verify(directory)) == [("missing", "SHA256SUMS", "without it no checksum can be compared")]
+    assert found(verify(directory)) == [("missing", "SHA256SUMS", "no checksum can be compared without it")]
 
 
 def test_a_recordio_file_that_was_cut_off_is_truncated(records: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_wrong_magic_number_hides_the_rest_of_its_file(records: Path) -> None:
     overwrite(records / "train.rec", fourth, b"\0\0\0\0")
     report = verify(records)
     assert found(report) == [
-        ("broken", "train.rec", f"record 3 at byte {fourth}: the magic number is not there")
+        ("broken", "train.rec", f"record 3 at byte {fourth}: the magic number is missing")
     ]
     assert report.records == 3 + 4
 
@@ -271,31 +271,31 @@ def test_a_recordio_index_out_of_step_is_found(records: Path) -> None:
         (
             "bad-index",
             "train.idx",
-            f"line 6 says {six[5][0]} {six[5][1]}, and in train.rec it is {six[6][0]} {six[6][1]}",
+            f"line 6 says {six[5][0]} {six[5][1]}, but train.rec has {six[6][0]} {six[6][1]}",
         )
     ]
     (records / "train.idx").write_text("\n".join(lines[:-1]) + "\n")
     assert found(verify(records)) == [
-        ("bad-index", "train.idx", "has 11 lines, and train.rec has 12 records")
+        ("bad-index", "train.idx", "has 11 lines, but train.rec has 12 records")
     ]
     (records / "train.idx").unlink()
     assert [(kind, path) for kind, path, _ in found(verify(records))] == [("missing", "train.idx")]
 
 
-def test_recordio_records_that_are_no_pictures_are_found(records: Path) -> None:
+def test_recordio_records_without_pictures_are_found(records: Path) -> None:
     payloads = [b"short", struct.pack("<IfQQ", 0, 0.5, 1, 0) + b"\xff\xd8" + bytes(9)]
     (records / "val.rec").write_bytes(b"".join(recordio.frame(payload) for payload in payloads))
     report = verify(records)
     assert {
         (kind, detail.split(": ", 1)[1]) for kind, path, detail in found(report) if path == "val.rec"
     } == {
-        ("broken", "5 bytes are less than a record's header"),
-        ("mislabelled", "its label 0.5 is no whole number"),
+        ("broken", "5 bytes are too few for a record's header"),
+        ("mislabelled", "its label 0.5 is not an integer"),
         ("undecodable", "no JPEG marker at byte 2"),
     }
 
 
-def test_index_makes_what_a_conversion_makes(converted: Path, shards: Path, tmp_path: Path) -> None:
+def test_index_writes_the_same_files_as_a_conversion(converted: Path, shards: Path, tmp_path: Path) -> None:
     shutil.rmtree(shards / "idx")
     assert main(["data", "index", str(shards), "--jobs", "1"]) == 0
     for index in (shards / "idx").iterdir():
@@ -307,12 +307,12 @@ def test_index_makes_what_a_conversion_makes(converted: Path, shards: Path, tmp_
     assert (its / "train.idx").read_text() == (converted / "recordio/train.idx").read_text()
 
 
-def test_nothing_and_what_was_converted_here_are_not_indexed(
+def test_an_empty_folder_and_own_conversions_are_not_indexed(
     converted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
     for directory, says in (
-        (converted / "tfrecord", "was converted by trainmark, with its index"),
+        (converted / "tfrecord", "was converted by trainmark and has an index"),
         (tmp_path / "empty", "holds no TFRecord shards and no RecordIO file"),
         (tmp_path / "nowhere", "no such folder"),
     ):
@@ -332,7 +332,7 @@ def test_a_broken_shard_is_not_indexed(shards: Path, capsys: pytest.CaptureFixtu
     assert not (shards / f"idx/{SHARD}.idx").exists()
 
 
-def test_the_command_says_what_it_found_and_exits_with_1(
+def test_the_command_prints_the_problems_and_exits_with_1(
     shards: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     overwrite(shards / SHARD, 8, b"\0\1\2\3")
@@ -348,6 +348,6 @@ def test_the_command_says_what_it_found_and_exits_with_1(
     assert summary["summary"]["records"] == 12
 
 
-def test_a_list_file_says_nothing_about_records(shards: Path) -> None:
-    with pytest.raises(InputError, match="a list file says nothing about it"):
+def test_a_list_file_does_not_apply_to_records(shards: Path) -> None:
+    with pytest.raises(InputError, match="to which list files do not apply"):
         verify(shards, lists=[shards / "list.txt"])

@@ -40,7 +40,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("depth", Depth)
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_picture_has_no_fault(name: str, depth: Depth) -> None:
+def test_an_intact_picture_has_no_fault(name: str, depth: Depth) -> None:
     assert find_fault(WHOLE[name], depth) is None
 
 
@@ -65,12 +65,12 @@ def test_a_jpeg_whose_end_was_never_written_is_truncated(length: int) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(Depth))
-def test_any_bytes_are_judged_without_an_error(data: bytes, depth: Depth) -> None:
+def test_arbitrary_bytes_are_checked_without_an_error(data: bytes, depth: Depth) -> None:
     assert find_fault(data, depth) is not None
     find_fault(JPEG[:200] + data + JPEG[200:], depth)
     find_fault(b"\xff\xd8" + data, depth)
 
 
-def test_a_cut_png_is_no_whole_picture() -> None:
+def test_a_truncated_png_is_damaged() -> None:
     png = saved("PNG")
     assert find_fault(png[: len(png) // 2], Depth.STRUCTURE) is not None

@@ -27,13 +27,15 @@ class DataSets:
         dataset = self._suite[name]
         if form in _forms(dataset):
             return Path(_forms(dataset)[form])
-        if form == self._kind(name).first:
+        if form == self._kind(name).base_form:
             return Path(dataset.path) if dataset.path else self._folder / _folder_name(name, dataset)
         return self._folder / f"{_folder_name(name, dataset)}.{form}"
 
     def given(self, name: str, form: str) -> Path:
         """Return the folder that a program is told for its training data."""
-        return self._kind(name).told(self.location(name, form), form, self._suite[name].make is not None)
+        return self._kind(name).training_folder(
+            self.location(name, form), form, self._suite[name].make is not None
+        )
 
     def prepare(self, name: str, form: str, preparing: Preparing) -> None:
         """See that the data set is there in the form: make what may be made, and convert what is missing.
@@ -42,25 +44,25 @@ class DataSets:
         """
         kind, location = self._kind(name), self.location(name, form)
         if form in _forms(self._suite[name]):
-            kind.look_at(location, form)
+            kind.check_folder(location, form)
             return
-        if form != kind.first and not kind.is_convertible(form):
+        if form != kind.base_form and not kind.is_convertible(form):
             raise InputError(
                 f"is not there as {form}, and nothing converts to it: give 'formats: {{{form}: FOLDER}}'"
             )
         source = self._prepare_first(name, kind, preparing)
-        if form == kind.first:
+        if form == kind.base_form:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         what = f"converting data set '{name}' to {form}"
         kind.convert(source, location, form, self._cores, lambda done, total: preparing(what, done, total))
 
     def _prepare_first(self, name: str, kind: DatasetKind, preparing: Preparing) -> Path:
-        dataset, location = self._suite[name], self.location(name, kind.first)
+        dataset, location = self._suite[name], self.location(name, kind.base_form)
         if dataset.path is None and dataset.make is None:
             known = ", ".join(_forms(dataset))
             raise InputError(
-                f"is there as {known} only; give the 'path' of its {kind.first} to have other forms"
+                f"is there as {known} only; give the 'path' of its {kind.base_form} to have other forms"
             )
         if dataset.make is not None:
             what = f"making data set '{name}'"
@@ -68,7 +70,7 @@ class DataSets:
             kind.make(
                 location, dataset.make, key, self._cores, lambda done, total: preparing(what, done, total)
             )
-        kind.look_at(location, kind.first)
+        kind.check_folder(location, kind.base_form)
         return location
 
     def _kind(self, name: str) -> DatasetKind:

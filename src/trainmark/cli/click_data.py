@@ -43,9 +43,9 @@ def make_clicks(
         print_json({"directory": str(directory), "before": before, "form": made.form, **spec.model_dump()})
         return
     done = {
-        clicks.State.ABSENT: "created",
-        clicks.State.UNFINISHED: "finished",
-        clicks.State.COMPLETE: "already complete",
+        clicks.DatasetState.ABSENT: "created",
+        clicks.DatasetState.UNFINISHED: "finished",
+        clicks.DatasetState.COMPLETE: "already complete",
     }[before]
     print_line(f"{directory}: {done}; {spec.samples} samples, {spec.vocabulary} categories")
 

@@ -163,7 +163,7 @@ def _converted_document(destination: Path, to: str, done: "pictures.Conversion")
     return {
         "directory": str(destination),
         "form": to,
-        "was_there": done.was_there,
+        "was_there": done.existed,
         "records": manifest.records,
         "classes": manifest.classes,
         "first_label": manifest.first_label,
@@ -181,7 +181,7 @@ def _converted_lines(destination: Path, to: str, done: "pictures.Conversion") ->
     yield from (
         f"note: {path} is not an RGB or grey JPEG and was re-encoded" for path in manifest.encoded_anew
     )
-    what = "already complete" if done.was_there else "converted"
+    what = "already complete" if done.existed else "converted"
     records = ", ".join(f"{count} {split}" for split, count in manifest.records.items())
     yield (
         f"{destination}: {what}; {to}, {manifest.images} images ({records}) of {manifest.classes} classes, "

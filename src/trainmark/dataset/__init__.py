@@ -1,6 +1,6 @@
-"""Making, describing and verifying the data sets that runs train on: a folder a kind, and what all kinds share.
+"""Create, describe and verify the data sets that runs train on: one folder per kind, and the modules that all share.
 
-The names are loaded when they are first asked for: numpy, pydantic and Pillow are slow to import.
+Names are imported lazily, because numpy, pydantic and Pillow are slow to import.
 """
 
 from importlib import import_module
@@ -38,6 +38,6 @@ __getattr__ = attach(
 
 
 def kind_of(name: str) -> "DatasetKind":
-    """Return a kind of data set by the name of its folder."""
+    """Return the kind of data set with this folder name."""
     found: DatasetKind = import_module(f"{__name__}.{name}.kind").KIND
     return found

@@ -1,8 +1,8 @@
-"""``tf.train.Example``, what TFRecord files usually hold: encoded, and read back, without TensorFlow.
+"""Encode and decode ``tf.train.Example``, the usual content of TFRecord files, without TensorFlow.
 
-The messages are those of tensorflow/core/example/{example,feature}.proto: an Example holds (1) Features, which hold (1)
-a map entry for each feature: (1) its key and (2) a Feature, which is (1) a BytesList, (2) a FloatList or (3) an
-Int64List, whose values have the number 1. The wire format: https://protobuf.dev/programming-guides/encoding/.
+The messages are those of tensorflow/core/example/{example,feature}.proto, with field numbers in parentheses: an Example
+contains Features (1) with one map entry (1) per feature: its key (1) and a Feature (2), which is a BytesList (1), a
+FloatList (2) or an Int64List (3) of values (1). Wire format: https://protobuf.dev/programming-guides/encoding/.
 """
 
 import struct
@@ -13,11 +13,11 @@ Value = bytes | int
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _MAX_VARINT = 10
-"""Bytes of the longest varint, that of a negative number."""
+"""Bytes of the longest varint (a negative number)."""
 
 
 def encode_example(features: Mapping[str, Value]) -> bytes:
-    """Return an Example of one value a feature; the keys are sorted, so equal features give equal bytes."""
+    """Return an Example with one value per feature; keys are sorted, so equal features give equal bytes."""
     entries = b"".join(
         _field(1, _field(1, key.encode()) + _field(2, _feature(features[key]))) for key in sorted(features)
     )
@@ -25,9 +25,9 @@ def encode_example(features: Mapping[str, Value]) -> bytes:
 
 
 def decode_example(data: bytes) -> dict[str, Value | None]:
-    """Return the first value of each feature (None where it has none, or is a float list).
+    """Return the first value of each feature (None for an empty list or a float list).
 
-    Raises ``ValueError`` for what is no Example.
+    Raises ``ValueError`` if the data is not an Example.
     """
     found: dict[str, Value | None] = {}
     for features in _values(data, 1):
@@ -38,34 +38,34 @@ def decode_example(data: bytes) -> dict[str, Value | None]:
 
 
 def encode_lists(features: Mapping[str, Sequence[int] | Sequence[float]]) -> bytes:
-    """Return an Example of lists, packed as proto3 packs them: whole numbers, or where the first is a float, floats."""
+    """Return an Example of packed lists (as in proto3): floats if the first value is a float, else integers."""
     return encode_features(encode_feature(key, features[key]) for key in sorted(features))
 
 
 def encode_feature(key: str, values: Sequence[int] | Sequence[float]) -> bytes:
-    """Return one list, as it stands among the features of an Example; ``features_of`` returns it again."""
+    """Return one encoded feature of an Example, as ``features_of`` yields it."""
     return _field(1, key.encode()) + _field(2, _list(values))
 
 
 def encode_features(features: Iterable[bytes]) -> bytes:
-    """Return the Example of features that are encoded already."""
+    """Return the Example of encoded features."""
     return _field(1, b"".join(_field(1, feature) for feature in features))
 
 
 def decode_lists(data: bytes) -> dict[str, list[int] | list[float]]:
-    """Return the values of each feature that is an Int64List or a FloatList; raises ``ValueError`` for no Example."""
+    """Return the values of each Int64List or FloatList; raise ``ValueError`` if the data is not an Example."""
     decoded = (decode_feature(feature) for feature in features_of(data))
     return {key: values for key, values in decoded if values is not None}
 
 
 def features_of(data: bytes) -> Iterator[bytes]:
-    """Yield the features of an Example as they are encoded; raises ``ValueError`` for no Example."""
+    """Yield the encoded features of an Example; raise ``ValueError`` if the data is not an Example."""
     for features in _values(data, 1):
         yield from _values(features, 1)
 
 
 def decode_feature(feature: bytes) -> tuple[str, list[int] | list[float] | None]:
-    """Return a feature's key and its values, None where it is no Int64List and no FloatList."""
+    """Return a feature's key and its values, None unless it is an Int64List or a FloatList."""
     key = next(_values(feature, 1), b"").decode("utf-8")
     values: list[int] | list[float] | None = None
     for number, content in _fields(next(_values(feature, 2), b"")):
@@ -119,7 +119,7 @@ def _first_value(feature: bytes) -> Value | None:
 def _first_integer(content: bytes) -> int | None:
     for number, value in _fields(content):
         if number == 1:
-            # Packed, as proto3 writes them, or by itself, as a reader must take them too.
+            # Packed as proto3 writes it, or a single varint, which readers must accept too.
             integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else value
             return integer - 2**64 if integer >= 2**63 else integer
     return None

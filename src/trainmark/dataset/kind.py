@@ -1,70 +1,78 @@
-"""What a kind of data set offers a suite: making, converting and looking at it, and the folder a program is told."""
+"""The interface of a kind of data set: create, convert and check it, and find the folder to train on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.dataset.given import require_given
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
 
 
 class DatasetKind(Protocol):
-    """A folder of this room has one as ``KIND`` in its ``kind.py``. What cannot be had raises ``TrainmarkError``."""
+    """One kind of data set: ``KIND`` in the ``kind.py`` of its folder. Methods raise ``TrainmarkError`` on failure."""
 
-    first: str
-    """The form by which a suite's ``path`` names a data set, and from which others are converted."""
+    base_form: str
+    """The form of a suite's ``path``, and the source of conversions to other forms."""
 
-    def told(self, location: Path, form: str, made: bool) -> Path:
-        """Return the folder that a program is told for its training data."""
+    def training_folder(self, location: Path, form: str, made: bool) -> Path:
+        """Return the folder to pass to a program as its training data."""
 
     def make(
         self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: ProgressListener
     ) -> None:
-        """Make a data set in its first form by the values under ``key`` of a suite, unless it is there."""
+        """Create a data set in its base form from the values under ``key`` of a suite, unless it exists."""
 
-    def look_at(self, location: Path, form: str) -> None:
-        """See that a data set that somebody gave lies there in this form."""
+    def check_folder(self, location: Path, form: str) -> None:
+        """Check that the folder contains a data set in this form."""
 
     def is_convertible(self, form: str) -> bool:
-        """Tell whether anything converts to this form."""
+        """Return whether the kind can convert to this form."""
 
     def convert(self, source: Path, location: Path, form: str, jobs: int, progress: ProgressListener) -> None:
-        """Convert from the first form."""
+        """Convert from the base form."""
 
 
-class FewFiles(ABC):
-    """A kind whose data sets are a few files in a folder, which programs are told, and that has one form.
+class FlatFolderKind(ABC):
+    """A kind whose data sets are a few files in one folder, which programs read directly.
 
-    ``given`` are forms that somebody else has made; ``noun`` is what is in the files.
+    ``external_forms`` are forms that trainmark cannot create, convert or check; ``noun`` names the samples in messages.
     """
 
-    first: str
-    given: Collection[str]
+    base_form: str
+    external_forms: Collection[str]
     noun: str
 
-    def told(self, location: Path, _form: str, _made: bool) -> Path:
+    def training_folder(self, location: Path, _form: str, _made: bool) -> Path:
         """Return the folder itself."""
         return location
 
-    def look_at(self, location: Path, form: str) -> None:
-        """Look at names and sizes."""
-        if form in self.given:
-            require_given(location)
+    def check_folder(self, location: Path, form: str) -> None:
+        """Check names and sizes of files."""
+        if form in self.external_forms:
+            require_nonempty(location)
         else:
-            self.described(location, form)
+            self.check_own(location, form)
 
     @abstractmethod
-    def described(self, location: Path, form: str) -> None:
-        """See that a data set of ours lies there in this form."""
+    def check_own(self, location: Path, form: str) -> None:
+        """Check that the folder contains a data set in a form that trainmark can create."""
 
     def is_convertible(self, _form: str) -> bool:
-        """Tell that there is nothing to convert to."""
+        """Return False: the kind has no other form."""
         return False
 
     def convert(
         self, source: Path, _location: Path, form: str, _jobs: int, _progress: ProgressListener
     ) -> None:
-        """Refuse."""
+        """Raise ``InputError``: the kind has no other form."""
         raise InputError(f"{source}: {self.noun} have no form '{form}'")
+
+
+def require_nonempty(location: Path) -> None:
+    """Raise ``InputError`` if the folder is empty or unreadable."""
+    try:
+        if not any(location.iterdir()):
+            raise InputError(f"{location}: is empty")
+    except OSError as error:
+        raise InputError(f"{location}: cannot be read ({error.strerror})") from None

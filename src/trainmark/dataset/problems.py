@@ -1,4 +1,4 @@
-"""What a verification finds: kinds of problems, one finding, and the report of all."""
+"""The results of verifying a data set: kinds of problems, one problem, and the report."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,41 +6,41 @@ from pathlib import Path
 
 
 class Depth(StrEnum):
-    """How far a file is read to tell whether it is whole."""
+    """The depth of a verification."""
 
     STRUCTURE = "structure"
-    """What can be told without decoding: that a file's or a record's own marks are where they should be."""
+    """Check markers, lengths and checksums of files and records without decoding."""
     DECODE = "decode"
-    """The structure, and then all that a decoder makes of it: finds what a decoder refuses."""
+    """Check the structure and decode everything: finds what a decoder rejects."""
 
 
 class ProblemKind(StrEnum):
-    """What can be wrong with a file of a data set, or the records in it."""
+    """The kinds of problems of files and records."""
 
     MISSING = "missing"
     TRUNCATED = "truncated"
     UNDECODABLE = "undecodable"
     CORRUPTED = "corrupted"
-    """Its checksum is not the one on record."""
+    """Its checksum differs from the recorded one."""
     MISLABELLED = "mislabelled"
     EXTRA = "extra"
     """Neither the manifest nor a list names it."""
     DUPLICATE = "duplicate"
-    """The same bytes lie under another name too, or a list names the file twice."""
+    """Another file has the same bytes, or a list names the file twice."""
     UNREADABLE = "unreadable"
     BROKEN = "broken"
     """A record whose framing is damaged."""
     BAD_INDEX = "bad-index"
-    """An index that does not say where the records of its file lie."""
+    """An index that does not match the offsets of the records."""
     WRONG_COUNT = "wrong-count"
-    """More or fewer shards or records than are announced."""
+    """More or fewer shards or records than expected."""
     BAD_LIST = "bad-list"
     """A list file has lines that are not ``path label``."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetProblem:
-    """One finding; ``path`` is relative to the data set."""
+    """One problem; ``path`` is relative to the data set."""
 
     path: str
     kind: ProblemKind
@@ -49,9 +49,10 @@ class DatasetProblem:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was looked at (files, their bytes, the lists), what could not be, and what was found.
+    """The checked files, bytes and lists, the limits of the verification, and the problems found.
 
-    ``records`` are those that could be read; where each sample is a file, the files. ``made``: by trainmark.
+    ``records`` counts readable records; if each sample is a file, it counts files. ``made`` is true if trainmark
+    created the data set.
     """
 
     directory: Path

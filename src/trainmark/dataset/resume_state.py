@@ -1,4 +1,4 @@
-"""What lies in the folder where a data set is to be made: nothing, the unfinished one, the whole one, or another."""
+"""The state of a data set's folder before its creation: absent, unfinished or complete."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -9,41 +9,41 @@ from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
 
 WORK_NAME = ".making"
-"""The folder of an unfinished data set, in its own."""
+"""The work folder inside an unfinished data set."""
 
 
 def refuse_unfinished(directory: Path, made: object | None, verb: str) -> None:
-    """Raise ``InputError`` where a data set was begun and has no manifest; ``verb`` of the command line goes on."""
+    """Raise ``InputError`` if the creation of a data set was interrupted; ``verb`` is the command that resumes it."""
     if made is None and (directory / WORK_NAME).exists():
         raise InputError(
-            f"{directory}: its making was interrupted; run 'trainmark data {verb}' again with the same options"
+            f"{directory}: its creation was interrupted; run 'trainmark data {verb}' again with the same options"
         )
 
 
-class State(StrEnum):
-    """What lies where a data set is to be made."""
+class DatasetState(StrEnum):
+    """The progress of a data set's creation."""
 
     ABSENT = "absent"
     UNFINISHED = "unfinished"
     COMPLETE = "complete"
 
 
-def state_in(
+def find_state(
     directory: Path,
     spec: Frozen,
     spec_name: str,
     read_manifest: Callable[[Path], Any],
     describe: Callable[[Path], object],
     what: str,
-) -> State:
-    """Return what lies there; raise ``InputError`` for anything but the data set of ``spec``, whole or unfinished.
+) -> DatasetState:
+    """Return the state of the data set of ``spec``; raise ``InputError`` if the folder contains anything else.
 
-    ``spec_name`` is the file that the spec of an unfinished one is kept in. ``read_manifest`` returns what a whole one
-    says of itself (its ``spec``), or None; ``describe`` raises for a whole one whose files are gone. ``what`` names
-    what the folder would hold.
+    ``spec_name`` is the file with the spec of an unfinished data set. ``read_manifest`` returns the manifest (with its
+    ``spec``) of a complete one, or None; ``describe`` raises if files of a complete one are missing. ``what`` names the
+    missing content in the message for a foreign folder ("no tokens").
     """
     if not directory.exists():
-        return State.ABSENT
+        return DatasetState.ABSENT
     if not directory.is_dir():
         raise InputError(f"{directory}: is a file")
     made = read_manifest(directory)
@@ -53,14 +53,14 @@ def state_in(
         )
     if made is not None:
         describe(directory)
-        return State.COMPLETE
-    begun = directory / WORK_NAME / spec_name
-    if begun.is_file():
-        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
+        return DatasetState.COMPLETE
+    spec_file = directory / WORK_NAME / spec_name
+    if spec_file.is_file():
+        if spec_file.read_text(encoding="utf-8") != spec.model_dump_json():
             raise InputError(f"{directory}: another data set is being made here; choose another folder")
-        return State.UNFINISHED
+        return DatasetState.UNFINISHED
     if any(entry.name != WORK_NAME for entry in directory.iterdir()):
         raise InputError(
             f"{directory}: is not empty, and holds {what} that trainmark made; choose another folder"
         )
-    return State.ABSENT
+    return DatasetState.ABSENT

@@ -1,4 +1,4 @@
-"""TFRecord files: how a record is framed, and DALI's index of where each one lies.
+"""The framing of TFRecord files, and DALI's index of their records.
 
 A record is its length (8 bytes), the masked CRC32C of those 8 bytes (4), the data, and the masked CRC32C of the data
 (4), all little-endian (tensorflow/core/lib/io/record_writer.h and tensorflow/core/lib/hash/crc32c.h).
@@ -15,33 +15,33 @@ import google_crc32c
 _HEAD = struct.Struct("<QI")
 _TAIL = struct.Struct("<I")
 FRAMING = _HEAD.size + _TAIL.size
-"""Bytes of a record beside its data."""
+"""Bytes of a record besides its data."""
 
 MAX_RECORD = 2**31
-"""Bytes of data that no record of pictures reaches; a length beyond it with a right CRC is damage too."""
+"""More data bytes than any image record has; a greater length is damage even if its CRC is correct."""
 
 
-class Break(StrEnum):
-    """What is wrong with a record's framing."""
+class FramingFault(StrEnum):
+    """The kinds of damage to a record's framing."""
 
     LENGTH_CRC = "length-crc"
-    """Where the record ends is not known, nor anything behind it."""
+    """The record's length is damaged, so the rest of the file cannot be read."""
     DATA_CRC = "data-crc"
     TRUNCATED = "truncated"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it lies in its file: ``size`` counts the framing too; ``data`` is empty where it was cut off."""
+    """A record of a file: ``size`` includes the framing; ``data`` is empty if the record was cut off."""
 
     offset: int
     size: int
     data: bytes
-    broken: Break | None = None
+    broken: FramingFault | None = None
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the CRC32C of ``data``, rotated and shifted as TFRecord files hold it."""
+    """Return the masked CRC32C of ``data`` as in TFRecord files."""
     crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -53,30 +53,30 @@ def frame(data: bytes) -> bytes:
 
 
 def read_records(file: BinaryIO, file_size: int) -> Iterator[Record]:
-    """Yield the records of ``file`` from its beginning, each checked.
+    """Yield and check the records of ``file`` from its beginning.
 
-    It ends after the first record whose length cannot be trusted or that ``file_size`` cuts off.
+    Stops after the first record with a damaged length or that is cut off at ``file_size``.
     """
     offset = 0
     while offset < file_size:
         head = file.read(_HEAD.size)
         if len(head) < _HEAD.size:
-            yield Record(offset, file_size - offset, b"", Break.TRUNCATED)
+            yield Record(offset, file_size - offset, b"", FramingFault.TRUNCATED)
             return
         length, length_crc = _HEAD.unpack(head)
         if masked_crc(head[:8]) != length_crc or length > MAX_RECORD:
-            yield Record(offset, file_size - offset, b"", Break.LENGTH_CRC)
+            yield Record(offset, file_size - offset, b"", FramingFault.LENGTH_CRC)
             return
         if offset + length + FRAMING > file_size:
-            yield Record(offset, file_size - offset, b"", Break.TRUNCATED)
+            yield Record(offset, file_size - offset, b"", FramingFault.TRUNCATED)
             return
         data = file.read(length)
         (data_crc,) = _TAIL.unpack(file.read(_TAIL.size))
         size = length + FRAMING
-        yield Record(offset, size, data, None if masked_crc(data) == data_crc else Break.DATA_CRC)
+        yield Record(offset, size, data, None if masked_crc(data) == data_crc else FramingFault.DATA_CRC)
         offset += size
 
 
 def index_line(offset: int, size: int) -> str:
-    """Return a record's line in DALI's index file, as its ``tfrecord2idx`` writes it."""
+    """Return a record's line of DALI's index file, in the format of ``tfrecord2idx``."""
     return f"{offset} {size}\n"

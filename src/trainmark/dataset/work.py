@@ -1,4 +1,4 @@
-"""Work that writes a data set: held by one process at a time, counted, and ended by a full disk in one line."""
+"""Locking, progress and write errors of the work that creates a data set."""
 
 import errno
 import fcntl
@@ -12,8 +12,8 @@ from trainmark.errors import TrainmarkError
 
 
 @dataclass(slots=True)
-class Counter:
-    """How many of how many pieces are there, so that a failure can say so; ``what`` is their word, in the plural."""
+class ProgressCounter:
+    """The progress of the work, also for error messages; ``what`` is the plural noun of the counted pieces."""
 
     what: str
     total: int
@@ -21,15 +21,15 @@ class Counter:
     count: int = 0
 
     def add(self, more: int) -> None:
-        """Count ``more`` pieces as done, and say so."""
+        """Count ``more`` pieces as done, and report the progress."""
         self.count += more
         if self.progress:
             self.progress(self.count, self.total)
 
 
 @contextmanager
-def held(work: Path, busy: str) -> Iterator[None]:
-    """Hold the folder ``work`` against other processes, which get ``busy`` as a ``TrainmarkError``."""
+def exclusive_folder(work: Path, busy: str) -> Iterator[None]:
+    """Lock the folder ``work``; raise ``TrainmarkError(busy)`` if another process has locked it."""
     work.mkdir(parents=True, exist_ok=True)
     with (work / "lock").open("w") as lock:
         try:
@@ -39,11 +39,11 @@ def held(work: Path, busy: str) -> Iterator[None]:
         yield
 
 
-def cannot_write(error: OSError, where: Path, done: Counter) -> TrainmarkError:
-    """Return what to tell of a failure to write ``where``; the same call goes on from there."""
+def write_error(error: OSError, where: Path, done: ProgressCounter) -> TrainmarkError:
+    """Return the ``TrainmarkError`` for a failure to write ``where``; repeating the call resumes the work."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TrainmarkError(
             f"{where}: the disk is full after {done.count} of {done.total} {done.what}; "
-            "free some space and run the same command again: it goes on from there"
+            "free some space and run the same command again to resume"
         )
     return TrainmarkError(f"{error.filename or where}: cannot be written ({error.strerror})")

@@ -1,4 +1,4 @@
-"""Click logs in the shape of Criteo's: a label, 13 dense fields and 26 categorical ones a sample."""
+"""Click logs in the shape of Criteo's: a label, 13 dense and 26 categorical fields per sample."""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +6,14 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.clicks.conversion import convert
-    from trainmark.dataset.clicks.made import ClickSpec, describe, recognise, spec_from
     from trainmark.dataset.clicks.make import make_clicks, state
+    from trainmark.dataset.clicks.manifest import ClickSpec, describe, recognise, spec_from
     from trainmark.dataset.clicks.verification import verify
-    from trainmark.dataset.resume_state import State
+    from trainmark.dataset.resume_state import DatasetState
 
 __all__ = [
     "ClickSpec",
-    "State",
+    "DatasetState",
     "convert",
     "describe",
     "make_clicks",
@@ -27,9 +27,9 @@ __getattr__ = attach(
     __name__,
     {
         ".conversion": ("convert",),
-        ".made": ("ClickSpec", "describe", "recognise", "spec_from"),
+        ".manifest": ("ClickSpec", "describe", "recognise", "spec_from"),
         ".make": ("make_clicks", "state"),
         ".verification": ("verify",),
-        "trainmark.dataset.resume_state": ("State",),
+        "trainmark.dataset.resume_state": ("DatasetState",),
     },
 )

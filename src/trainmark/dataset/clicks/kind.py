@@ -4,35 +4,35 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainmark.dataset.clicks.conversion import convert
-from trainmark.dataset.clicks.made import describe, spec_from
 from trainmark.dataset.clicks.make import make_clicks
-from trainmark.dataset.kind import FewFiles
+from trainmark.dataset.clicks.manifest import describe, spec_from
+from trainmark.dataset.kind import FlatFolderKind
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import GIVEN, Form
 
 
-class ClickSets(FewFiles):
-    """Folders of raw records, and what is converted from them."""
+class ClickSets(FlatFolderKind):
+    """Folders of raw records, and their conversions."""
 
-    first = Form.RAW
-    given = GIVEN
+    base_form = Form.RAW
+    external_forms = GIVEN
     noun = "clicks"
 
     def make(
         self, location: Path, values: Mapping[str, int], key: str, _jobs: int, progress: ProgressListener
     ) -> None:
-        """Make clicks."""
+        """Create clicks."""
         make_clicks(location, spec_from(dict(values), key), progress)
 
-    def described(self, location: Path, form: str) -> None:
-        """Look at names and sizes."""
+    def check_own(self, location: Path, form: str) -> None:
+        """Check names, sizes and the form of the files."""
         found = describe(location)
         if found is not None and found.form != form:
-            raise InputError(f"{location}: holds {found.form}, and {form} is needed")
+            raise InputError(f"{location}: holds {found.form}, but {form} is needed")
 
     def is_convertible(self, form: str) -> bool:
-        """Tell whether it is one of the forms."""
+        """Return whether the form is known."""
         return form in tuple(Form)
 
     def convert(

@@ -1,4 +1,4 @@
-"""Image data sets: folders of pictures, and the same pictures as TFRecord or RecordIO files."""
+"""Image data sets: folders of pictures, and their conversions to TFRecord or RecordIO files."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Converting an image folder to TFRecord shards or RecordIO: in parallel, resumable, and there at once or not at all.
+"""Convert an image folder to TFRecord shards or RecordIO: parallel, resumable and atomic.
 
-Everything is written into a hidden folder beside the destination, ``.NAME.converting``, which one rename turns into the
-destination when it is whole.
+All files are written into a hidden folder next to the destination, ``.NAME.converting``, which is renamed to the
+destination when it is complete.
 """
 
 import errno
@@ -24,7 +24,7 @@ from trainmark.dataset.images.converted import (
 )
 from trainmark.dataset.images.features import FIRST_LABEL
 from trainmark.dataset.images.join import join_parts
-from trainmark.dataset.images.parts import RecordPart, kept_part, write_part
+from trainmark.dataset.images.parts import RecordPart, finished_part, write_part
 from trainmark.dataset.images.shards import Shard, tfrecord_split
 from trainmark.dataset.images.source import ImageSource, read_source, shuffled
 from trainmark.dataset.images.spec import Split
@@ -36,27 +36,27 @@ from trainmark.dataset.manifest import (
     sha256_of_file,
     write_manifest,
 )
-from trainmark.dataset.processes import ProgressListener, spread
-from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.dataset.processes import ProgressListener, map_in_processes
+from trainmark.dataset.work import ProgressCounter, exclusive_folder, write_error
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 from trainmark.tasks.image_classification.data import Form
 
 _IMAGES_PER_SHARD = 1251
-"""ImageNet's 1 281 167 training pictures lie in 1024 shards."""
+"""As in ImageNet: 1 281 167 training pictures in 1024 shards."""
 _FEWEST_SHARDS, _MOST_SHARDS = 8, 1024
 _TRAINING_PER_VALIDATION_SHARD = 8
-"""ImageNet has 1024 training shards and 128 of validation."""
+"""As in ImageNet: 1024 training shards and 128 validation shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What came of a conversion: the data set, and sentences on what was left out or written in another way."""
+    """The result of a conversion: the data set, and notes on pictures that were left out or written differently."""
 
     converted: Converted
     manifest: ConvertedManifest
     notes: tuple[str, ...]
-    was_there: bool
+    existed: bool
 
 
 def convert(
@@ -71,24 +71,24 @@ def convert(
 ) -> Conversion:
     """Write the pictures of ``source`` (see ``read_source``) to ``destination`` in the form ``to``.
 
-    ``shards`` are the files of the training split of TFRecord: by default one for 1251 pictures, at least 8 and at most
-    1024. ``seed`` decides the order of the training pictures. The bytes depend on neither ``jobs`` nor interruptions.
-    A conversion that is complete is left as it is, an interrupted one is finished. ``progress`` is called with the
-    pictures done, of how many.
+    ``shards`` is the number of training files of TFRecord: by default one per 1251 pictures, at least 8 and at most
+    1024. ``seed`` determines the order of the training pictures. The bytes depend on neither ``jobs`` nor
+    interruptions. A complete conversion is left unchanged, an interrupted one is resumed. ``progress`` is called with
+    (pictures done, total).
 
-    Raises ``InputError`` if the source cannot be used, a file of it is no whole picture, or the destination holds
-    anything else; ``TrainmarkError`` on a full disk or another failure to write, after which the same call goes on.
+    Raises ``InputError`` if the source is unusable, one of its files is damaged, or the destination contains anything
+    else; ``TrainmarkError`` on a full disk or another write error, after which the same call resumes.
     """
     if to is Form.IMAGE_FOLDER:
-        raise InputError("an image folder is what conversions begin with; convert to tfrecord or recordio")
+        raise InputError("an image folder is the source of conversions; convert to tfrecord or recordio")
     if to is Form.OFRECORD:
         raise InputError(
-            "nothing converts to ofrecord; OneFlow-Benchmark's own tools do (imagenet_ofrecord.py)"
+            "trainmark cannot convert to ofrecord; OneFlow-Benchmark's tool does (imagenet_ofrecord.py)"
         )
     found = read_source(source)
-    inside = destination.resolve()
-    if inside == found.directory.resolve() or found.directory.resolve() in inside.parents:
-        raise InputError(f"{destination}: lies in {found.directory}; name a folder outside the pictures")
+    target = destination.resolve()
+    if target == found.directory.resolve() or found.directory.resolve() in target.parents:
+        raise InputError(f"{destination}: is inside {found.directory}; name a folder outside the pictures")
     recipe = ConversionRecipe(
         writer=WRITER_VERSION,
         form=to,
@@ -100,36 +100,38 @@ def convert(
     there = _complete(destination, recipe, found.training_digest)
     if there and there.recipe != recipe:
         notes += (
-            f"{destination} was converted from the training pictures alone; remove it to have the others too",
+            f"{destination} was converted from the training pictures only; remove it to convert the others too",
         )
     work = destination.parent / f".{destination.name}.converting"
     if there is None:
-        done = Counter("pictures", sum(len(pictures) for pictures in found.splits.values()), progress)
+        done = ProgressCounter("pictures", sum(len(pictures) for pictures in found.splits.values()), progress)
         try:
-            with held(work, f"{destination}: another process is converting to it; wait for it"):
+            with exclusive_folder(work, f"{destination}: another process is converting to it; wait for it"):
                 (work / "data").mkdir(exist_ok=True)
                 _convert(found, recipe, work, jobs, done)
                 _publish(work / "data", destination)
         except OSError as error:
-            raise cannot_write(error, destination, done) from None
+            raise write_error(error, destination, done) from None
     shutil.rmtree(work, ignore_errors=True)
     converted = describe_converted(destination)
     assert converted.manifest is not None
     return Conversion(converted, converted.manifest, notes, there is not None)
 
 
-def _shards(asked: int | None, images: int) -> int:
-    if asked is None:
+def _shards(requested: int | None, images: int) -> int:
+    if requested is None:
         return min(images, max(_FEWEST_SHARDS, min(_MOST_SHARDS, -(-images // _IMAGES_PER_SHARD))))
-    if not 1 <= asked <= images:
-        raise InputError(f"{asked} shards: there must be at least 1, and no more than the {images} pictures")
-    return asked
+    if not 1 <= requested <= images:
+        raise InputError(
+            f"{requested} shards: there must be at least 1 and at most {images}, the number of pictures"
+        )
+    return requested
 
 
 def _complete(destination: Path, recipe: ConversionRecipe, training_digest: str) -> ConvertedManifest | None:
-    """Return the manifest if the conversion is already there, None if there is nothing yet.
+    """Return the manifest if the conversion exists, None if the destination is missing or empty.
 
-    One that was made when the source had no validation pictures yet counts: what is trained on is the same.
+    A conversion from before the source got validation pictures counts, because its training data is the same.
     """
     if not destination.exists():
         return None
@@ -139,21 +141,25 @@ def _complete(destination: Path, recipe: ConversionRecipe, training_digest: str)
         return None
     manifest = read_converted(destination)
     if manifest is None:
-        raise InputError(f"{destination}: is not empty and has no {MANIFEST_NAME}; name a folder of its own")
+        raise InputError(
+            f"{destination}: is not empty and has no {MANIFEST_NAME}; name an empty or new folder"
+        )
     if manifest.recipe != recipe.model_copy(update={"source_digest": training_digest}):
         _require_same(destination, manifest.recipe, recipe)
     describe_converted(destination)
     return manifest
 
 
-def _convert(source: ImageSource, recipe: ConversionRecipe, work: Path, jobs: int, done: Counter) -> None:
+def _convert(
+    source: ImageSource, recipe: ConversionRecipe, work: Path, jobs: int, done: ProgressCounter
+) -> None:
     _begin(work, recipe)
     parts = _plan(source, recipe, work)
-    written = {part.name: kept for part in parts if (kept := kept_part(part))}
-    for kept in written.values():
-        done.add(kept.records)
+    written = {part.name: finished for part in parts if (finished := finished_part(part))}
+    for finished in written.values():
+        done.add(finished.records)
     todo = [part for part in parts if part.name not in written]
-    with closing(spread(write_part, todo, jobs)) as results:
+    with closing(map_in_processes(write_part, todo, jobs)) as results:
         for result in results:
             written[result.name] = result
             done.add(result.records)
@@ -182,7 +188,7 @@ def _convert(source: ImageSource, recipe: ConversionRecipe, work: Path, jobs: in
 
 
 def _plan(source: ImageSource, recipe: ConversionRecipe, work: Path) -> list[RecordPart]:
-    """Return the parts to write, each one task: the shards, or equal pieces of what becomes one RecordIO file."""
+    """Return the parts to write, one task each: shards, or equal pieces of a future RecordIO file."""
     parts = []
     for split, found in source.splits.items():
         pictures = shuffled(found, recipe.seed) if split is Split.TRAIN else list(found)
@@ -210,20 +216,20 @@ def _spans(images: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _begin(work: Path, recipe: ConversionRecipe) -> None:
-    """Put the recipe into the work folder, or see that the one there is this one."""
+    """Write the recipe into the work folder; raise ``InputError`` if it contains another one."""
     path = work / "recipe.json"
     try:
-        begun = ConversionRecipe.model_validate(json.loads(path.read_bytes()))
+        recorded = ConversionRecipe.model_validate(json.loads(path.read_bytes()))
     except FileNotFoundError:
-        begun = recipe
+        recorded = recipe
     except (ValueError, ValidationError):
-        raise InputError(f"{path}: cannot be read; remove {work} and convert anew") from None
-    _require_same(work, begun, recipe)
+        raise InputError(f"{path}: cannot be read; remove {work} and convert again") from None
+    _require_same(work, recorded, recipe)
     write_atomically(path, to_json(recipe.model_dump(mode="json")))
 
 
-def _require_same(where: Path, there: ConversionRecipe, asked: ConversionRecipe) -> None:
-    old, new = there.model_dump(mode="json"), asked.model_dump(mode="json")
+def _require_same(where: Path, there: ConversionRecipe, requested: ConversionRecipe) -> None:
+    old, new = there.model_dump(mode="json"), requested.model_dump(mode="json")
     differences = [
         "other pictures" if key == "source_digest" else f"{key} {old[key]}, not {new[key]}"
         for key in new
@@ -236,7 +242,7 @@ def _require_same(where: Path, there: ConversionRecipe, asked: ConversionRecipe)
 
 
 def _publish(data: Path, destination: Path) -> None:
-    """Turn the finished folder into the destination, in one step; an empty one that is there gives way."""
+    """Rename the finished folder to the destination, replacing an empty folder."""
     for stale in data.rglob(".*.tmp"):
         stale.unlink()
     try:
@@ -244,6 +250,6 @@ def _publish(data: Path, destination: Path) -> None:
     except OSError as error:
         if error.errno in (errno.EBUSY, errno.EXDEV):
             raise InputError(
-                f"{destination}: is a disk of its own, which cannot be put in place at once; name a folder in it"
+                f"{destination}: is a mount point, which cannot be replaced atomically; name a folder in it"
             ) from None
         raise

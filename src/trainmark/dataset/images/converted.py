@@ -1,4 +1,4 @@
-"""``dataset.json`` of a converted data set, and the short check that one is there and can be read by a program."""
+"""``dataset.json`` of a converted data set, and the quick check that its files exist."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from trainmark.tasks.image_classification.data import Form
 CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
 
 WRITER_VERSION = 1
-"""It rises whenever the same source and options would give other bytes."""
+"""Raised whenever the same source and options would give other bytes."""
 
 
 class ConversionRecipe(Frozen):
-    """Everything that decides the bytes of a converted data set, beside the pictures themselves."""
+    """Everything besides the pictures that determines the bytes of a converted data set."""
 
     writer: int = Field(description="version of the writer")
     form: Literal[Form.TFRECORD, Form.RECORDIO]
@@ -44,7 +44,7 @@ class ConvertedManifest(Frozen):
     records: Mapping[Split, int] = Field(description="records of each split")
     bytes: int = Field(ge=1, description="bytes of all files of records")
     encoded_anew: tuple[str, ...] = Field(
-        description="pictures that were no RGB or grey JPEG, and were made one"
+        description="pictures other than RGB or grey JPEG, re-encoded as JPEG"
     )
     sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
 
@@ -58,7 +58,7 @@ class ConvertedManifest(Frozen):
 class Converted:
     """A data set in records. ``digest`` is the SHA-256 of its ``dataset.json``, which covers every byte.
 
-    ``manifest`` is None, and so is ``digest``, for one that trainmark did not convert.
+    ``manifest`` and ``digest`` are None if another program converted it.
     """
 
     directory: Path
@@ -68,14 +68,14 @@ class Converted:
 
 
 def read_converted(directory: Path) -> ConvertedManifest | None:
-    """Return the manifest of a converted data set, None where there is none; raises ``InputError`` if unusable."""
+    """Return the manifest of a converted data set, None if it has none; raise ``InputError`` if it is invalid."""
     return read_manifest(directory, ConvertedManifest, "convert the data set again")
 
 
 def describe_converted(directory: Path) -> Converted:
-    """Return what is in ``directory``, by the names of its files alone; no record is read.
+    """Return the converted data set in ``directory``, from the names of its files; read no record.
 
-    Raises ``InputError`` if there is no data set in records, or files of it are missing.
+    Raises ``InputError`` if there is no data set in records, or if its files are missing.
     """
     form = recognise(directory)
     if form is Form.IMAGE_FOLDER:
@@ -88,7 +88,7 @@ def describe_converted(directory: Path) -> Converted:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(
             f"{directory}: {missing[0]} is missing{more}; "
-            f"'trainmark data verify {directory}' names all that is wrong"
+            f"'trainmark data verify {directory}' lists all problems"
         )
     digest = sha256((directory / MANIFEST_NAME).read_bytes()) if manifest else None
     return Converted(directory, form, digest, manifest)
@@ -110,7 +110,7 @@ def _missing_by_name(directory: Path, form: Form) -> list[str]:
 
 
 def missing_shards(names: list[str]) -> list[str]:
-    """Return the names of the shards that those of one split announce and that are not among them."""
+    """Return the missing shards of a split: those that its shards' names (``…-of-00008``) imply but do not include."""
     shards = [shard for name in names if (shard := shard_of(name))]
     expected = {
         Shard(shard.split, number, shard.count).name for shard in shards for number in range(shard.count)

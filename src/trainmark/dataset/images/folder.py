@@ -1,26 +1,31 @@
-"""What an image folder is, in a few words: for run manifests, and as the check before a run."""
+"""The quick description of an image folder: for run manifests, and as the check before a run."""
 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.dataset.images.layout import class_of, files_in, find_lists, is_picture, read_list
-from trainmark.dataset.images.manifest import WORK_NAME, DatasetManifest, read_begun, read_manifest
+from trainmark.dataset.images.manifest import (
+    DatasetManifest,
+    read_manifest,
+    read_unfinished_recipe,
+)
 from trainmark.dataset.images.spec import ImageFolderSpec
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256
+from trainmark.dataset.resume_state import WORK_NAME
 from trainmark.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFolder:
-    """An image folder. ``spec`` is what it was made from, None for one that trainmark did not make.
+    """An image folder. ``spec`` is None unless trainmark created it.
 
-    ``classes`` counts class folders by name or, in a flat layout, the labels of the lists; None where
-    there is neither. ``lists`` are the names of the list files in it.
+    ``classes`` is the number of class folders or, in a flat layout, of labels in the lists; None if there is neither.
+    ``lists`` are the names of the list files.
 
-    ``digest`` (SHA-256, hexadecimal) identifies the data: of a made folder, that of ``dataset.json`` as it is without
-    validation pictures, which covers every byte that is trained on; else of the names and sizes of the pictures and
-    of the list files, which covers no pixels.
+    ``digest`` (SHA-256, hexadecimal) identifies the data. For a folder that trainmark created it is that of
+    ``dataset.json`` without validation pictures, which covers every byte to train on; for any other folder it covers
+    the names and sizes of the pictures and the list files, but no pixels.
     """
 
     directory: Path
@@ -33,10 +38,10 @@ class ImageFolder:
 
 
 def describe(directory: Path) -> ImageFolder:
-    """Return what ``directory`` holds, from names and sizes alone; no picture is opened.
+    """Return the description of ``directory``, from names and sizes; open no picture.
 
-    Raises ``InputError`` if it is missing, is no folder, holds no pictures, has an empty list, is a data set
-    whose making was not finished, or a made one that has lost pictures.
+    Raises ``InputError`` if it is missing, not a folder, without pictures, has an empty list, is unfinished, or has
+    lost pictures that its manifest names.
     """
     require_folder(directory)
     manifest = read_manifest(directory)
@@ -70,7 +75,7 @@ def describe(directory: Path) -> ImageFolder:
 
 
 def require_folder(directory: Path) -> None:
-    """Raise ``InputError`` unless ``directory`` is a folder that is not half a data set."""
+    """Raise ``InputError`` unless ``directory`` is a folder without an unfinished data set."""
     if not directory.exists():
         raise InputError(
             f"{directory}: no such folder; 'trainmark data make {directory}' makes a data set there"
@@ -79,16 +84,16 @@ def require_folder(directory: Path) -> None:
         raise InputError(f"{directory}: is a file, not a folder of pictures")
     if _interrupted(directory):
         raise InputError(
-            f"{directory}: its making was interrupted; run 'trainmark data make' again with the same options"
+            f"{directory}: its creation was interrupted; run 'trainmark data make' again with the same options"
         )
 
 
 def _interrupted(directory: Path) -> bool:
-    """Return whether a making has begun and not ended; its validation pictures come after the manifest."""
+    """Return whether a creation is unfinished; validation pictures are created after the manifest."""
     if not (directory / WORK_NAME).exists():
         return False
-    manifest, begun = read_manifest(directory), read_begun(directory)
-    return manifest is None or (begun is not None and begun.spec != manifest.recipe.spec)
+    manifest, recipe = read_manifest(directory), read_unfinished_recipe(directory)
+    return manifest is None or (recipe is not None and recipe.spec != manifest.recipe.spec)
 
 
 def _describe_made(
@@ -96,8 +101,8 @@ def _describe_made(
 ) -> ImageFolder:
     if found != manifest.images or not (directory / SUMS_NAME).is_file() or not lists:
         raise InputError(
-            f"{directory}: {found} of its {manifest.images} pictures and {len(lists)} list files are there; "
-            f"'trainmark data verify {directory}' names what is wrong"
+            f"{directory}: has {found} of its {manifest.images} pictures and {len(lists)} list files; "
+            f"'trainmark data verify {directory}' lists the problems"
         )
     return ImageFolder(
         directory,

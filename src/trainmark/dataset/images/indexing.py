@@ -1,4 +1,4 @@
-"""Making the index files of shards and RecordIO files that somebody else wrote."""
+"""Create the index files of TFRecord shards and RecordIO files that another program wrote."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -10,7 +10,7 @@ from trainmark.dataset import tfrecord
 from trainmark.dataset.images import recordio
 from trainmark.dataset.images.converted import read_converted
 from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_shards, recognise
-from trainmark.dataset.processes import ProgressListener, spread
+from trainmark.dataset.processes import ProgressListener, map_in_processes
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
 from trainmark.tasks.image_classification.data import Form
@@ -18,7 +18,7 @@ from trainmark.tasks.image_classification.data import Form
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """The index files that were written, relative to ``directory``, and how many records they count in all."""
+    """The index files that were written, relative to ``directory``, and their total number of records."""
 
     directory: Path
     form: Form
@@ -29,19 +29,17 @@ class Indexed:
 def index(directory: Path, *, jobs: int = 1, progress: ProgressListener | None = None) -> Indexed:
     """Write an index for each TFRecord shard (``idx/NAME.idx``) or RecordIO file (``NAME.idx``) in ``directory``.
 
-    Those of TFRecord are DALI's. Every record is read and checked on the way. ``progress`` counts files.
+    TFRecord indexes have DALI's format. Every record is read and checked. ``progress`` counts files.
 
-    Raises ``InputError`` if there is nothing to index, a record is broken, or trainmark converted the data set, whose
-    index is part of it; ``TrainmarkError`` if an index cannot be written.
+    Raises ``InputError`` if there is nothing to index, a record is broken, or trainmark converted the data set (which
+    then has an index); ``TrainmarkError`` if an index cannot be written.
     """
     form = recognise(directory)
     if form is Form.IMAGE_FOLDER:
-        raise InputError(
-            f"{directory}: holds no TFRecord shards and no RecordIO file, which are what is indexed"
-        )
+        raise InputError(f"{directory}: holds no TFRecord shards and no RecordIO file to index")
     if read_converted(directory):
         raise InputError(
-            f"{directory}: was converted by trainmark, with its index; 'trainmark data verify' checks it"
+            f"{directory}: was converted by trainmark and has an index; 'trainmark data verify' checks it"
         )
     make: Callable[[str], tuple[str, int]]
     if form is Form.TFRECORD:
@@ -51,7 +49,7 @@ def index(directory: Path, *, jobs: int = 1, progress: ProgressListener | None =
         names, make = find_records(directory), partial(_index_records, directory)
     made: list[tuple[str, int]] = []
     try:
-        with closing(spread(make, names, jobs)) as results:
+        with closing(map_in_processes(make, names, jobs)) as results:
             for result in results:
                 made.append(result)
                 if progress:
@@ -95,5 +93,5 @@ def _index_records(directory: Path, name: str) -> tuple[str, int]:
 def _broken(path: Path, number: int, offset: int, broken: str) -> InputError:
     return InputError(
         f"{path}: record {number} at byte {offset} is broken ({broken}); "
-        f"'trainmark data verify {path.parent}' says how"
+        f"'trainmark data verify {path.parent}' lists the problems"
     )

@@ -1,4 +1,4 @@
-"""Joining the pieces of a RecordIO file, in place of them: the disk holds all records once, at any moment resumable."""
+"""Join the pieces of a RecordIO file, removing each joined piece; an interruption can be resumed at any moment."""
 
 import os
 import shutil
@@ -11,10 +11,10 @@ from trainmark.files import write_atomically
 
 
 def join_parts(work: Path, split: Split, parts: Sequence[WrittenPart]) -> list[str]:
-    """Make one ``.rec``, ``.idx`` and ``.lst`` of a split's parts in ``work``; return their names in ``work/data``.
+    """Join a split's parts in ``work`` to one ``.rec``, ``.idx`` and ``.lst``; return their names in ``work/data``.
 
-    A part is removed when its records are safe in the joined file, whose length so tells an interrupted call how far it
-    had come. Raises ``OSError``.
+    A part is removed after its records are synced to the joined file; that file's length shows a later call where to
+    resume. Raises ``OSError``.
     """
     rec, idx, lst = (f"{split}.{end}" for end in ("rec", "idx", "lst"))
     pieces = work / "parts"

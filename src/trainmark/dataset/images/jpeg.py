@@ -1,4 +1,4 @@
-"""Encoding JPEGs, and telling from a file's bytes whether it is a whole picture."""
+"""Encode JPEGs, and find damage in the bytes of a picture."""
 
 import io
 import warnings
@@ -17,7 +17,7 @@ _WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
 def encoder_name() -> str:
-    """Return the encoder and its version; equal names (and pixels) give equal bytes."""
+    """Return the encoder's name and version; the same encoder gives equal bytes for equal pixels."""
     library = "libjpeg_turbo" if features.check_feature("libjpeg_turbo") else "jpg"
     version = features.version(library)
     return f"Pillow {features.version('pil')}, {library.replace('_', '-')} {version}"
@@ -31,19 +31,19 @@ def encode(pixels: Pixels, quality: int) -> bytes:
 
 
 class Fault(StrEnum):
-    """Why the bytes of a file are no whole picture."""
+    """The kinds of damage to a picture's file."""
 
     TRUNCATED = "truncated"
     UNDECODABLE = "undecodable"
 
 
 def find_fault(data: bytes, depth: Depth) -> tuple[Fault, str] | None:
-    """Return what is wrong with a picture's file and a sentence about it, or None.
+    """Return the damage to a picture's file and its description, or None.
 
-    A JPEG without its end marker is truncated even where a decoder would fill the rest with grey; bytes after
-    the marker are allowed, as in some of ImageNet's files. Of other formats, the structure is what Pillow's own
-    verification looks at. A changed byte among the compressed pixels is no fault of the structure, and mostly decodes
-    without complaint, since Pillow fills in what it cannot make out: only a checksum finds it.
+    A JPEG without its end marker is truncated, even if a decoder would fill the rest with grey; bytes after the marker
+    are allowed, as in some of ImageNet's files. For other formats, the structure check is Pillow's ``verify``. Only a
+    checksum finds a changed byte among the compressed pixels: the structure stays valid, and decoding mostly succeeds
+    because Pillow fills in unreadable parts.
     """
     if not data:
         return Fault.TRUNCATED, "the file is empty"
@@ -56,7 +56,7 @@ def find_fault(data: bytes, depth: Depth) -> tuple[Fault, str] | None:
         return Fault.TRUNCATED, f"{len(data)} bytes, all of them zero"
     try:
         with warnings.catch_warnings():
-            # Remarks about odd metadata: the pixels are what is asked for.
+            # Warnings about odd metadata do not matter here.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data)) as image:
                 if depth is Depth.DECODE:
@@ -73,10 +73,10 @@ def find_fault(data: bytes, depth: Depth) -> tuple[Fault, str] | None:
 
 
 def _jpeg_fault(data: bytes) -> tuple[Fault, str] | None:
-    """Walk the marker segments up to the first scan, then look for the end marker behind it.
+    """Walk the marker segments up to the first scan, then search for the end marker after it.
 
-    Searching the whole file would not do: an embedded thumbnail has an end marker of its own. Among compressed
-    pixels 0xFF is always followed by 0x00 or a restart marker (ITU-T T.81, B.1.1.5), so a found one is real.
+    A search from the start of the file would find the end marker of an embedded thumbnail. In compressed pixels 0xFF is
+    always followed by 0x00 or a restart marker (ITU-T T.81, B.1.1.5), so any end marker found there is real.
     """
     at = 2
     has_frame = False
@@ -96,7 +96,7 @@ def _jpeg_fault(data: bytes) -> tuple[Fault, str] | None:
             if data.find(_END, at) < 0:
                 return Fault.TRUNCATED, f"no end marker in its {len(data)} bytes"
             return None
-        # SOF0 to SOF15 without DHT, JPG and DAC, which lie among them.
+        # SOF0 to SOF15, except DHT, JPG and DAC, which are in that range.
         has_frame |= 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC)
         at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4], "big"))
     return Fault.TRUNCATED, f"{len(data)} bytes end before the pixels begin"

@@ -1,4 +1,4 @@
-"""Image folders as a kind of data set, and the record files made from them."""
+"""Image folders, and the record files converted from them, as a kind of data set."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,32 +18,32 @@ TRAINING = "train"
 
 
 class ImageSets:
-    """Folders of pictures; TFRecord and RecordIO are converted from them, and OFRecord can only be given."""
+    """Folders of pictures, convertible to TFRecord and RecordIO; OFRecord must come from another program."""
 
-    first = Form.IMAGE_FOLDER
+    base_form = Form.IMAGE_FOLDER
 
-    def told(self, location: Path, form: str, made: bool) -> Path:
-        """Return the training split of a folder that has one, else the whole."""
+    def training_folder(self, location: Path, form: str, made: bool) -> Path:
+        """Return the folder of the training split if it exists, else the whole folder."""
         split = location / TRAINING
-        return split if form == self.first and (made or split.is_dir()) else location
+        return split if form == self.base_form and (made or split.is_dir()) else location
 
     def make(
         self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: ProgressListener
     ) -> None:
-        """Make an image folder."""
+        """Create an image folder."""
         make_image_folder(location, spec_from(dict(values), key), jobs, progress)
 
-    def look_at(self, location: Path, form: str) -> None:
-        """Read what describes the pictures or the record files."""
-        if form == self.first:
+    def check_folder(self, location: Path, form: str) -> None:
+        """Check the names and sizes of pictures or record files."""
+        if form == self.base_form:
             describe(location)
         elif form == Form.OFRECORD:
             require_ofrecord(location)
         elif (found := describe_converted(location)).form != form:
-            raise InputError(f"{location}: holds {found.form}, and {form} is needed")
+            raise InputError(f"{location}: holds {found.form}, but {form} is needed")
 
     def is_convertible(self, form: str) -> bool:
-        """Tell that nothing of ours writes OFRecord."""
+        """Return whether trainmark can write the form: any but OFRecord."""
         return form != Form.OFRECORD
 
     def convert(self, source: Path, location: Path, form: str, jobs: int, progress: ProgressListener) -> None:

@@ -1,4 +1,4 @@
-"""How an image folder lies on the disk: its pictures, its class folders, and its ``path label`` list files."""
+"""The layout of an image folder on disk: pictures, class folders, and ``path label`` list files."""
 
 import os
 import re
@@ -9,37 +9,37 @@ from pathlib import Path, PurePosixPath
 from trainmark.errors import InputError
 
 SUFFIXES = frozenset((".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"))
-"""The suffixes of pictures, in small letters; the same that torchvision's ImageFolder takes."""
+"""The lower-case suffixes of pictures, those of torchvision's ImageFolder."""
 
 LIST_NAMES = tuple(f"{split}{end}.txt" for split in ("train", "val", "test") for end in ("_list", ""))
-"""The list files that are looked for in the folder itself."""
+"""The names of list files in the folder itself."""
 
 _SPLITS = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "images", "."))
-"""Folders of these names hold a split, not a class, when pictures lie directly in them."""
+"""Folders of these names are splits, not classes, if they contain pictures directly."""
 
 
 def files_in(directory: Path) -> Iterator[str]:
-    """Yield every file below ``directory``, relative to it; not the hidden ones, nor those in hidden folders.
+    """Yield every file below ``directory``, relative to it, without hidden files and folders.
 
-    Links to folders are followed, each folder once, so that a circle of links ends. Raises ``InputError``
-    where a folder cannot be read.
+    Links to folders are followed, but each folder is visited once, so that cycles end. Raises ``InputError`` if a
+    folder cannot be read.
     """
-    seen: set[tuple[int, int]] = set()
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
+    visited: set[tuple[int, int]] = set()
+    pending = [""]
+    while pending:
+        folder = pending.pop()
         try:
             status = (directory / folder).stat()
-            if (status.st_dev, status.st_ino) in seen:
+            if (status.st_dev, status.st_ino) in visited:
                 continue
-            seen.add((status.st_dev, status.st_ino))
+            visited.add((status.st_dev, status.st_ino))
             with os.scandir(directory / folder) as entries:
                 for entry in entries:
                     path = f"{folder}{entry.name}"
                     if entry.name.startswith("."):
                         continue
                     if entry.is_dir():
-                        waiting.append(path + "/")
+                        pending.append(path + "/")
                     else:
                         yield path
         except OSError as error:
@@ -47,24 +47,24 @@ def files_in(directory: Path) -> Iterator[str]:
 
 
 def is_picture(path: str) -> bool:
-    """Return whether a file's name says that it is a picture."""
+    """Return whether a file has the suffix of a picture."""
     return os.path.splitext(path)[1].lower() in SUFFIXES  # noqa: PTH122 -- a million Path objects cost seconds
 
 
 def class_of(path: str) -> str | None:
-    """Return the name of the class folder that ``path`` (relative) lies in, or None in a flat layout."""
+    """Return the class folder of ``path`` (relative), or None in a flat layout."""
     folder = PurePosixPath(path).parent.name
     return None if folder.lower() in _SPLITS or not folder else folder
 
 
 def class_in_name(path: str) -> str | None:
-    """Return the class that a file's own name gives: ``n01440764`` of ImageNet's ``n01440764_10026.JPEG``."""
+    """Return the class in a file's name: ``n01440764`` of ImageNet's ``n01440764_10026.JPEG``."""
     match = re.match(r"(n\d{8})_", PurePosixPath(path).name)
     return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListEntry:
     """One line of a list file; ``path`` is relative to the data set, ``where`` is ``file:line``."""
 
     path: str
@@ -74,24 +74,24 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ListFile:
-    """A list file as read: its usable lines, and of the others how many there are and where the first is."""
+    """The content of a list file: its valid lines, and the number of the invalid ones and the first of them."""
 
     name: str
-    entries: tuple[Listed, ...]
+    entries: tuple[ListEntry, ...]
     bad_lines: int
     first_bad: str
 
 
 def find_lists(directory: Path) -> list[Path]:
-    """Return the list files that lie in ``directory`` under their usual names."""
+    """Return the list files with usual names in ``directory``."""
     return [path for path in (directory / name for name in LIST_NAMES) if path.is_file()]
 
 
 def read_list(directory: Path, file: Path) -> ListFile:
-    """Read ``path label`` lines; a path may hold blanks, the label is an integer and comes last.
+    """Read ``path label`` lines; a path may contain spaces, the label is an integer and comes last.
 
-    Paths are relative to ``directory``, or to its folder of the split that the file is named for, whichever
-    holds more of the first hundred. Raises ``InputError`` if the file cannot be read.
+    Paths are relative to ``directory`` or to the split folder that the file is named after, whichever contains more of
+    the first hundred. Raises ``InputError`` if the file cannot be read.
     """
     try:
         text = file.read_bytes().decode("utf-8-sig", "surrogateescape")
@@ -109,7 +109,7 @@ def read_list(directory: Path, file: Path) -> ListFile:
             bad.append(number)
     base = _base(directory, file, [path for _, path, _ in lines[:100]])
     entries = tuple(
-        Listed(_relative(directory, f"{base}{path}"), label, f"{file.name}:{number}")
+        ListEntry(_relative(directory, f"{base}{path}"), label, f"{file.name}:{number}")
         for number, path, label in lines
     )
     return ListFile(file.name, entries, len(bad), f"{file.name}:{bad[0]}" if bad else "")

@@ -1,4 +1,4 @@
-"""Making an image folder: in parallel, the same bytes every time, and never looking complete before it is."""
+"""Create an image folder: in parallel, reproducible, and marked as complete only at the end."""
 
 import os
 import shutil
@@ -11,12 +11,11 @@ from pathlib import Path
 from trainmark.dataset.images.folder import ImageFolder, describe
 from trainmark.dataset.images.jpeg import encode, encoder_name, find_fault
 from trainmark.dataset.images.manifest import (
-    BEGUN_NAME,
-    WORK_NAME,
-    ConversionRecipe,
+    RECIPE_NAME,
     DatasetManifest,
-    read_begun,
+    ImageRecipe,
     read_manifest,
+    read_unfinished_recipe,
 )
 from trainmark.dataset.images.picture import GENERATOR_VERSION, paint
 from trainmark.dataset.images.spec import ImageFolderSpec, Picture, Split, counts, pictures
@@ -29,30 +28,31 @@ from trainmark.dataset.manifest import (
     write_manifest,
 )
 from trainmark.dataset.problems import Depth
-from trainmark.dataset.processes import ProgressListener, spread
-from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.dataset.processes import ProgressListener, map_in_processes
+from trainmark.dataset.resume_state import WORK_NAME
+from trainmark.dataset.work import ProgressCounter, exclusive_folder, write_error
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
 
 _BATCH = 16
-"""Pictures a task: a fifth of a second of work, which is also how long Ctrl-C may have to wait."""
+"""Pictures per task: a fifth of a second of work, which is the longest delay of Ctrl-C."""
 
 
 class FolderState(StrEnum):
-    """How far the making of a data set has got."""
+    """The progress of a data set's creation."""
 
     ABSENT = "absent"
     UNFINISHED = "unfinished"
-    """Its making was interrupted, or it was finished without the validation pictures that are asked for."""
+    """Its creation was interrupted, or it lacks the requested validation pictures."""
     DAMAGED = "damaged"
-    """It was finished, and files have been lost since."""
+    """It was complete, but files are missing now."""
     COMPLETE = "complete"
 
 
 def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
-    """Return how much of the data set ``spec`` is in ``directory``, by names alone; contents are not read.
+    """Return the state of the data set ``spec`` in ``directory``, from names; read no content.
 
-    Raises ``InputError`` if the folder holds anything else: another data set, or files that are none.
+    Raises ``InputError`` if the folder contains anything else: another data set, or other files.
     """
     try:
         if not directory.exists():
@@ -62,8 +62,8 @@ def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
         raise InputError(f"{directory}: is a file; a data set is a folder") from None
     except OSError as error:
         raise InputError(f"{directory}: cannot be read ({error.strerror})") from None
-    manifest, begun = read_manifest(directory), read_begun(directory)
-    for recipe in (begun, manifest.recipe if manifest else None):
+    manifest, unfinished = read_manifest(directory), read_unfinished_recipe(directory)
+    for recipe in (unfinished, manifest.recipe if manifest else None):
         if recipe:
             _require_same(directory, recipe, spec)
     if manifest:
@@ -71,11 +71,11 @@ def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
         if _missing_lists(directory, there) or any(_missing(directory, there)):
             return FolderState.DAMAGED
         return FolderState.COMPLETE if there == spec else FolderState.UNFINISHED
-    if begun:
+    if unfinished:
         return FolderState.UNFINISHED
     if names - {WORK_NAME}:
         raise InputError(
-            f"{directory}: is not empty and has no {MANIFEST_NAME}; a data set is made in a folder of its own"
+            f"{directory}: is not empty and has no {MANIFEST_NAME}; a data set needs an empty or new folder"
         )
     return FolderState.ABSENT
 
@@ -83,86 +83,88 @@ def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
 def make_image_folder(
     directory: Path, spec: ImageFolderSpec, jobs: int, progress: ProgressListener | None = None
 ) -> ImageFolder:
-    """Make the data set ``spec`` in ``directory`` with ``jobs`` processes, and return what is there.
+    """Create the data set ``spec`` in ``directory`` with ``jobs`` processes, and return its description.
 
-    A complete one is left as it is; an interrupted one is finished, keeping the pictures that are whole; of a
-    finished one that has lost files, those are made again; one that has no validation pictures yet gets them, and its
-    ``digest`` stays. ``progress`` is called with the pictures done, of how many. The bytes depend on ``spec``, the
-    generator's version and the encoder, not on ``jobs``.
+    A complete data set is left unchanged; an interrupted one is resumed with its intact pictures; missing files of a
+    complete one are recreated; missing validation pictures are added without changing its ``digest``. ``progress`` is
+    called with (pictures done, total). The bytes depend on ``spec``, the generator's version and the encoder, not on
+    ``jobs``.
 
-    Raises ``InputError`` if the folder holds anything else, and ``TrainmarkError`` on a full disk or another
-    failure to write; what is there then does not look complete, and the same call goes on.
+    Raises ``InputError`` if the folder contains anything else, and ``TrainmarkError`` on a full disk or another write
+    error, after which the data set is marked as unfinished and the same call resumes.
     """
     if folder_state(directory, spec) is FolderState.COMPLETE:
         return describe(directory)
-    done = Counter("pictures", spec.images + spec.val_images, progress)
+    done = ProgressCounter("pictures", spec.images + spec.val_images, progress)
     work = directory / WORK_NAME
     try:
-        with held(work, f"{directory}: another process is making this data set; wait for it"):
+        with exclusive_folder(work, f"{directory}: another process is making this data set; wait for it"):
             if folder_state(directory, spec) is FolderState.DAMAGED:
-                _mend(directory, jobs, done)
+                _repair(directory, jobs, done)
             if folder_state(directory, spec) is not FolderState.COMPLETE:
                 _make(directory, spec, jobs, done)
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        raise cannot_write(error, directory, done) from None
+        raise write_error(error, directory, done) from None
     return describe(directory)
 
 
-def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> None:
-    """Make the training pictures, which are a data set from then on, and then those for validation."""
+def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: ProgressCounter) -> None:
+    """Create the training pictures, publish them as a data set, and then add the validation pictures."""
     manifest = read_manifest(directory)
     recipe = _begin(directory, spec, manifest)
     if manifest is None:
-        alone = recipe.model_copy(update={"spec": spec.model_copy(update={"val_images": 0})})
+        training_only = recipe.model_copy(update={"spec": spec.model_copy(update={"val_images": 0})})
         made = _make_split(directory, spec, Split.TRAIN, jobs, done)
-        manifest = _publish(directory, alone, made.sums, made.bytes)
+        manifest = _publish(directory, training_only, made.sums, made.bytes)
     else:
         done.count, done.total = 0, spec.val_images
     if manifest.recipe.spec == spec:
         return
-    # As it was when it was published: an interrupted call may have added the validation pictures already.
+    # Compare the training part only: an interrupted call may have added validation pictures already.
     sums = {path: digest for path, digest in read_sums(directory).items() if not path.startswith(Split.VAL)}
     if sha256(format_sums(sums).encode()) != manifest.sums_sha256:
         raise InputError(
-            f"{directory / SUMS_NAME}: is not the one that {MANIFEST_NAME} names; "
-            f"'trainmark data verify {directory}' names what is wrong"
+            f"{directory / SUMS_NAME}: its SHA-256 differs from the one in {MANIFEST_NAME}; "
+            f"'trainmark data verify {directory}' lists the problems"
         )
     made = _make_split(directory, spec, Split.VAL, jobs, done)
     training = sha256((directory / MANIFEST_NAME).read_bytes())
     _publish(directory, recipe, sums | made.sums, manifest.bytes + made.bytes, training)
 
 
-def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | None) -> ConversionRecipe:
-    """Note down what is being made; of a data set that is there, its training pictures stay as they are."""
-    here, begun = encoder_name(), read_begun(directory)
+def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | None) -> ImageRecipe:
+    """Write the recipe of the creation; existing training pictures stay unchanged."""
+    here, unfinished = encoder_name(), read_unfinished_recipe(directory)
     split = Split.VAL if manifest else Split.TRAIN
     there = os.path.lexists(directory / split)
-    if there and begun is None:
+    if there and unfinished is None:
         raise InputError(
-            f"{directory / split}: is no part of this data set; move it away, and one is made there"
+            f"{directory / split}: is not part of this data set; move it away and run the same command again"
         )
-    if there and begun and begun.encoder_of(split) != here:
+    if there and unfinished and unfinished.encoder_of(split) != here:
         raise InputError(
-            f"{directory}: was begun with {begun.encoder_of(split)}, and this is {here}; "
+            f"{directory}: was started with {unfinished.encoder_of(split)}, but the encoder is now {here}; "
             f"remove {directory / split} and run the same command again"
         )
-    recipe = ConversionRecipe(generator=GENERATOR_VERSION, encoder=here, spec=spec)
+    recipe = ImageRecipe(generator=GENERATOR_VERSION, encoder=here, spec=spec)
     if manifest and manifest.recipe.encoder != here:
         recipe = recipe.model_copy(update={"encoder": manifest.recipe.encoder, "val_encoder": here})
-    write_atomically(directory / WORK_NAME / BEGUN_NAME, to_json(recipe.model_dump(mode="json")))
+    write_atomically(directory / WORK_NAME / RECIPE_NAME, to_json(recipe.model_dump(mode="json")))
     return recipe
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """The checksums of a split's pictures and of its list, and the bytes of its pictures."""
+class _SplitFiles:
+    """The checksums of a split's pictures and its list, and the total bytes of its pictures."""
 
     sums: dict[str, str]
     bytes: int
 
 
-def _make_split(directory: Path, spec: ImageFolderSpec, split: Split, jobs: int, done: Counter) -> _Made:
+def _make_split(
+    directory: Path, spec: ImageFolderSpec, split: Split, jobs: int, done: ProgressCounter
+) -> _SplitFiles:
     todo = [picture for picture in pictures(spec) if picture.split is split]
     for folder in {os.path.dirname(picture.path) for picture in todo}:  # noqa: PTH120 -- a million Paths cost seconds
         (directory / folder).mkdir(parents=True, exist_ok=True)
@@ -170,11 +172,11 @@ def _make_split(directory: Path, spec: ImageFolderSpec, split: Split, jobs: int,
     name, text = _list_name(split), _list_text(spec, split)
     write_atomically(directory / name, text)
     sums = {picture.path: written[picture.path].sha256 for picture in todo}
-    return _Made({**sums, name: sha256(text.encode())}, sum(file.bytes for file in written.values()))
+    return _SplitFiles({**sums, name: sha256(text.encode())}, sum(file.bytes for file in written.values()))
 
 
 def _publish(
-    directory: Path, recipe: ConversionRecipe, sums: Mapping[str, str], size: int, training: str | None = None
+    directory: Path, recipe: ImageRecipe, sums: Mapping[str, str], size: int, training: str | None = None
 ) -> DatasetManifest:
     text = format_sums(sums)
     write_atomically(directory / SUMS_NAME, text)
@@ -189,17 +191,17 @@ def _publish(
     return manifest
 
 
-def _mend(directory: Path, jobs: int, done: Counter) -> None:
-    """Make the lost files of a finished data set again; its manifest says what they must be."""
+def _repair(directory: Path, jobs: int, done: ProgressCounter) -> None:
+    """Recreate the missing files of a complete data set as its manifest describes them."""
     manifest = read_manifest(directory)
     assert manifest is not None
-    spec, remedy = manifest.recipe.spec, "remove the folder and make the data set anew"
+    spec, remedy = manifest.recipe.spec, "remove the folder and make the data set again"
     if not (directory / SUMS_NAME).is_file():
         raise InputError(f"{directory / SUMS_NAME}: is missing; {remedy}")
     todo = list(_missing(directory, spec))
     if {manifest.recipe.encoder_of(picture.split) for picture in todo} - {encoder_name()}:
         raise InputError(
-            f"{directory}: has lost files, and {encoder_name()} cannot make them as they were; {remedy}"
+            f"{directory}: files are missing, and {encoder_name()} cannot reproduce them; {remedy}"
         )
     done.total = len(todo)
     for picture in todo:
@@ -210,7 +212,9 @@ def _mend(directory: Path, jobs: int, done: Counter) -> None:
     sums = read_sums(directory)
     for path, file in written.items():
         if sums.get(path) != file.sha256:
-            raise TrainmarkError(f"{directory / path}: made again, it is not what {SUMS_NAME} says; {remedy}")
+            raise TrainmarkError(
+                f"{directory / path}: its recreated content does not match {SUMS_NAME}; {remedy}"
+            )
 
 
 def _missing(directory: Path, spec: ImageFolderSpec) -> Iterator[Picture]:
@@ -247,12 +251,12 @@ class _Written:
 
 
 def _write_pictures(
-    directory: Path, spec: ImageFolderSpec, todo: Sequence[Picture], jobs: int, done: Counter
+    directory: Path, spec: ImageFolderSpec, todo: Sequence[Picture], jobs: int, done: ProgressCounter
 ) -> dict[str, _Written]:
     size = max(1, min(_BATCH, len(todo) // max(1, jobs)))
     batches = [_Batch(directory, spec, todo[at : at + size]) for at in range(0, len(todo), size)]
     written: dict[str, _Written] = {}
-    with closing(spread(_write_batch, batches, jobs)) as results:
+    with closing(map_in_processes(_write_batch, batches, jobs)) as results:
         for result in results:
             written.update((file.path, file) for file in result)
             done.add(len(result))
@@ -262,7 +266,7 @@ def _write_pictures(
 def _write_batch(batch: _Batch) -> list[_Written]:
     result = []
     for picture in batch.pictures:
-        data = _whole_file(batch.directory / picture.path)
+        data = _intact_file(batch.directory / picture.path)
         if data is None:
             data = encode(paint(batch.spec, picture), batch.spec.quality)
             _write_picture(batch.directory, picture.path, data)
@@ -270,8 +274,8 @@ def _write_batch(batch: _Batch) -> list[_Written]:
     return result
 
 
-def _whole_file(path: Path) -> bytes | None:
-    """Return what an interrupted call left at ``path``, unless it is no whole picture (after a power cut)."""
+def _intact_file(path: Path) -> bytes | None:
+    """Return the picture that an interrupted call left at ``path``; None if missing or damaged (by a power cut)."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -289,10 +293,10 @@ def _write_picture(directory: Path, path: str, data: bytes) -> None:
         raise
 
 
-def _require_same(directory: Path, there: ConversionRecipe, spec: ImageFolderSpec) -> None:
-    """Raise ``InputError`` unless the data set that is there has this spec, or will when validation pictures are added.
+def _require_same(directory: Path, there: ImageRecipe, spec: ImageFolderSpec) -> None:
+    """Raise ``InputError`` unless the existing data set has this spec, apart from missing validation pictures.
 
-    The encoder may be another one.
+    The encoder may differ.
     """
     old, new = there.spec.model_dump(mode="json"), spec.model_dump(mode="json")
     if not old["val_images"]:

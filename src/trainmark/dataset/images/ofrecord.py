@@ -1,4 +1,4 @@
-"""OneFlow's OFRecord, in which a data set can be given: looked for by the names of its files, never made or read.
+"""The check for a data set in OneFlow's OFRecord format, by file names; trainmark neither creates nor reads it.
 
 Source of the names: OneFlow-Benchmark, Classification/cnns/tools/imagenet_ofrecord.py (``train/part-00000``).
 """
@@ -13,7 +13,7 @@ _PART = re.compile(r"part-\d{5}")
 
 
 def require_ofrecord(directory: Path) -> None:
-    """Raise ``InputError`` unless the training split's parts (``train/part-00000``, …) lie in ``directory``."""
+    """Raise ``InputError`` unless ``directory`` contains parts of the training split (``train/part-00000``, …)."""
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder")
     training = directory / Split.TRAIN.value

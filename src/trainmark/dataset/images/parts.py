@@ -1,4 +1,4 @@
-"""One task of a conversion: a TFRecord shard with its index, or a piece of a RecordIO file; whole or not there."""
+"""One task of a conversion: write a TFRecord shard with its index, or a piece of a RecordIO file, atomically."""
 
 import hashlib
 import io
@@ -24,12 +24,12 @@ from trainmark.files import to_json, write_atomically
 from trainmark.tasks.image_classification.data import Form
 
 _QUALITY = 95
-"""Of a picture that must be encoded anew."""
+"""JPEG quality of re-encoded pictures."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPart:
-    """What to write: ``pictures``, of which the first is number ``first`` of its split, as the file ``name``."""
+    """A part to write: ``pictures`` as the file ``name``; the first of them is number ``first`` of its split."""
 
     work: Path
     source: Path
@@ -46,18 +46,18 @@ class RecordPart:
 
     @property
     def file(self) -> Path:
-        """Return where the records are written."""
+        """Return the path of the file of records."""
         return self.work / ("data" if self.form is Form.TFRECORD else "parts") / self.name
 
     @property
     def note(self) -> Path:
-        """Return where a part that is whole is noted down; written last."""
+        """Return the path of the note that marks the part as finished; written last."""
         return self.work / "done" / f"{self.name}.json"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """A part that is whole; ``encoded_anew`` are the paths of pictures that went in as other bytes."""
+    """A finished part; ``encoded_anew`` are the paths of re-encoded pictures."""
 
     name: str
     records: int
@@ -66,8 +66,8 @@ class WrittenPart:
     encoded_anew: tuple[str, ...]
 
 
-def kept_part(part: RecordPart) -> WrittenPart | None:
-    """Return the part if an interrupted conversion left it whole."""
+def finished_part(part: RecordPart) -> WrittenPart | None:
+    """Return the part if an interrupted conversion finished it, else None."""
     try:
         values: dict[str, Any] = json.loads(part.note.read_bytes())
     except FileNotFoundError:
@@ -76,19 +76,19 @@ def kept_part(part: RecordPart) -> WrittenPart | None:
 
 
 def write_part(part: RecordPart) -> WrittenPart:
-    """Write one part: its records, its index, and then the note that it is whole.
+    """Write one part: its records, its index, and then the note that it is finished.
 
-    Raises ``InputError`` if a picture cannot be read or is not whole, and ``OSError``.
+    Raises ``InputError`` if a picture is unreadable or damaged, and ``OSError``.
     """
     write = _write_shard if part.form is Form.TFRECORD else _write_piece
     for folder in (part.file.parent, part.note.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    # A helper of a converter that was killed may live on for a moment, and write the same part.
+    # A helper process of a killed conversion may still be writing the same part.
     temporary = part.file.with_name(f".{part.name}.{os.getpid()}.tmp")
     anew: list[str] = []
     try:
         with temporary.open("wb") as file:
-            written = _Hashing(file)
+            written = _HashingWriter(file)
             write(part, _pictures(part, anew), written)
             file.flush()
             os.fsync(file.fileno())
@@ -101,8 +101,8 @@ def write_part(part: RecordPart) -> WrittenPart:
     return done
 
 
-class _Hashing:
-    """A file being written, its length and its checksum."""
+class _HashingWriter:
+    """Writes a file and tracks its length and checksum."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -110,7 +110,7 @@ class _Hashing:
         self.sha256 = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        """Write ``data``; return where it begins."""
+        """Write ``data``; return its offset."""
         begin = self.bytes
         self._file.write(data)
         self.sha256.update(data)
@@ -118,7 +118,7 @@ class _Hashing:
         return begin
 
 
-def _write_shard(part: RecordPart, pictures: Iterator["_Picture"], file: _Hashing) -> None:
+def _write_shard(part: RecordPart, pictures: Iterator["_Picture"], file: _HashingWriter) -> None:
     lines = []
     for picture in pictures:
         record = tfrecord.frame(example.encode_example(_features(picture)))
@@ -128,7 +128,7 @@ def _write_shard(part: RecordPart, pictures: Iterator["_Picture"], file: _Hashin
     write_atomically(index, "".join(lines))
 
 
-def _write_piece(part: RecordPart, pictures: Iterator["_Picture"], file: _Hashing) -> None:
+def _write_piece(part: RecordPart, pictures: Iterator["_Picture"], file: _HashingWriter) -> None:
     index, listing = [], []
     for identity, picture in enumerate(pictures, start=part.first):
         record = recordio.frame(recordio.pack(picture.source.label, identity, picture.data))
@@ -158,22 +158,22 @@ def _pictures(part: RecordPart, anew: list[str]) -> Iterator[_Picture]:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from None
         fault = find_fault(data, Depth.STRUCTURE)
         if fault:
-            raise InputError(f"{path}: {fault[0].value}: {fault[1]}; mend or remove it first")
-        picture = _examined(source, data, path)
+            raise InputError(f"{path}: {fault[0].value}: {fault[1]}; repair or remove it first")
+        picture = _load_picture(source, data, path)
         if picture.data is not data:
             anew.append(source.path)
         yield picture
 
 
-def _examined(source: SourcePicture, data: bytes, path: Path) -> _Picture:
-    """Return the picture with its size. What is no RGB or grey JPEG, and not every reader takes, is encoded anew.
+def _load_picture(source: SourcePicture, data: bytes, path: Path) -> _Picture:
+    """Return the picture with its size, re-encoded unless it is an RGB or grey JPEG, which every reader accepts.
 
-    ImageNet has one PNG and 22 CMYK pictures under JPEG names, which its usual conversion encodes anew as well
+    ImageNet has one PNG and 22 CMYK pictures under JPEG names, which its usual conversion re-encodes as well
     (tensorflow/models, build_imagenet_data.py).
     """
     try:
         with warnings.catch_warnings():
-            # Remarks about odd metadata: the pixels are what is asked for.
+            # Warnings about odd metadata do not matter here.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data)) as image:
                 if image.format != "JPEG" or image.mode not in ("RGB", "L"):
@@ -183,7 +183,7 @@ def _examined(source: SourcePicture, data: bytes, path: Path) -> _Picture:
                 return _Picture(source, data, image.width, image.height, image.mode)
     # Pillow's format plugins raise what their parsers raise: OSError, SyntaxError, ValueError, struct.error, ...
     except Exception as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}; mend or remove it first") from None
+        raise InputError(f"{path}: {' '.join(str(error).split())}; repair or remove it first") from None
 
 
 def _features(picture: _Picture) -> dict[str, example.Value]:

@@ -1,12 +1,12 @@
-"""Procedural photographs: pixels whose statistics, and so whose JPEG cost, are those of photographs.
+"""Procedural pictures with the statistics, and therefore the JPEG decoding cost, of photographs.
 
-The model is that of *dead leaves* (Lee, Mumford, Huang: "Occlusion models for natural images", 2001): opaque
-shapes of very different sizes that hide each other give natural images their edges and their scale invariance.
-Each shape has a colour and a texture cut from fields with a falling (near 1/f) spectrum; a smooth light falls over
-the whole, and sensor noise lies on top. The class of a picture sets its hue, so that there is something to learn.
+The model is *dead leaves* (Lee, Mumford, Huang: "Occlusion models for natural images", 2001): opaque shapes of very
+different sizes that occlude each other produce the edges and the scale invariance of natural images. Each shape has a
+colour and a texture cut from fields with a falling (near 1/f) spectrum; smooth lighting and sensor noise are added. The
+class of a picture sets its hue, so that models have something to learn.
 
-Everything is computed in integers from the raw stream of PCG64, which numpy keeps the same for all versions
-(NEP 19); no logarithm, Fourier transform or matrix product is taken, as their last bits differ between processors.
+All computation uses integers from the raw stream of PCG64, which numpy guarantees for all versions (NEP 19), and no
+logarithm, Fourier transform or matrix product, because their last bits differ between processors.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ GENERATOR_VERSION = 1
 """Raised whenever the same spec would give other pixels."""
 
 _TILE = 1024
-_KEEP = (100, 128, 170, 200, 225, 240)
-"""How much of its amplitude (in 256ths) a field keeps from one octave to the next finer: smooth to rough."""
+_PERSISTENCE = (100, 128, 170, 200, 225, 240)
+"""The fraction (in 256ths) of a field's amplitude at each finer octave: smooth to rough."""
 _SMOOTH = 3
-"""Fields before this number are smooth enough to bend outlines and to serve as light; the rest are textures."""
+"""Fields before this index are smooth enough to bend outlines and to serve as light; the others are textures."""
 
 Pixels = NDArray[np.uint8]
 _Field = NDArray[np.int16]
 
 
 class _Draws:
-    """Small random numbers for the decisions of one picture, all from one stream of bits."""
+    """Small random numbers for the choices in one picture, from one stream of bits."""
 
     def __init__(self, *key: int) -> None:
         self._bits = np.random.PCG64(np.random.SeedSequence(key))
@@ -71,13 +71,15 @@ def paint(spec: ImageFolderSpec, picture: Picture) -> Pixels:
 
 @lru_cache(maxsize=2)
 def _fields(seed: int) -> tuple[_Field, ...]:
-    return tuple(_field(_Draws(seed, 0, number), keep) for number, keep in enumerate(_KEEP))
+    return tuple(
+        _field(_Draws(seed, 0, number), persistence) for number, persistence in enumerate(_PERSISTENCE)
+    )
 
 
-def _field(draws: _Draws, keep: int) -> _Field:
-    """Return a ``_TILE`` x ``_TILE`` field that joins at its borders, with a standard deviation near 32.
+def _field(draws: _Draws, persistence: int) -> _Field:
+    """Return a ``_TILE`` x ``_TILE`` field that tiles seamlessly, with a standard deviation near 32.
 
-    Each octave doubles the resolution, smooths, and adds noise of its own, weaker by ``keep / 256``.
+    Each octave doubles the resolution, smooths, and adds noise that is weaker by ``persistence / 256``.
     """
     side, amplitude = 4, 256
     field = (draws.bytes(side, side).astype(np.int32) - 128) * amplitude
@@ -86,7 +88,7 @@ def _field(draws: _Draws, keep: int) -> _Field:
         field = field.repeat(2, 0).repeat(2, 1)
         for axis in (0, 1):
             field = (np.roll(field, 1, axis) + 2 * field + np.roll(field, -1, axis)) >> 2
-        amplitude = amplitude * keep >> 8
+        amplitude = amplitude * persistence >> 8
         field += (draws.bytes(side, side).astype(np.int32) - 128) * amplitude
     field -= int(field.sum(dtype=np.int64)) // field.size
     deviation = int(np.abs(field).sum(dtype=np.int64)) // field.size * 5 // 4
@@ -94,21 +96,21 @@ def _field(draws: _Draws, keep: int) -> _Field:
 
 
 def _cut(draws: _Draws, field: _Field, width: int, height: int) -> _Field:
-    """Return a random piece of ``field``, at times compressed along one axis as grass and wood are."""
+    """Return a random crop of ``field``, sometimes compressed along one axis, like grass and wood."""
     down = (draws.below(_TILE) + np.arange(height) * draws.between(1, 2)) % _TILE
     across = (draws.below(_TILE) + np.arange(width) * draws.between(1, 2)) % _TILE
     return field[down][:, across]
 
 
 def _hue(seed: int, label: int) -> tuple[int, int]:
-    """Return the class's own blue and red difference (Cb, Cr) around 0."""
+    """Return the class's blue and red difference (Cb, Cr) around 0."""
     draws = _Draws(seed, 3, label)
     return draws.between(-40, 40), draws.between(-40, 40)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaves:
-    """The shapes of one picture: which one each pixel shows, and by shape its colour, texture and contrast."""
+    """The shapes of one picture: the shape of each pixel, and each shape's colour, texture and contrast."""
 
     labels: Pixels
     colour: Pixels
@@ -123,7 +125,7 @@ def _leaves(draws: _Draws, hue: tuple[int, int], width: int, height: int) -> _Le
     contrast = np.zeros(count, np.int16)
     for leaf in range(count):
         colour[leaf] = _colour(draws, hue)
-        texture[leaf] = draws.below(len(_KEEP) - _SMOOTH)
+        texture[leaf] = draws.below(len(_PERSISTENCE) - _SMOOTH)
         contrast[leaf] = 4 + draws.below(12) ** 2 // 2
     # The first leaf is the sky: bright and soft.
     contrast[0] = draws.below(16)
@@ -141,7 +143,7 @@ def _leaves(draws: _Draws, hue: tuple[int, int], width: int, height: int) -> _Le
 
 
 def _colour(draws: _Draws, hue: tuple[int, int]) -> tuple[int, int, int]:
-    """Return red, green and blue: any brightness, and a hue around the class's (JFIF's YCbCr, rounded)."""
+    """Return red, green and blue: random brightness, and a hue near the class's (JFIF's YCbCr, rounded)."""
     y = draws.between(30, 225)
     cb, cr = (part * draws.between(0, 256) // 256 + draws.between(-14, 14) for part in hue)
     red, green, blue = y + 359 * cr // 256, y - (88 * cb + 183 * cr) // 256, y + 454 * cb // 256
@@ -169,7 +171,7 @@ def _draw_leaf(
 
 
 def _bend(draws: _Draws, fields: tuple[_Field, ...], labels: Pixels) -> Pixels:
-    """Return ``labels`` with its outlines bent by a smooth field, so that no edge is a ruler's."""
+    """Return ``labels`` with outlines bent by a smooth field, to avoid straight edges."""
     height, width = labels.shape
     field = fields[draws.below(_SMOOTH)]
     down = np.arange(height)[:, None] + (_cut(draws, field, width, height) * draws.between(1, 6) >> 3)
@@ -186,7 +188,7 @@ def _light(draws: _Draws, fields: tuple[_Field, ...], width: int, height: int) -
 
 
 def _sensor_noise(draws: _Draws, width: int, height: int) -> _Field:
-    """Return brightness noise; its strength differs between pictures as sensitivity settings do."""
+    """Return brightness noise; its strength varies between pictures, like ISO settings."""
     strength = draws.between(3, 8)
     twice = draws.bytes(2, height, width).astype(np.int16)
     noise: _Field = ((twice[0] + twice[1] - 255) * strength) >> 6

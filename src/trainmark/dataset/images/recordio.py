@@ -1,9 +1,8 @@
-"""RecordIO files, MXNet's form: how a record is framed, its header, and the lines of the files beside it.
+"""MXNet's RecordIO files: framing and header of a record, and the lines of index and list files.
 
-A part of a record is a magic number (4 bytes), a word of 3 bits "which part" and 29 bits length (4), the data, and
-zeros up to a multiple of 4, all little-endian. Where the data itself holds the magic number at a multiple of 4, the
-record is split there and the number left out; a reader puts it back (dmlc-core, include/dmlc/recordio.h and
-src/recordio.cc).
+A part of a record is a magic number (4 bytes), a word of 3 bits part type and 29 bits length (4), the data, and zero
+padding to a multiple of 4, all little-endian. If the data contains the magic number at a multiple of 4, the record is
+split there and the number omitted; a reader restores it (dmlc-core, include/dmlc/recordio.h and src/recordio.cc).
 """
 
 import re
@@ -29,27 +28,27 @@ class _Part(IntEnum):
     LAST = 3
 
 
-class Break(StrEnum):
-    """What is wrong with a record's framing; nothing behind it can be read."""
+class FramingFault(StrEnum):
+    """The kinds of damage to a record's framing; the rest of the file cannot be read."""
 
     MAGIC = "magic"
     TRUNCATED = "truncated"
     ORDER = "order"
-    """A part that does not follow from the one before it."""
+    """A part type that may not follow the previous part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as it lies in its file; ``data`` is empty where it is broken."""
+    """A record of a file; ``data`` is empty if the record is broken."""
 
     offset: int
     data: bytes
-    broken: Break | None = None
+    broken: FramingFault | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """What a record holds: ``label`` is that of the class, from 0."""
+    """The content of a record; ``label`` is the class, from 0."""
 
     label: float
     identity: int
@@ -57,7 +56,7 @@ class Labelled:
 
 
 def frame(data: bytes) -> bytes:
-    """Return ``data`` as one record; raises ``ValueError`` for 512 MiB or more."""
+    """Return ``data`` as one record; raise ``ValueError`` for 512 MiB or more."""
     if len(data) >= _MAX_LENGTH:
         raise ValueError(f"a record of RecordIO is smaller than 512 MiB, not {len(data)} bytes")
     pieces = _without_magic(data)
@@ -76,7 +75,7 @@ def frame(data: bytes) -> bytes:
 def _without_magic(data: bytes) -> list[bytes]:
     pieces, begin = [], 0
     for match in re.finditer(re.escape(_MAGIC), data):
-        # Every piece but the last is a multiple of 4 long, so multiples count from the beginning of all.
+        # Every piece but the last has a length that is a multiple of 4, so offsets in the data decide.
         if match.start() % 4 == 0:
             pieces.append(data[begin : match.start()])
             begin = match.end()
@@ -84,15 +83,15 @@ def _without_magic(data: bytes) -> list[bytes]:
 
 
 def read_records(file: BinaryIO, file_size: int) -> Iterator[Record]:
-    """Yield the records of ``file`` from its beginning; it ends after the first that is broken."""
+    """Yield the records of ``file`` from its beginning; stop after the first broken one."""
     begin = 0
     pieces: list[bytes] = []
     for offset, part, piece in _read_parts(file, file_size):
-        if isinstance(part, Break):
+        if isinstance(part, FramingFault):
             yield Record(begin if pieces else offset, b"", part)
             return
         if (part in (_Part.WHOLE, _Part.FIRST)) == bool(pieces):
-            yield Record(offset, b"", Break.ORDER)
+            yield Record(offset, b"", FramingFault.ORDER)
             return
         begin = begin if pieces else offset
         pieces.append(piece)
@@ -100,24 +99,24 @@ def read_records(file: BinaryIO, file_size: int) -> Iterator[Record]:
             yield Record(begin, _MAGIC.join(pieces))
             pieces = []
     if pieces:
-        yield Record(begin, b"", Break.TRUNCATED)
+        yield Record(begin, b"", FramingFault.TRUNCATED)
 
 
-def _read_parts(file: BinaryIO, file_size: int) -> Iterator[tuple[int, _Part | Break, bytes]]:
+def _read_parts(file: BinaryIO, file_size: int) -> Iterator[tuple[int, _Part | FramingFault, bytes]]:
     offset = 0
     while offset < file_size:
         head = file.read(_PART_HEAD.size)
         if len(head) < _PART_HEAD.size:
-            yield offset, Break.TRUNCATED, b""
+            yield offset, FramingFault.TRUNCATED, b""
             return
         magic, word = _PART_HEAD.unpack(head)
         if magic != MAGIC or word >> 29 > _Part.LAST:
-            yield offset, Break.MAGIC, b""
+            yield offset, FramingFault.MAGIC, b""
             return
         length = word & (_MAX_LENGTH - 1)
         end = offset + _PART_HEAD.size + length + -length % 4
         if end > file_size:
-            yield offset, Break.TRUNCATED, b""
+            yield offset, FramingFault.TRUNCATED, b""
             return
         yield offset, _Part(word >> 29), file.read(length + -length % 4)[:length]
         offset = end
@@ -129,13 +128,13 @@ def pack(label: int, identity: int, picture: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> Labelled:
-    """Read a record's data; of several labels the first is returned. Raises ``ValueError`` if it is too short."""
+    """Parse a record's data, with the first of several labels; raise ``ValueError`` if it is too short."""
     if len(data) < _HEADER.size:
-        raise ValueError(f"{len(data)} bytes are less than a record's header")
+        raise ValueError(f"{len(data)} bytes are too few for a record's header")
     count, label, identity, _ = _HEADER.unpack_from(data)
     begin = _HEADER.size + 4 * count
     if begin > len(data):
-        raise ValueError(f"its header announces {count} labels, more than it holds")
+        raise ValueError(f"its header announces {count} labels, but the record is shorter")
     if count:
         (label,) = struct.unpack_from("<f", data, _HEADER.size)
     return Labelled(label, identity, data[begin:])
@@ -147,5 +146,5 @@ def index_line(identity: int, offset: int) -> str:
 
 
 def list_line(identity: int, label: int, path: str) -> str:
-    """Return a picture's line in the ``.lst`` file, as MXNet's im2rec writes it."""
+    """Return a picture's line of the ``.lst`` file, in the format of MXNet's im2rec."""
     return f"{identity}\t{label:f}\t{path}\n"

@@ -1,4 +1,4 @@
-"""The names of TFRecord shards and RecordIO files, and telling from a folder's files which form it is."""
+"""The names of TFRecord shards and RecordIO files, and the detection of a folder's form from its file names."""
 
 import re
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form
 
 INDEX_FOLDER = "idx"
-"""The folder of DALI's index files, beside the TFRecord shards that they belong to."""
+"""The folder of DALI's index files, next to their TFRecord shards."""
 
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
-    """The name of a TFRecord shard in ImageNet's manner: ``train-00003-of-01024``."""
+    """The name of a TFRecord shard in ImageNet's style: ``train-00003-of-01024``."""
 
     split: str
     number: int
@@ -29,28 +29,28 @@ class Shard:
 
 
 def tfrecord_split(split: Split) -> str:
-    """Return the first word of a split's shards, as ImageNet's have it."""
+    """Return the prefix of a split's shard names in ImageNet's style."""
     return "validation" if split is Split.VAL else split.value
 
 
 def shard_of(name: str) -> Shard | None:
-    """Return what a file's name says, or None if it is not the name of a shard."""
+    """Parse a shard's file name; return None for any other name."""
     match = _SHARD.fullmatch(name)
     return Shard(match["split"], int(match["number"]), int(match["count"])) if match else None
 
 
 def find_shards(directory: Path) -> list[Shard]:
-    """Return the shards that lie in ``directory`` itself, in order; raises ``InputError`` if it is unreadable."""
+    """Return the sorted shards directly in ``directory``; raise ``InputError`` if it is unreadable."""
     return sorted(shard for name in _names(directory) if (shard := shard_of(name)))
 
 
 def find_records(directory: Path) -> list[str]:
-    """Return the names of the RecordIO files in ``directory``; raises ``InputError`` if it is unreadable."""
+    """Return the names of the RecordIO files in ``directory``; raise ``InputError`` if it is unreadable."""
     return sorted(name for name in _names(directory) if name.endswith(".rec"))
 
 
 def recognise(directory: Path) -> Form:
-    """Return the form of the data set in ``directory``, by the names of its files.
+    """Return the form of the data set in ``directory``, from its file names.
 
     Raises ``InputError`` if there is no such folder.
     """

@@ -1,4 +1,4 @@
-"""The pictures of an image folder or list, with the labels that every worker gives them: what is converted."""
+"""The source of a conversion: the pictures of an image folder or list, with the labels that all workers use."""
 
 import hashlib
 import os
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.dataset.images.folder import require_folder
-from trainmark.dataset.images.layout import Listed, class_of, find_lists, read_list
+from trainmark.dataset.images.layout import ListEntry, class_of, find_lists, read_list
 from trainmark.dataset.images.manifest import read_manifest
 from trainmark.dataset.images.spec import Split
 from trainmark.errors import InputError
 
 SUFFIXES = (".jpg", ".jpeg")
-"""The pictures that trainmark's workers take, and so the ones that are converted."""
+"""The pictures that trainmark's workers read; only these are converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class SourcePicture:
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """What there is to convert. ``notes`` are sentences on what is left out or not as one may expect.
+    """The pictures to convert. ``notes`` describe skipped pictures and other surprises for the user.
 
-    ``digest`` (SHA-256, hexadecimal) is that of the names, labels and sizes of the pictures, not of their pixels;
-    ``training_digest`` the one that there would be without validation pictures.
+    ``digest`` (SHA-256, hexadecimal) covers the names, labels and sizes of the pictures, but no pixels;
+    ``training_digest`` is the digest without validation pictures.
     """
 
     directory: Path
@@ -46,11 +46,11 @@ class ImageSource:
 def read_source(path: Path) -> ImageSource:
     """Find the pictures of ``path``: a folder of class folders, one with ``train`` and ``val``, or a list file.
 
-    Classes are numbered by the order of their folders' names in the training split, as the workers number them; where
-    there are no class folders, the labels are those of the lists. A list file is taken as the training split.
+    Classes are numbered in the order of their folder names in the training split, as in the workers; without class
+    folders, the labels come from the lists. A list file is read as the training split.
 
-    Raises ``InputError`` if there is no such thing, it holds no JPEG file, a list has bad lines or names a file that
-    is not there, a class of ``val`` is not one of ``train``, or a made folder has lost pictures.
+    Raises ``InputError`` if the path is none of these, it has no JPEG file, a list has invalid lines or names a missing
+    file, a class of ``val`` is missing from ``train``, or pictures that the manifest names are missing.
     """
     if path.is_file():
         return _from_list_file(path)
@@ -60,20 +60,19 @@ def read_source(path: Path) -> ImageSource:
     found = sum(len(pictures) for pictures in source.splits.values())
     if manifest and found != manifest.images:
         raise InputError(
-            f"{path}: {found} of its {manifest.images} pictures are there; "
-            f"'trainmark data verify {path}' names what is wrong"
+            f"{path}: has {found} of its {manifest.images} pictures; "
+            f"'trainmark data verify {path}' lists the problems"
         )
     return source
 
 
 def shuffled(pictures: Sequence[SourcePicture], seed: int) -> list[SourcePicture]:
-    """Return the pictures in the order in which they are written, the same for every form of data set.
+    """Return the pictures in the order of writing, which is the same for every form.
 
-    Readers of TFRecord and RecordIO go through a file in its order and shuffle within a window at most, so classes must
-    not lie together.
+    Readers of TFRecord and RecordIO read files sequentially and shuffle only within a window, so classes must be mixed.
     """
     order = list(pictures)
-    random.Random(seed).shuffle(order)  # noqa: S311 -- no secret
+    random.Random(seed).shuffle(order)  # noqa: S311 -- not a secret
     return order
 
 
@@ -95,7 +94,7 @@ def _from_folder(directory: Path) -> ImageSource:
     if not numbers:
         if Split.TRAIN not in lists:
             raise InputError(
-                f"{root}: holds no class folders, and no list file says the labels of its pictures"
+                f"{root}: has no class folders, and no list file gives the labels of its pictures"
             )
         return _source(directory, _from_lists(directory, lists), ())
     splits = {Split.TRAIN: _from_classes(directory, f"{Split.TRAIN}/", numbers)}
@@ -107,7 +106,7 @@ def _from_folder(directory: Path) -> ImageSource:
         entries = _entries(directory, lists[Split.VAL])
         splits[Split.VAL] = [_listed(directory, entry) for entry in entries]
     elif validation.is_dir():
-        notes.append(f"{validation} is left out: it has no class folders and no list {Split.VAL}_list.txt")
+        notes.append(f"{validation} is skipped: it has no class folders and no list {Split.VAL}_list.txt")
     if Split.TRAIN in lists:
         notes += _contradiction(directory, lists[Split.TRAIN], splits[Split.TRAIN])
     return _source(directory, splits, tuple(notes))
@@ -141,7 +140,7 @@ def _from_classes(directory: Path, base: str, numbers: Mapping[str, int]) -> lis
     pictures = []
     for name in _class_folders(directory / base):
         if name not in numbers:
-            raise InputError(f"{directory / base / name}: the training pictures have no class {name}")
+            raise InputError(f"{directory / base / name}: the training split has no class {name}")
         try:
             with os.scandir(directory / base / name) as entries:
                 files = sorted(
@@ -155,14 +154,14 @@ def _from_classes(directory: Path, base: str, numbers: Mapping[str, int]) -> lis
     return pictures
 
 
-def _entries(directory: Path, file: Path) -> Sequence[Listed]:
+def _entries(directory: Path, file: Path) -> Sequence[ListEntry]:
     listed = read_list(directory, file)
     if listed.bad_lines:
         raise InputError(f"{listed.first_bad}: is not 'path label' ({file})")
     return listed.entries
 
 
-def _listed(directory: Path, entry: Listed) -> SourcePicture:
+def _listed(directory: Path, entry: ListEntry) -> SourcePicture:
     try:
         size = (directory / entry.path).stat().st_size
     except OSError as error:
@@ -176,8 +175,8 @@ def _contradiction(directory: Path, file: Path, pictures: Sequence[SourcePicture
         label = labels.get(entry.path, entry.label)
         if label != entry.label:
             return [
-                f"{entry.where} gives label {entry.label}; by the order of the class folders, which counts, "
-                f"it is {label} (to have the list's labels, convert {file})"
+                f"{entry.where} gives label {entry.label}, but the order of the class folders gives {label}, "
+                f"which is used (to use the list's labels, convert {file})"
             ]
     return []
 

@@ -1,4 +1,4 @@
-"""What a made image folder holds: how many pictures, of which sizes, from which seed, under which names."""
+"""The spec of a created image folder: numbers, sizes, seed and names of its pictures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Sizes(StrEnum):
-    """Whether the pictures of a folder share one size."""
+    """The choice between mixed sizes and one size of pictures."""
 
     MIXED = "mixed"
     """Mostly ``width x height``, the rest upright, flatter, square, larger and smaller (see ``_MIX``)."""
@@ -28,7 +28,7 @@ class Split(StrEnum):
 
 
 class ImageFolderSpec(Frozen):
-    """A made image folder, completely: equal specs give equal pixels, whatever the machine."""
+    """The full description of a created image folder: equal specs give equal pixels on every machine."""
 
     images: int = Field(default=1000, ge=1, le=100_000_000, description="training pictures")
     val_images: int = Field(default=0, ge=0, le=100_000_000, description="validation pictures")
@@ -48,28 +48,28 @@ class ImageFolderSpec(Frozen):
 
 
 _VALIDATION = "validation"
-"""The users' word for ``val_images``, which stands in manifests."""
+"""The key for ``val_images`` in suites and options; manifests use ``val_images``."""
 
 
 def default_validation(images: int, classes: int) -> int:
-    """Return how many validation pictures go with ``images`` of training: a twentieth, and one a class at least.
+    """Return the default number of validation pictures: a twentieth of the training pictures, at least one per class.
 
-    ImageNet has a twenty-fifth. Programs that read ``val`` expect in it the class folders of ``train``.
+    ImageNet has a twenty-fifth. Programs that read ``val`` expect the class folders of ``train`` in it.
     """
     return max(classes, images // 20)
 
 
 def spec_from(values: Mapping[str, Any], where: str) -> ImageFolderSpec:
-    """Return the spec that ``values`` (parsed YAML or flags) describe.
+    """Return the spec described by ``values`` (parsed YAML or options).
 
-    Among them ``validation`` is the number of validation pictures; None or no such key is ``default_validation``.
-    ``where`` names the document and begins the message of the ``InputError`` that unusable values raise.
+    The key ``validation`` is the number of validation pictures; the default is ``default_validation``. Invalid values
+    raise ``InputError`` that begins with ``where``, the name of the document.
     """
     rest = {key: value for key, value in values.items() if key != _VALIDATION}
     try:
         spec = ImageFolderSpec.model_validate(rest)
-        asked = values.get(_VALIDATION)
-        count = default_validation(spec.images, spec.classes) if asked is None else asked
+        requested = values.get(_VALIDATION)
+        count = default_validation(spec.images, spec.classes) if requested is None else requested
         return ImageFolderSpec.model_validate({**spec.model_dump(), "val_images": count})
     except ValidationError as error:
         first = error.errors()[0]
@@ -84,7 +84,7 @@ def spec_from(values: Mapping[str, Any], where: str) -> ImageFolderSpec:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture to make: ``path`` is relative to the folder, with ``/``; ``label`` counts classes from 0."""
+    """One picture to create: ``path`` is relative to the folder, with ``/``; ``label`` counts classes from 0."""
 
     split: Split
     index: int
@@ -95,8 +95,8 @@ class Picture:
 def pictures(spec: ImageFolderSpec) -> Iterator[Picture]:
     """Yield the pictures of ``spec`` in the order of its list files: by split, then class, then index.
 
-    Names follow ImageNet: ``train/n00000003/n00000003_13.JPEG``. The pictures are dealt out to the classes in
-    turn, so classes differ by one picture at most, and a larger folder of the same seed begins with the same ones.
+    Names follow ImageNet: ``train/n00000003/n00000003_13.JPEG``. Pictures are assigned to classes round-robin, so class
+    sizes differ by at most one, and a larger folder of the same seed contains the same first pictures.
     """
     for split, count in counts(spec).items():
         for label in range(spec.classes):
@@ -112,12 +112,12 @@ def class_folder(label: int) -> str:
 
 
 def counts(spec: ImageFolderSpec) -> dict[Split, int]:
-    """Return the number of pictures of each split that has any."""
+    """Return the number of pictures of each nonempty split."""
     return {s: n for s, n in ((Split.TRAIN, spec.images), (Split.VAL, spec.val_images)) if n}
 
 
 _MIX = (
-    # (share of 1000, width, height), both in thousandths of the usual ones; `True` exchanges the two.
+    # (share of 1000, width, height, swap), sizes in thousandths of the usual ones; `True` swaps width and height.
     (600, 1000, 1000, False),
     (150, 1000, 1000, True),
     (120, 1000, 888, False),
@@ -128,7 +128,7 @@ _MIX = (
 )
 """The mixed sizes: for 500x375 these are 500x375, 375x500, 500x333, 333x500, 375x375, 640x480 and 320x240.
 
-The shares are a choice (mostly 500x375 landscape, some upright, a few others), not a census of ImageNet.
+The shares are a choice (mostly 500x375 landscape, some upright, a few others), not measured on ImageNet.
 """
 
 
@@ -137,9 +137,9 @@ def picture_size(spec: ImageFolderSpec, draw: int) -> tuple[int, int]:
     if spec.sizes is Sizes.FIXED:
         return spec.width, spec.height
     below = 0
-    for share, across, down, exchanged in _MIX:
+    for share, across, down, swapped in _MIX:
         below += share
         if draw < below:
             size = (spec.width * across // 1000, spec.height * down // 1000)
-            return size[::-1] if exchanged else size
+            return size[::-1] if swapped else size
     raise ValueError(f"draw is {draw}, not 0 to 999")

@@ -1,4 +1,4 @@
-"""Finding what is wrong with a data set, and all that is to say about image folders, made by trainmark or not."""
+"""Verify image data sets of any origin; this module checks image folders."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from trainmark.dataset.images.folder import require_folder
 from trainmark.dataset.images.jpeg import find_fault
 from trainmark.dataset.images.labels import find_mislabelled, labels_by_folder, labels_of_made
 from trainmark.dataset.images.layout import (
-    Listed,
+    ListEntry,
     ListFile,
     class_in_name,
     class_of,
@@ -23,9 +23,9 @@ from trainmark.dataset.images.layout import (
 from trainmark.dataset.images.manifest import read_manifest
 from trainmark.dataset.images.record_verification import verify_records
 from trainmark.dataset.images.shards import recognise
-from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
+from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_trusted_sums, sha256
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
-from trainmark.dataset.processes import ProgressListener, spread
+from trainmark.dataset.processes import ProgressListener, map_in_processes
 from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form
 
@@ -40,7 +40,7 @@ def verify(
     jobs: int = 1,
     progress: ProgressListener | None = None,
 ) -> VerifyReport:
-    """Verify what lies in ``directory``: an image folder (for which ``lists`` are), TFRecord shards or RecordIO files.
+    """Verify the image folder, TFRecord shards or RecordIO files in ``directory``; ``lists`` are for image folders.
 
     Raises ``InputError`` if there is no such folder, or nothing in it to verify.
     """
@@ -48,7 +48,7 @@ def verify(
     if form is Form.IMAGE_FOLDER:
         return verify_image_folder(directory, lists=lists, depth=depth, jobs=jobs, progress=progress)
     if lists:
-        raise InputError(f"{directory}: holds {form}; a list file says nothing about it")
+        raise InputError(f"{directory}: holds {form}, to which list files do not apply")
     return verify_records(directory, form, depth=depth, jobs=jobs, progress=progress)
 
 
@@ -60,11 +60,11 @@ def verify_image_folder(
     jobs: int = 1,
     progress: ProgressListener | None = None,
 ) -> VerifyReport:
-    """Read every file of the image folder once, with ``jobs`` processes, and report what is wrong.
+    """Read every file of the image folder once, with ``jobs`` processes, and report problems.
 
-    A made folder is held against its checksums. Any folder is searched for pictures that are not whole, for
-    duplicates, and for contradictions between its lists (``lists``, or those with usual names) and its folders.
-    Raises ``InputError`` if there is no such folder, it holds no pictures, or its making was interrupted.
+    Reports damaged pictures, duplicates, and contradictions between lists (``lists``, or those with usual names) and
+    class folders; a folder that trainmark created is also compared with its checksums. Raises ``InputError`` if there
+    is no such folder, it has no pictures, or its creation was interrupted.
     """
     require_folder(directory)
     manifest = read_manifest(directory)
@@ -75,7 +75,7 @@ def verify_image_folder(
         raise InputError(f"{directory}: holds no pictures")
 
     problems: list[DatasetProblem] = []
-    sums = trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
+    sums = read_trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
     found -= {MANIFEST_NAME, SUMS_NAME} if manifest else set()
     wanted = {**dict.fromkeys((entry.path for entry in listed), ""), **sums}
     checked = _check_files(directory, sorted(found | wanted.keys()), depth, jobs, progress)
@@ -108,7 +108,7 @@ def verify_image_folder(
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What reading one file gave; ``kind`` is None where the file is whole."""
+    """The result of reading one file; ``kind`` is None if the file is intact."""
 
     path: str
     bytes: int
@@ -123,7 +123,7 @@ def _check_files(
     size = max(1, min(_BATCH, len(paths) // max(1, jobs)))
     batches = [paths[at : at + size] for at in range(0, len(paths), size)]
     checked: dict[str, _Checked] = {}
-    with closing(spread(partial(_check_batch, directory, depth), batches, jobs)) as results:
+    with closing(map_in_processes(partial(_check_batch, directory, depth), batches, jobs)) as results:
         for result in results:
             checked.update((file.path, file) for file in result)
             if progress:
@@ -139,7 +139,7 @@ def _check(directory: Path, path: str, depth: Depth) -> _Checked:
     try:
         data = (directory / path).read_bytes()
     except FileNotFoundError:
-        return _Checked(path, 0, "", ProblemKind.MISSING, "is not there")
+        return _Checked(path, 0, "", ProblemKind.MISSING, "does not exist")
     except OSError as error:
         return _Checked(path, 0, "", ProblemKind.UNREADABLE, error.strerror or str(error))
     fault = find_fault(data, depth) if is_picture(path) else None
@@ -148,13 +148,13 @@ def _check(directory: Path, path: str, depth: Depth) -> _Checked:
 
 
 def _missing(
-    checked: Mapping[str, _Checked], listed: Sequence[Listed], sums: Mapping[str, str]
+    checked: Mapping[str, _Checked], listed: Sequence[ListEntry], sums: Mapping[str, str]
 ) -> Iterator[DatasetProblem]:
     named_at = {entry.path: entry.where for entry in reversed(listed)}
     for path, file in checked.items():
         if file.kind is ProblemKind.MISSING:
             by = named_at.get(path) or (SUMS_NAME if path in sums else "")
-            yield DatasetProblem(path, file.kind, f"{by} names it" if by else "is a link to nothing")
+            yield DatasetProblem(path, file.kind, f"{by} names it" if by else "is a dangling link")
 
 
 def _damaged(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterator[DatasetProblem]:
@@ -168,18 +168,18 @@ def _damaged(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterat
             other = owner.get(file.sha256)
             if other is None:
                 yield DatasetProblem(
-                    path, ProblemKind.CORRUPTED, f"its SHA-256 is not the one in {SUMS_NAME}"
+                    path, ProblemKind.CORRUPTED, f"its SHA-256 differs from the one in {SUMS_NAME}"
                 )
             else:
                 swapped = class_of(other) != class_of(path)
                 kind = ProblemKind.MISLABELLED if swapped else ProblemKind.CORRUPTED
-                yield DatasetProblem(path, kind, f"holds the picture of {other}")
+                yield DatasetProblem(path, kind, f"contains the picture of {other}")
 
 
 def _extra(
-    checked: Mapping[str, _Checked], found: set[str], listed: Sequence[Listed], sums: Mapping[str, str]
+    checked: Mapping[str, _Checked], found: set[str], listed: Sequence[ListEntry], sums: Mapping[str, str]
 ) -> Iterator[DatasetProblem]:
-    """Yield files that nothing names; of a foreign folder, only where a list names their neighbours."""
+    """Yield files that no list or checksum names; in a foreign folder only if a list names neighbouring files."""
     owner = {digest: path for path, digest in sums.items()}
     named = {entry.path for entry in listed}
     covered = {path.partition("/")[0] for path in named}
@@ -204,25 +204,25 @@ def _duplicates(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Ite
         if file.kind is None and is_picture(path) and not replaced:
             by_digest[file.sha256].append(path)
     for digest, paths in by_digest.items():
-        # The one that belongs there is the original, else the first by name.
+        # The original is the file whose recorded checksum matches, else the first by name.
         original, *copies = sorted(paths, key=lambda path: (sums.get(path) != digest, path))
         for copy in copies:
-            elsewhere = class_of(copy) != class_of(original)
+            other_class = class_of(copy) != class_of(original)
             yield DatasetProblem(
                 copy,
                 ProblemKind.DUPLICATE,
-                f"has the same bytes as {original}" + (", of another class" if elsewhere else ""),
+                f"has the same bytes as {original}" + (", of another class" if other_class else ""),
             )
 
 
-def _list_problems(files: Sequence[ListFile], listed: Sequence[Listed]) -> Iterator[DatasetProblem]:
+def _list_problems(files: Sequence[ListFile], listed: Sequence[ListEntry]) -> Iterator[DatasetProblem]:
     for file in files:
         if file.bad_lines:
             detail = f"{file.bad_lines} lines are not 'path label'; the first is {file.first_bad}"
             yield DatasetProblem(file.name, ProblemKind.BAD_LIST, detail)
         elif not file.entries:
             yield DatasetProblem(file.name, ProblemKind.BAD_LIST, "is empty")
-    first: dict[str, Listed] = {}
+    first: dict[str, ListEntry] = {}
     for entry in listed:
         other = first.setdefault(entry.path, entry)
         if other is not entry:
@@ -233,7 +233,7 @@ def _list_problems(files: Sequence[ListFile], listed: Sequence[Listed]) -> Itera
 
 
 def _contradicted_names(paths: Iterator[str]) -> Iterator[DatasetProblem]:
-    """Yield ImageNet's pictures in a folder of another class than their own name gives."""
+    """Yield ImageNet's pictures whose name gives another class than their folder."""
     for path in paths:
         name, folder = class_in_name(path), class_of(path)
         if name and folder and class_in_name(f"{folder}_") and name != folder:
@@ -241,14 +241,16 @@ def _contradicted_names(paths: Iterator[str]) -> Iterator[DatasetProblem]:
 
 
 def _limits(has_sums: bool, depth: Depth, has_lists: bool, has_labels: bool) -> tuple[str, ...]:
-    """Return, as sentences, what this verification could not have found."""
+    """Return the limits of this verification as sentences."""
     limits = []
     if not has_sums:
-        limits.append("no checksums: changed bytes among a picture's pixels are not found")
+        limits.append("no checksums: modified pixels are not found")
         if depth is Depth.STRUCTURE:
-            limits.append("pictures were not decoded: what only a decoder refuses is not found (--deep)")
+            limits.append(
+                "pictures were not decoded: damage that only a decoder detects is not found (use --deep)"
+            )
     if not has_lists:
         limits.append("no list file: labels were not checked")
     elif not has_labels:
-        limits.append("the folders are not classes: labels have nothing to be checked against")
+        limits.append("the folders are not classes: labels were not checked")
     return tuple(limits)

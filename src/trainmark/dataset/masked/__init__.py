@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.dataset.masked.made import MaskedSpec, describe, recognise, spec_from
     from trainmark.dataset.masked.make import make_masked, state
+    from trainmark.dataset.masked.manifest import MaskedSpec, describe, recognise, spec_from
     from trainmark.dataset.masked.verification import verify
-    from trainmark.dataset.resume_state import State
+    from trainmark.dataset.resume_state import DatasetState
 
 __all__ = [
+    "DatasetState",
     "MaskedSpec",
-    "State",
     "describe",
     "make_masked",
     "recognise",
@@ -24,9 +24,9 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".made": ("MaskedSpec", "describe", "recognise", "spec_from"),
+        ".manifest": ("MaskedSpec", "describe", "recognise", "spec_from"),
         ".make": ("make_masked", "state"),
         ".verification": ("verify",),
-        "trainmark.dataset.resume_state": ("State",),
+        "trainmark.dataset.resume_state": ("DatasetState",),
     },
 )

@@ -1,17 +1,17 @@
-"""Packed tokens: files of whole numbers of 2 or 4 bytes, one after another, as nanoGPT and Megatron-LM keep text."""
+"""Packed tokens: files of consecutive integers of 2 or 4 bytes, the text format of nanoGPT and Megatron-LM."""
 
 from typing import TYPE_CHECKING
 
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.dataset.resume_state import State
-    from trainmark.dataset.tokens.made import TokenSpec, describe, recognise, spec_from
+    from trainmark.dataset.resume_state import DatasetState
     from trainmark.dataset.tokens.make import make_tokens, state
+    from trainmark.dataset.tokens.manifest import TokenSpec, describe, recognise, spec_from
     from trainmark.dataset.tokens.verification import verify
 
 __all__ = [
-    "State",
+    "DatasetState",
     "TokenSpec",
     "describe",
     "make_tokens",
@@ -24,8 +24,8 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        "trainmark.dataset.resume_state": ("State",),
-        ".made": ("TokenSpec", "describe", "recognise", "spec_from"),
+        "trainmark.dataset.resume_state": ("DatasetState",),
+        ".manifest": ("TokenSpec", "describe", "recognise", "spec_from"),
         ".make": ("make_tokens", "state"),
         ".verification": ("verify",),
     },

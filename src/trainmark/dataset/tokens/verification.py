@@ -1,4 +1,4 @@
-"""Finding what is wrong with files of tokens, made by trainmark or not."""
+"""Verify files of tokens, of any origin."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.dataset.manifest import trusted_sums
+from trainmark.dataset.manifest import read_trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.resume_state import refuse_unfinished
-from trainmark.dataset.tokens.made import read_manifest, read_part
+from trainmark.dataset.tokens.manifest import read_manifest, read_part
 from trainmark.tasks.causal_lm.data import Form
 
 CHUNK = 1 << 22
@@ -25,15 +25,15 @@ def verify(
     depth: Depth = Depth.STRUCTURE,
     progress: ProgressListener | None = None,
 ) -> VerifyReport:
-    """Read every file of tokens once, and report files that are missing, empty, cut or changed, and tokens outside.
+    """Read every file once, and report missing, empty, truncated or modified files and tokens out of range.
 
-    ``vocabulary`` is that of ``dataset.json`` where it is not given. Raises ``InputError`` if there is nothing to
-    verify, or the making was interrupted.
+    ``vocabulary`` defaults to that of ``dataset.json``. Raises ``InputError`` if there is nothing to verify, or the
+    creation was interrupted.
     """
     made = read_manifest(directory)
     refuse_unfinished(directory, made, "make-tokens")
     problems: list[DatasetProblem] = []
-    sums = trusted_sums(directory, made.sums_sha256, problems) if made else {}
+    sums = read_trusted_sums(directory, made.sums_sha256, problems) if made else {}
     counts = dict(made.spec.files) if made else {}
     names = sorted({*counts, *(path.name for path in directory.glob("*.bin"))})
     limit = vocabulary or (made.vocabulary if made else None)
@@ -45,16 +45,16 @@ def verify(
         if made and name not in counts:
             problems.append(DatasetProblem(name, ProblemKind.EXTRA, "dataset.json does not name it"))
         if not (directory / name).is_file():
-            problems.append(DatasetProblem(name, ProblemKind.MISSING, "is not there"))
+            problems.append(DatasetProblem(name, ProblemKind.MISSING, "does not exist"))
             continue
         whole = _File(directory / name, kind, counts.get(name), limit, sums.get(name))
         problems += whole.problems(lambda done: progress(done, total) if progress else None, read)
         files, records, read = files + 1, records + whole.tokens, read + whole.tokens * kind.itemsize
     limits = []
     if made is None:
-        limits.append(f"no dataset.json: taken as {type_name}, and no checksum is known")
+        limits.append(f"no dataset.json: read as {type_name}, and checksums were not checked")
     if limit is None:
-        limits.append("the vocabulary is not known (--vocabulary): no token was held against it")
+        limits.append("the vocabulary is unknown: tokens were not checked against it (use --vocabulary)")
     return VerifyReport(
         directory=directory,
         form=Form.TOKENS,
@@ -71,7 +71,7 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file, how many tokens it should have, all below ``limit``, and its checksum, as far as they are known."""
+    """One file with its expected number of tokens, their exclusive upper ``limit`` and its checksum, if known."""
 
     path: Path
     kind: np.dtype[Any]
@@ -83,8 +83,8 @@ class _File:
     def tokens(self) -> int:
         return self.path.stat().st_size // self.kind.itemsize
 
-    def problems(self, tell: Callable[[int], None], before: int) -> Iterator[DatasetProblem]:
-        """Read the file; ``tell`` hears the bytes that were read, those ``before`` it too."""
+    def problems(self, report_bytes: Callable[[int], None], before: int) -> Iterator[DatasetProblem]:
+        """Read the file; report the total bytes read, including ``before``, to ``report_bytes``."""
         size, name = self.path.stat().st_size, self.path.name
         if not size:
             yield DatasetProblem(name, ProblemKind.TRUNCATED, "is empty")
@@ -102,8 +102,8 @@ class _File:
                 first = int(np.argmax(part >= self.limit))
                 outside = f"token {start + first} is {part[first]}, outside of the vocabulary of {self.limit}"
             digest.update(part.tobytes())
-            tell(before + (start + len(part)) * self.kind.itemsize)
+            report_bytes(before + (start + len(part)) * self.kind.itemsize)
         if outside is not None:
             yield DatasetProblem(name, ProblemKind.BROKEN, outside)
         if self.sum is not None and not size % self.kind.itemsize and digest.hexdigest() != self.sum:
-            yield DatasetProblem(name, ProblemKind.CORRUPTED, "its checksum is not the one on record")
+            yield DatasetProblem(name, ProblemKind.CORRUPTED, "its checksum differs from the recorded one")

@@ -1,4 +1,4 @@
-"""What a folder of tokens is: its files, ``dataset.json`` of a made one, and what it is made from."""
+"""The spec, manifest and quick description of a folder of tokens."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
-from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
-from trainmark.dataset.values import spec_of
+from trainmark.dataset.values import parse_spec
 from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
 
@@ -21,11 +20,11 @@ TRAIN, VALIDATION = "train.bin", "val.bin"
 
 
 SMALL_VOCABULARY = 1 << 16
-"""The largest vocabulary of which a token has room in 2 bytes."""
+"""The largest vocabulary whose tokens fit in 2 bytes."""
 
 
 class TokenSpec(Frozen):
-    """A made data set, completely: equal specs give equal files, whatever the machine."""
+    """The full description of a created data set: equal specs give equal files on every machine."""
 
     tokens: int = Field(default=1_000_000, ge=2, le=10**12, description="for training")
     validation: int = Field(default=0, ge=0, le=10**12)
@@ -34,17 +33,17 @@ class TokenSpec(Frozen):
 
     @property
     def type_name(self) -> str:
-        """``uint16`` where every token has room in it, else ``uint32``."""
+        """``uint16`` if every token fits, else ``uint32``."""
         return "uint16" if self.vocabulary <= SMALL_VOCABULARY else "uint32"
 
     @property
     def files(self) -> Mapping[str, int]:
-        """The tokens of each file."""
+        """The number of tokens of each file."""
         return {TRAIN: self.tokens, **({VALIDATION: self.validation} if self.validation else {})}
 
 
 class TokenManifest(Frozen):
-    """The content of ``dataset.json``; it is written last, so a folder that has one was finished."""
+    """The content of ``dataset.json``, which is written last and so marks a complete data set."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -57,31 +56,31 @@ class TokenManifest(Frozen):
 
 
 def spec_from(values: Mapping[str, Any], where: str) -> TokenSpec:
-    """Return the spec that ``values`` describe; ``validation`` None, or none, is a twentieth of the tokens.
+    """Return the spec described by ``values``; ``validation`` defaults to a twentieth of the tokens.
 
-    ``where`` begins the message of the ``InputError`` that unusable values raise.
+    Invalid values raise ``InputError`` that begins with ``where``.
     """
     if values.get("validation") is not None:
-        return spec_of(TokenSpec, values, where)
-    spec = spec_of(TokenSpec, {**values, "validation": 0}, where)
+        return parse_spec(TokenSpec, values, where)
+    spec = parse_spec(TokenSpec, {**values, "validation": 0}, where)
     return spec.model_copy(update={"validation": spec.tokens // 20})
 
 
 def recognise(directory: Path) -> bool:
-    """Return whether a folder holds tokens, or some that are being made."""
+    """Return whether a folder contains tokens, complete or unfinished."""
     there = (directory / TRAIN).is_file() or (directory / WORK_NAME / TRAIN).is_file()
-    return there or manifest.names_schema(directory, SCHEMA)
+    return there or manifest.mentions_schema(directory, SCHEMA)
 
 
 def read_manifest(directory: Path) -> TokenManifest | None:
-    """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
+    """Return the manifest of a created data set, None if it has none; raise ``InputError`` if it is invalid."""
     return manifest.read_manifest(directory, TokenManifest)
 
 
 def describe(directory: Path) -> TokenManifest | None:
-    """Return what the folder says it holds, after a look at names and sizes; no token is read.
+    """Return the folder's manifest after checking names and sizes; read no token.
 
-    Raises ``InputError`` where there are no tokens, or not those that ``dataset.json`` names.
+    Raises ``InputError`` if there are no tokens, or if the files do not match ``dataset.json``.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-tokens {directory}' makes one")
@@ -89,7 +88,7 @@ def describe(directory: Path) -> TokenManifest | None:
     refuse_unfinished(directory, made, "make-tokens")
     if not (directory / TRAIN).is_file():
         raise InputError(
-            f"{directory}: has no {TRAIN}; 'trainmark data verify {directory}' names what is wrong"
+            f"{directory}: has no {TRAIN}; 'trainmark data verify {directory}' lists the problems"
         )
     if made is not None:
         for name, count in made.spec.files.items():
@@ -98,13 +97,13 @@ def describe(directory: Path) -> TokenManifest | None:
             if found != wanted:
                 raise InputError(
                     f"{directory / name}: has {found} of {wanted} bytes; "
-                    f"'trainmark data verify {directory}' names what is wrong in {MANIFEST_NAME}'s data set"
+                    f"'trainmark data verify {directory}' lists the problems"
                 )
     return made
 
 
 def read_part(path: Path, kind: np.dtype[Any], start: int, count: int) -> NDArray[Any]:
-    """Return ``count`` tokens from ``start``, or as many as there are; raises ``OSError``."""
+    """Return up to ``count`` tokens from ``start``; raise ``OSError`` if the file is unreadable."""
     with path.open("rb") as file:
         file.seek(start * kind.itemsize)
         data = file.read(count * kind.itemsize)

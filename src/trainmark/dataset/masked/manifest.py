@@ -1,4 +1,4 @@
-"""What a folder of sequences with hidden words is: its files, ``dataset.json``, and what it is made from."""
+"""The spec, manifest and quick description of a folder of sequences with hidden words."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from trainmark.dataset import manifest
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
-from trainmark.dataset.values import spec_of
+from trainmark.dataset.values import parse_spec
 from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
 from trainmark.tasks.masked_lm.axes import with_usual_predictions
@@ -18,13 +18,13 @@ SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
 PATTERN = "*.tfrecord"
 
 PAD, CLS, SEP, MASK, FIRST_WORD = 0, 101, 102, 103, 104
-"""The numbers of BERT's own tokens in its published vocabulary, and the first that can be a word here."""
+"""BERT's special tokens in its published vocabulary, and the first token that can be a word here."""
 
 
 class MaskedSpec(Frozen):
-    """A made data set, completely: equal specs give equal files, whatever the machine.
+    """The full description of a created data set: equal specs give equal files on every machine.
 
-    ``short`` is how many of a hundred sequences are shorter than ``sequence_length``, by chance.
+    ``short`` is the percentage of sequences that are randomly shorter than ``sequence_length``.
     """
 
     sequences: int = Field(default=10_000, ge=1, le=10**10)
@@ -50,7 +50,7 @@ class MaskedSpec(Frozen):
 
     @property
     def files(self) -> Mapping[str, int]:
-        """The sequences of each file."""
+        """The number of sequences of each file."""
         ends = [self.sequences * shard // self.shards for shard in range(self.shards + 1)]
         return {
             f"train-{shard:05}-of-{self.shards:05}.tfrecord": ends[shard + 1] - ends[shard]
@@ -59,7 +59,7 @@ class MaskedSpec(Frozen):
 
 
 class MaskedManifest(Frozen):
-    """The content of ``dataset.json``; it is written last, so a folder that has one was finished."""
+    """The content of ``dataset.json``, which is written last and so marks a complete data set."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -70,34 +70,34 @@ class MaskedManifest(Frozen):
 
 
 def spec_from(values: Mapping[str, Any], where: str) -> MaskedSpec:
-    """Return the spec that ``values`` describe; unusable ones raise ``InputError``, which begins with ``where``."""
-    return spec_of(MaskedSpec, values, where)
+    """Return the spec described by ``values``; raise ``InputError`` that begins with ``where`` for invalid ones."""
+    return parse_spec(MaskedSpec, values, where)
 
 
 def recognise(directory: Path) -> bool:
-    """Return whether a folder holds such sequences, or some that are being made."""
+    """Return whether a folder contains such sequences, complete or unfinished."""
     there = any(any(folder.glob(PATTERN)) for folder in (directory, directory / WORK_NAME))
-    return there or manifest.names_schema(directory, SCHEMA)
+    return there or manifest.mentions_schema(directory, SCHEMA)
 
 
 def read_manifest(directory: Path) -> MaskedManifest | None:
-    """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
+    """Return the manifest of a created data set, None if it has none; raise ``InputError`` if it is invalid."""
     return manifest.read_manifest(directory, MaskedManifest)
 
 
 def describe(directory: Path) -> MaskedManifest | None:
-    """Return what the folder says it holds, after a look at names; no record is read.
+    """Return the folder's manifest after checking the names of its files; read no record.
 
-    Raises ``InputError`` where there are no records, or not the files that ``dataset.json`` names.
+    Raises ``InputError`` if there are no records, or files that ``dataset.json`` names are missing.
     """
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-masked {directory}' makes one")
     made = read_manifest(directory)
     refuse_unfinished(directory, made, "make-masked")
-    remedy = f"'trainmark data verify {directory}' names what is wrong"
+    remedy = f"'trainmark data verify {directory}' lists the problems"
     if not any(directory.glob(PATTERN)):
         raise InputError(f"{directory}: has no {PATTERN}; {remedy}")
     for name in made.spec.files if made else ():
         if not (directory / name).is_file():
-            raise InputError(f"{directory / name}: is not there, and {MANIFEST_NAME} names it; {remedy}")
+            raise InputError(f"{directory / name}: does not exist, but {MANIFEST_NAME} names it; {remedy}")
     return made
