@@ -1,4 +1,4 @@
-"""What the variables that an environment sets are worth: the worker with them against the worker without, in turns.
+"""The benefit of the variables that an environment sets: the worker with and without them, alternating.
 
     python benchmarks/allocator.py                                       ResNet-50, batch 8, 224 pixels, both layouts
     python benchmarks/allocator.py --layout nhwc --rounds 10 --threads 2

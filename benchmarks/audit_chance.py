@@ -1,4 +1,4 @@
-"""How often is a figure that nobody computed from a log called ``reproduced``? Counted by digits; seeded.
+"""The rate of random figures that are called ``reproduced`` from a log, by number of digits; seeded.
 
     python benchmarks/audit_chance.py [--draws 2000] [--seed 1] ../shared/corpus ../shared/corpus-today
 

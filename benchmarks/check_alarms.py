@@ -1,4 +1,4 @@
-"""How often `trainmark check` names a healthy host, and how often it finds one that is slowed 1.3 times.
+"""The false-alarm rate of `trainmark check`, and its detection rate of a host that is 1.3 times slower.
 
     python benchmarks/check_alarms.py [--checks N]
 

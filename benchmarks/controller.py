@@ -1,4 +1,4 @@
-"""What a run on many hosts costs the controller: its processor time, its memory, and the time beside the run itself.
+"""The cost of a run on many hosts for the controller: processor time, memory, and wall time besides the run.
 
     python benchmarks/controller.py [--hosts 128] [--ranks 8] [--seconds 20]
 
@@ -27,7 +27,7 @@ from trainmark.suite import load_suite
 
 CARD = {
     "name": "silent",
-    "description": "a program that nobody runs",
+    "description": "a program that is never run",
     "framework": "python",
     "environment": "system",
     "launcher": "ranks",
@@ -41,8 +41,8 @@ CARD = {
 }
 
 
-class ProgressListener:
-    """Hears everything and says nothing."""
+class SilentListener:
+    """A progress listener that ignores every event."""
 
     def __getattr__(self, _name: str) -> object:
         return lambda *_words: None
@@ -100,7 +100,7 @@ def prepared(folder: Path, hosts: int, ranks: int, seconds: float) -> tuple[Path
 
 
 def main() -> None:
-    """Run one case on that many hosts, and print what it took."""
+    """Run one case on many hosts, and print its cost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, default=128)
     parser.add_argument("--ranks", type=int, default=8, help="on each host")
@@ -115,7 +115,7 @@ def main() -> None:
             connected_s, connecting = time.monotonic() - began, time.process_time() - before
             command = ("trainmark", "run", str(path))
             order = Order(suite, suite.cases, folder / "out", False, folder / "home", command, there)
-            results = run_campaign(order, ProgressListener()).results  # type: ignore[arg-type]
+            results = run_campaign(order, SilentListener()).results  # type: ignore[arg-type]
         taken, wall_s = time.process_time() - before, time.monotonic() - began
         (run,) = results.cases[0].runs
         logs = len(list((folder / "out").rglob("train*.log")))
@@ -127,7 +127,7 @@ def main() -> None:
         f"controller: {taken:.2f} s of processor time ({connecting:.2f} s of it to connect), {memory:.0f} MB at most"
     )
     print(
-        f"wall: {connected_s:.1f} s to connect, {wall_s - connected_s - words.seconds:.1f} s beside the run's own"
+        f"wall: {connected_s:.1f} s to connect, {wall_s - connected_s - words.seconds:.1f} s besides the run's own"
     )
 
 

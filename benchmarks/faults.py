@@ -1,4 +1,4 @@
-"""Everything that goes wrong on a cluster, many times: who is named, how soon, what is left, and the other cases.
+"""Inject every fault of a cluster many times: the reported culprit, the delay, the leftovers, and the other cases.
 
     python benchmarks/faults.py --out FILE.jsonl [--times 20] [--only KIND,KIND] [--lanes 3]
     python benchmarks/faults.py --out FILE.jsonl --table

@@ -1,4 +1,4 @@
-"""What goes wrong on the second of two hosts, or with the controller: how it is done and undone, what is to be said."""
+"""The faults of the second of two hosts or of the controller: their injection and repair, and the expected report."""
 
 import os
 import re
@@ -90,8 +90,8 @@ def show_trainmark(lane: Lane) -> None:
 def take_port(lane: Lane) -> None:
     """Listen on the port where the ranks are about to meet, on the first host."""
     rank = lane.rank(lane.hosts[0])
-    said = Path(f"/proc/{rank}/environ").read_bytes().decode()
-    port = re.search(r"MASTER_PORT=(\d+)", said)
+    output = Path(f"/proc/{rank}/environ").read_bytes().decode()
+    port = re.search(r"MASTER_PORT=(\d+)", output)
     assert port
     words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", lane.hosts[0]]
     squatter = subprocess.Popen(
@@ -120,7 +120,7 @@ def leave_port(lane: Lane) -> None:
 
 
 def bound_memory(lane: Lane) -> None:
-    """Give the rank 400 MB by a control group of its own."""
+    """Limit the rank to 400 MB with a control group."""
     group = MEMORY_CONTROL / f"trainmark-{lane.bad}-{os.getpid()}"
     group.mkdir()
     (group / "memory.limit_in_bytes").write_text(str(400 << 20))
@@ -138,7 +138,7 @@ def unbound_memory(lane: Lane) -> None:
 
 
 def sshd_late(lane: Lane) -> None:
-    """Let the host's sshd answer nobody for 8 s."""
+    """Stop the host's sshd from answering for 8 s."""
     (number,) = [int(line) for line in [lane.cluster.run(lane.bad, "cat", "/run/sshd.pid").stdout]]
     words = ["sh", "-c", f"kill -STOP {number}; sleep 8; kill -CONT {number}"]
     subprocess.Popen(
@@ -166,8 +166,8 @@ def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
         )
         words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", "control"]
         # A shell that starts us in the background has SIGINT ignored, and that is inherited.
-        said = lane.folder / "said.txt"
-        with said.open("w") as file:
+        output = lane.folder / "output.txt"
+        with output.open("w") as file:
             controller = subprocess.Popen(
                 [*words, *command(lane, "ssh")],
                 stdin=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
             )
         wait_for(lambda: lane.ranks(lane.bad) or controller.poll() is not None)
         if controller.poll() is not None:
-            raise RuntimeError(said.read_text()[-600:])
+            raise RuntimeError(output.read_text()[-600:])
         for pid, line in lane.cluster.processes("control").items():
             if "-m trainmark.cli.main" in line and str(lane.folder) in line and not line.startswith("env"):
                 os.kill(pid, number)
@@ -228,10 +228,10 @@ def checked(slow: bool) -> Callable[[Lane, Kind], dict[str, Any]]:
             if finding.check in speeds and finding.level is Level.WARNING
             for host in finding.hosts
         }
-        said = ", ".join(sorted(named)) or "nobody named"
+        output = ", ".join(sorted(named)) or "no host named"
         right = lane.bad in named if slow else not named
         return {
-            "outcome": said, "reason": None, "named": right, "seconds": time.time() - began,
+            "outcome": output, "reason": None, "named": right, "seconds": time.time() - began,
             "other_measured": lane.hosts[0] not in named, "left": [],
         }  # fmt: skip
 

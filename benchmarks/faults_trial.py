@@ -86,12 +86,12 @@ class Kind:
 
     @property
     def own_doing(self) -> bool:
-        """Whether a rank goes wrong by itself, at a step."""
+        """True if the rank fails without outside action, at a step."""
         return self.behaviour.count("-") == 2
 
     @property
     def at_once(self) -> int:
-        """How many trials one campaign has."""
+        """The number of trials in one campaign."""
         return 1 if self.fresh or self.trial else 5
 
 
@@ -124,12 +124,12 @@ def suite(lane: Lane, kind: Kind, count: int = 1) -> Path:
 
 def hosts_file(lane: Lane) -> Path:
     """Write a hosts file of the lane's two."""
-    told = yaml.safe_load((lane.cluster.state / "hosts.yaml").read_text())
-    (every,) = told["hosts"]
-    told["hosts"] = [{**every, "name": name} for name in lane.hosts]
-    told["ssh"] = {"config": str(lane.cluster.state / "ssh_config")}
+    hosts_file = yaml.safe_load((lane.cluster.state / "hosts.yaml").read_text())
+    (every,) = hosts_file["hosts"]
+    hosts_file["hosts"] = [{**every, "name": name} for name in lane.hosts]
+    hosts_file["ssh"] = {"config": str(lane.cluster.state / "ssh_config")}
     path = lane.folder / "hosts.yaml"
-    path.write_text(yaml.safe_dump(told))
+    path.write_text(yaml.safe_dump(hosts_file))
     return path
 
 
@@ -139,12 +139,12 @@ class Watcher(Silent):
     def __init__(self, lane: Lane, kind: Kind, before: set[str]) -> None:
         self._lane, self._kind, self._before = lane, kind, before
         self._struck_at: float | None = None
-        self._begun_at = 0.0
+        self._started_at = 0.0
         self.took: list[tuple[float, float, list[str]]] = []
         """Of each trial: since when it went wrong, when it had its outcome, and what was left."""
 
     def run_begins(self, *_words: Any) -> None:
-        self._begun_at, self._struck_at = time.time(), None
+        self._started_at, self._struck_at = time.time(), None
 
     def pulse(self, pulse: Any) -> None:
         if self._struck_at or not self._kind.strike or not self._lane.ranks(self._lane.bad):
@@ -160,7 +160,7 @@ class Watcher(Silent):
         if self._kind.mend:
             self._kind.mend(self._lane)
         left = wait_for_nothing(self._lane, self._before, but=("trainmark.node.agent", "'sshd: root@notty'"))
-        self.took.append((self._struck_at or self._begun_at, now, left))
+        self.took.append((self._struck_at or self._started_at, now, left))
 
 
 def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
@@ -189,13 +189,13 @@ def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
         if kind.own_doing and not at:
             # A limit passed before the program came so far: this was no trial.
             continue
-        said = {"seconds": ended - (at or began), "other_measured": other.outcome is OK, "left": left}
-        found.append({**judged(lane, kind, wrong), **said})
+        timing = {"seconds": ended - (at or began), "other_measured": other.outcome is OK, "left": left}
+        found.append({**judged(lane, kind, wrong), **timing})
     return found
 
 
 def judged(lane: Lane, kind: Kind, case: CaseResult) -> dict[str, Any]:
-    """Return what is said of a case, and whether that is what is to be said."""
+    """Return the report of a case, and whether it is the expected one."""
     reason = case.reason or ""
     parts = [part.format(bad=lane.bad, good=lane.hosts[0]) for part in kind.named]
     named = case.outcome is kind.outcome and all(re.search(part, reason) for part in parts)
@@ -214,7 +214,7 @@ def heals(lane: Lane) -> None:
 
 
 def tried(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
-    """Have one thing go wrong so many times; return what is written of each."""
+    """Inject one fault many times; return the record of each trial."""
     lane.folder.mkdir(parents=True)
     before = standing(lane)
     try:
@@ -256,7 +256,7 @@ def wait_for(holds: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not holds():
         if time.monotonic() > end:
-            raise TimeoutError("nothing happened")
+            raise TimeoutError("timed out: the condition did not become true")
         time.sleep(0.05)
 
 

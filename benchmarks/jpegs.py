@@ -1,4 +1,4 @@
-r"""What bounds the loader ``nvjpeg``: reading, decoding, and both beside the recorded step, in one process.
+r"""The bottleneck of the loader ``nvjpeg``: reading, decoding, and both next to the recorded step, in one process.
 
 Run it with a Python that has PyTorch on an NVIDIA GPU, over a folder of JPEGs (``trainmark data make``):
 
@@ -58,11 +58,11 @@ def main() -> int:
     for workers in (8, 14):
         print(f"{workers} processes alone: {reading_alone(training, workers):.0f} files/s", flush=True)
     found = []
-    for asked in own.variant or [UNCHANGED]:
+    for requested in own.variant or [UNCHANGED]:
         training.feed.close()
         loader = Loader()
-        training.feed = loader.opened(training, asked)
-        found.append({**asked, **measured(training, own.batch, loader)})
+        training.feed = loader.opened(training, requested)
+        found.append({**requested, **measured(training, own.batch, loader)})
         print(found[-1], flush=True)
         if own.json:
             own.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def variant(text: str) -> dict[str, Any]:
-    """Return the loader of today but for what is named."""
+    """Return the settings of a variant: the current loader with the given changes."""
     found: dict[str, Any] = dict(UNCHANGED)
     for word in text.split(","):
         name, _, value = word.partition("=")
@@ -119,7 +119,7 @@ def reading_alone(training: Any, workers: int) -> float:
 
 
 class Loader:
-    """Opens the loader as a variant has it."""
+    """Opens the loader in a variant."""
 
     def __init__(self) -> None:
         self.decoding: list[float] = []
@@ -132,18 +132,18 @@ class Loader:
         ):  # fmt: skip
             setattr(where, name, AS_IT_IS.setdefault((where, name), getattr(where, name)))
 
-    def opened(self, training: Any, asked: dict[str, Any]) -> Any:
+    def opened(self, training: Any, variant: dict[str, Any]) -> Any:
         """Return a feed."""
-        self._feeds.READY = asked["ready"]
-        if asked["by_host"] is not None:
-            self._feeds.by_processes = lambda _: asked["by_host"]
-        if not asked["pinned"]:
+        self._feeds.READY = variant["ready"]
+        if variant["by_host"] is not None:
+            self._feeds.by_processes = lambda _: variant["by_host"]
+        if not variant["pinned"]:
             self._slots.pin = self._slots.unpin = lambda _: None
         self._decoder._call = self._timed(self._decoder._call)
-        return training.open_feed(dataclasses.replace(training.settings, loader_workers=asked["workers"]))
+        return training.open_feed(dataclasses.replace(training.settings, loader_workers=variant["workers"]))
 
     def _timed(self, call: Callable[..., int]) -> Callable[..., int]:
-        """Have it kept how long the host is in each call that decodes."""
+        """Record the host's seconds in each decoding call."""
 
         def called(decoder: Any, name: str, *arguments: Any) -> int:
             began = time.perf_counter()
@@ -171,10 +171,10 @@ def measured(training: Any, batch: int, loader: Loader) -> dict[str, Any]:
     alone, call_alone = 60 * batch / (time.perf_counter() - began), statistics.median(loader.decoding)
     measured_block(training, DRAIN)
     loader.decoding.clear()
-    beside = STEPS * batch / measured_block(training, STEPS)
+    with_training = STEPS * batch / measured_block(training, STEPS)
     return {
         "alone": round(alone),
-        "beside_training": round(beside),
+        "beside_training": round(with_training),
         "alone_call_ms": round(1e3 * call_alone, 2),
         "beside_call_ms": round(1e3 * statistics.median(loader.decoding), 2),
         "unreadable": len(feed.unreadable),
@@ -185,10 +185,10 @@ def keep_trace(training: Any, path: Path) -> None:
     """Write what the GPU and the driver did in six steps, and print what took longest of either."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as kept:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         measured_block(training, 6)
-    kept.export_chrome_trace(str(path))
-    rows = kept.key_averages()
+    profiler.export_chrome_trace(str(path))
+    rows = profiler.key_averages()
     for title, attribute in (
         ("on the GPU", "self_device_time_total"),
         ("on the host", "self_cpu_time_total"),

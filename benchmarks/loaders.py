@@ -1,4 +1,5 @@
-"""How fast each loader decodes, crops and flips the same JPEG files, on one core, beside bare libjpeg-turbo.
+"""The speed of each loader at decoding, cropping and flipping JPEG files on one core, relative to libjpeg-turbo.
+libjpeg-turbo.
 
     python benchmarks/loaders.py [--images 512] [--seconds 4] [--rounds 3] [--json]
 
@@ -297,7 +298,7 @@ def make_data(folder: Path, images: int) -> None:
 
 
 def compare(data: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Let the loaders take turns; return a row for each, in the order of ``LOADERS``."""
+    """Run the loaders in turns; return a row for each, in the order of ``LOADERS``."""
     there = pythons()
     if "pytorch" not in there:
         sys.exit("the limit is measured in the environment 'pytorch': trainmark env create pytorch")

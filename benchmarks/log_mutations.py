@@ -1,4 +1,4 @@
-"""How often does a damaged log give another number without a word? Counts it by kind of damage; seeded.
+"""The rate of damaged logs that give another number without a warning, by kind of damage; seeded.
 
     python benchmarks/log_mutations.py --count 10000 --seed 1 ../shared/corpus ../shared/corpus-today
 
@@ -44,7 +44,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of a log: the number (None without one) and the codes of the doubts and of all problems."""
+    """The result of reading a log: its number (None without one), and the codes of doubts and problems."""
 
     value: float | None
     doubts: frozenset[str]
@@ -53,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A number that moved without a word."""
+    """A number that changed without a warning."""
 
     kind: str
     log: str
@@ -301,7 +301,7 @@ class HangError(BaseException):
 
 @dataclass(slots=True)
 class Tally:
-    """What came of many mutations."""
+    """The results of many mutations."""
 
     made: Counter[str]
     moved: Counter[str]

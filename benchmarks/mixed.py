@@ -1,4 +1,4 @@
-r"""Does a step in mixed precision do the same work as one in FP32, up to the rounding that mixed precision has anyway?
+r"""Check that a step in mixed precision does the same work as one in FP32, up to the rounding of mixed precision.
 
 Run it with a Python that has PyTorch:
 
@@ -45,14 +45,14 @@ KINDS = ("update", "batch-mean", "batch-variance", "loss")
 
 
 class Followed(NamedTuple):
-    """What a training did: for each step its weights before, and what there is to compare, by kind and name."""
+    """The record of a training: for each step the weights before it, and the values to compare, by kind and name."""
 
     starts: list[dict[str, Any]]
     subjects: dict[tuple[str, str], list[Any]]
 
 
 class Finding(NamedTuple):
-    """How far a subject is from the truth, relatively, and how far the plain step and the limit are."""
+    """The relative distance of a subject from the truth, and the distances of the plain step and the limit."""
 
     kind: str
     name: str
@@ -120,14 +120,14 @@ def follow(training: Any, batches: Sequence[Any], starts: Sequence[Mapping[str, 
         training.synchronize()
         after = training.read_weights()
         found.starts.append(before)
-        seen: dict[tuple[str, str], Any] = {("loss", "loss"): training.own_losses()[index]}
+        observed: dict[tuple[str, str], Any] = {("loss", "loss"): training.own_losses()[index]}
         for name, old in before.items():
             if training.task.is_trainable(name):
-                seen["update", name] = old - after[name]
+                observed["update", name] = old - after[name]
             else:
                 kind = "batch-mean" if "mean" in name else "batch-variance"
-                seen[kind, name] = statistic(old, after[name])
-        for key, value in seen.items():
+                observed[kind, name] = statistic(old, after[name])
+        for key, value in observed.items():
             found.subjects.setdefault(key, []).append(value)
     return found
 

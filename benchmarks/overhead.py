@@ -1,4 +1,4 @@
-"""What measuring costs: the worker's measured loop against a bare loop of the same training step, in one process.
+"""The overhead of measuring: the worker's measured loop against a bare loop of the same step, in one process.
 
 Run it with the Python of a framework's environment; it needs nothing else:
 
@@ -117,7 +117,7 @@ with open_nvml() as nvml:
 
 @contextmanager
 def telemetry_of_this(python: str | None) -> Iterator[Callable[[bool], None]]:
-    """Yield what says, before each block, whether samples of this process are taken; of no Python, nothing does."""
+    """Yield a function that turns telemetry of this process on or off before a block; a no-op without a Python."""
     if python is None:
         yield lambda _: None
         return
@@ -130,10 +130,10 @@ def telemetry_of_this(python: str | None) -> Iterator[Callable[[bool], None]]:
             text=True,
         ) as sampler,
     ):
-        said = ""
+        count = ""
 
         def watch(wanted: bool) -> None:
-            nonlocal said
+            nonlocal count
             assert sampler.stdin is not None
             assert sampler.stdout is not None
             try:
@@ -141,13 +141,13 @@ def telemetry_of_this(python: str | None) -> Iterator[Callable[[bool], None]]:
                 sampler.stdin.flush()
             except BrokenPipeError:
                 raise SystemExit(f"overhead: telemetry by {python} ended; it needs trainmark there") from None
-            said = sampler.stdout.readline().strip()
-            if not said.isdigit():
-                raise SystemExit(f"overhead: no telemetry by {python}: {said or 'it needs trainmark there'}")
+            count = sampler.stdout.readline().strip()
+            if not count.isdigit():
+                raise SystemExit(f"overhead: no telemetry by {python}: {count or 'it needs trainmark there'}")
 
         yield watch
         watch(False)
-        print(f"telemetry      {said} samples", file=sys.stderr)
+        print(f"telemetry      {count} samples", file=sys.stderr)
 
 
 def measured_block(training: Any, steps: int) -> float:
@@ -184,14 +184,14 @@ def bare_block(training: Any, steps: int) -> float:
 
 
 def bare_replays(training: Any, steps: int) -> float:
-    """Return the seconds of ``steps`` replays, as somebody would write them who has this graph."""
-    graph, kept = training._captured.recording
+    """Return the seconds of ``steps`` replays in a hand-written loop over this graph."""
+    graph, inputs = training._captured.recording
     rates = [group["lr"] for group in training.optimizer.param_groups]
     feed, rate = training.feed, training.rates[0]
     training.synchronize()
     started = time.perf_counter()
     for _ in range(steps):
-        for at, given in zip(kept, feed.next(), strict=True):
+        for at, given in zip(inputs, feed.next(), strict=True):
             if at is not given:
                 at.copy_(given)
         for at in rates:

@@ -181,8 +181,10 @@ def read_once(path: str, format_name: str, reader: str) -> dict[str, float]:
         log = read_log(path, Facts(gpus=8, batch_per_device=64 if plain_name in _BATCH_UNSAID else None))
         result = measure_log(log)
         if log.format != plain_name or result.value is None:
-            said = "; ".join(problem.message for problem in (*log.problems, *result.problems))
-            sys.exit(f"{format_name}: read as {log.format}, {log.records.count} records, no number: {said}")
+            problems = "; ".join(problem.message for problem in (*log.problems, *result.problems))
+            sys.exit(
+                f"{format_name}: read as {log.format}, {log.records.count} records, no number: {problems}"
+            )
         records = log.records.count
     else:
         pattern = re.compile(_searched_for(format_name.partition("+")[0], path))

@@ -1,4 +1,4 @@
-"""Somebody's unmodified program in a contest: each of its blocks is a whole run of it through its card."""
+"""A third-party program in a contest: each of its blocks is a complete run through its card."""
 
 import argparse
 import json
@@ -16,15 +16,15 @@ def by_card(own: argparse.Namespace) -> Step:
     Raises ``ValueError`` where the suite asks for other work than the contest is about, and ``RuntimeError`` where a
     run gives no number.
     """
-    kept_until_the_end = tempfile.TemporaryDirectory(prefix="program-")
-    folder = Path(kept_until_the_end.name)
+    temporary_folder = tempfile.TemporaryDirectory(prefix="program-")
+    folder = Path(temporary_folder.name)
     versions: dict[str, str] = {}
     runs: list[dict[str, Any]] = []
 
     def block(steps: int) -> float:
         out = folder / str(len(runs))
         words = [own.trainmark, "-m", "trainmark.cli.main", "run", own.suite, "--out", str(out)]
-        # The exit code says that something speaks against the number too, as that others have memory on the device.
+        # The exit code is nonzero for warnings too, such as other processes' memory on the device.
         ran = subprocess.run(words, capture_output=True, text=True, check=False)
         if not (out / "results.json").exists():
             raise RuntimeError(f"{own.suite}: {(ran.stderr or ran.stdout).strip().splitlines()[-1:]}")
@@ -32,17 +32,21 @@ def by_card(own: argparse.Namespace) -> Step:
         if len(result["cases"]) != 1:
             raise ValueError(f"{own.suite} has {len(result['cases'])} cases, and one contends")
         (case,) = result["cases"]
-        asked, wanted = case["case"], _work(own)
-        different = {key: (asked.get(key), value) for key, value in wanted.items() if asked.get(key) != value}
+        run_case, wanted = case["case"], _work(own)
+        different = {
+            key: (run_case.get(key), value) for key, value in wanted.items() if run_case.get(key) != value
+        }
         if different:
             raise ValueError(f"{own.suite} asks for other work (its own, the contest's): {different}")
         if case["estimate"] is None:
             raise RuntimeError(f"{case['outcome']}: {case['reason'] or case['runs'][-1]['reason']}")
-        versions.update({asked["workload"]: asked["framework"], "trainmark": result["trainmark_version"]})
+        versions.update(
+            {run_case["workload"]: run_case["framework"], "trainmark": result["trainmark_version"]}
+        )
         runs.append(case)
         return float(own.batch * steps / case["estimate"]["median"])
 
-    def told() -> dict[str, Any]:
+    def facts() -> dict[str, Any]:
         last = runs[-1]["runs"][-1]
         return {
             "case": runs[-1]["id"],
@@ -50,12 +54,12 @@ def by_card(own: argparse.Namespace) -> Step:
             "command": last["commands"],
         }
 
-    # A run warms itself up. What its network has is not in its log, nor what memory it took.
-    return Step(block, None, versions, lambda: None, told, warm_up=1)
+    # A run has its own warm-up. Its log contains neither the network's size nor the memory use.
+    return Step(block, None, versions, lambda: None, facts, warm_up=1)
 
 
 def _work(own: argparse.Namespace) -> dict[str, Any]:
-    """Return what the contest is about, by the axes of a case."""
+    """Return the contest's settings as axes of a case."""
     return {
         "precision": own.precision,
         "image_size": own.image_size,

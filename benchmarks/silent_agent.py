@@ -1,4 +1,4 @@
-"""An agent that runs nothing and answers as one that does: what a host costs the controller, without the host.
+"""A fake agent that runs nothing but answers like a real one, to measure the controller's cost per host without hosts.
 
 Its arguments: a file with what ``machine`` and ``facts`` answer, how long a job takes (seconds), and its host's name.
 """
@@ -35,7 +35,7 @@ def files() -> bytes:
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Answer requests until the input ends."""
     sys.stdout.buffer.write(b"trainmark-agent\n")
     tell({"hello": ANSWERS["hello"]})
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -63,10 +63,10 @@ def main() -> None:
             continue
         if not line:
             return
-        asked = json.loads(line)
+        request = json.loads(line)
         value: object = None
-        call, body = asked.get("call"), b""
-        # Of a message that comes in parts the last one asks.
+        call, body = request.get("call"), b""
+        # Only the last part of a multi-part message carries the call.
         if call in ("ping", None):
             tell({"pong": 0})
             continue
@@ -80,7 +80,7 @@ def main() -> None:
             value = [0, 0]
         elif call == "has":
             # Its disk is not the controller's.
-            value = ".trainmark-" not in asked["path"]
+            value = ".trainmark-" not in request["path"]
         else:
             value = ANSWERS.get(
                 call,
@@ -88,7 +88,7 @@ def main() -> None:
                     call
                 ),
             )
-        tell({"id": asked["id"], "value": value}, body)
+        tell({"id": request["id"], "value": value}, body)
 
 
 if __name__ == "__main__":

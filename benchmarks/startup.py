@@ -1,4 +1,4 @@
-"""How long the command line takes to answer: ``--help``, and ``plan`` of a matrix of 10,000 cases.
+"""The response time of the command line: ``--help``, and ``plan`` of a matrix of 10,000 cases.
 
     python benchmarks/startup.py [--repeats 11]
 

@@ -1,4 +1,4 @@
-"""How long a comparison takes in a database of 100,000 runs.
+"""The time of a comparison in a database of 100,000 runs.
 
     python benchmarks/store.py [--runs 100000]
 

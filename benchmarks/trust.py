@@ -1,4 +1,4 @@
-"""Do the numbers hold what they say? Simulations with known truth, and what the methods of ``measure/`` say of them.
+"""Validate the statistics of ``measure/`` in simulations with a known truth.
 
     python benchmarks/trust.py [--part NAME ...] [--quick] [--seed N]
 
@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Random = np.random.Generator
 
 RUNS = (3, 5, 7, 10, 20)
-KEPT = Path(__file__).parent.parent / "docs" / "results"
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
 # -- what is simulated: logarithms of the runs' rates, and their true median -------------------------------------------
@@ -143,7 +143,7 @@ def _student(freedom: Array) -> Array:
 
 
 def check_the_vectorised(noise: Random) -> None:
-    """Hold the functions above to those that trainmark uses."""
+    """Check the vectorised functions against trainmark's own."""
     for n in (3, 5, 6, 10):
         a, b = 0.02 * noise.standard_normal((2, 5, n))
         for row in range(5):
@@ -168,7 +168,7 @@ def _narrow(logs: Array, target: float) -> NDArray[np.bool_]:
     return np.asarray((np.exp(high) - np.exp(low)) / 2 / middle <= target)
 
 
-def inside(bounds: tuple[Array, Array], true: float) -> float:
+def coverage(bounds: tuple[Array, Array], true: float) -> float:
     low, high = bounds
     return 100 * float(((low <= true) & (true <= high)).mean())
 
@@ -189,7 +189,7 @@ def intervals(noise: Random, reps: int) -> Iterator[str]:
     rows = []
     for name, shape in {**SHAPES, **HARD}.items():
         true = truth(shape, noise)
-        rows.append([name, *(inside(ends(0.01 * shape(noise, reps, n)), 0.01 * true) for n in RUNS)])
+        rows.append([name, *(coverage(ends(0.01 * shape(noise, reps, n)), 0.01 * true) for n in RUNS)])
     yield "How often (%) the interval of the median holds the true one, by shape of the runs and their number.\n"
     yield from table(["runs are", *(f"n = {n}" for n in RUNS)], rows)
     yield "The level does not depend on the spread, which is a factor. Of two nearly even levels few runs show"
@@ -213,7 +213,7 @@ def ratios(noise: Random, reps: int) -> Iterator[str]:
     for one, other, scale in pairs:
         true = 0.01 * (truth(SHAPES[one], noise) - scale * truth(SHAPES[other], noise))
         cells = [
-            inside(
+            coverage(
                 ratio_ends(0.01 * SHAPES[one](noise, reps, n), 0.01 * scale * SHAPES[other](noise, reps, m)),
                 true,
             )
@@ -267,7 +267,7 @@ def _waited(
 
 
 def campaigns(noise: Random, reps: int) -> Iterator[str]:
-    """What the interval says of another campaign: nothing."""
+    """Coverage of another campaign's median by an interval: none is promised."""
     rows = []
     for name, rho, effect in (
         ("independent runs", 0.0, 0.0),
@@ -277,7 +277,7 @@ def campaigns(noise: Random, reps: int) -> Iterator[str]:
         ("a campaign effect of twice the spread", 0.0, 2.0),
     ):
         cells = [
-            inside(ends(correlated(noise, reps, n, rho) + effect * noise.standard_normal((reps, 1))), 0.0)
+            coverage(ends(correlated(noise, reps, n, rho) + effect * noise.standard_normal((reps, 1))), 0.0)
             for n in RUNS
         ]
         rows.append([name, *cells])
@@ -309,8 +309,8 @@ def practice(noise: Random, reps: int) -> Iterator[str]:
             of_runs = 1 / times.mean(axis=2)
             rows.append([
                 name, n,
-                inside(ends(np.log(of_runs)), float(np.log(middle_rate))),
-                inside((mean - error, mean + error), float(rate)),
+                coverage(ends(np.log(of_runs)), float(np.log(middle_rate))),
+                coverage((mean - error, mean + error), float(rate)),
                 f"{100 * (mean.mean() / rate - 1):+.2f}",
             ])  # fmt: skip
     yield "How often (%) intervals at nominal 95 % hold the truth: ours, and the mean of all steps' rates with"
@@ -408,18 +408,18 @@ def _share(found: Sequence[object], verdict: bool | None) -> float:
     return 100 * float(np.mean([getattr(one, "steady", 0) is verdict for one in found]))
 
 
-def kept(noise: Random, reps: int) -> Iterator[str]:
-    """What the warm-up test says of the runs that are kept in docs/results."""
+def stored_runs(noise: Random, reps: int) -> Iterator[str]:
+    """The verdicts of the warm-up test on the runs stored in docs/results."""
     del noise, reps
     rows = []
-    for archive in sorted(KEPT.glob("*/runs.tar.xz")):
-        said: Counter[str] = Counter()
+    for archive in sorted(RESULTS.glob("*/runs.tar.xz")):
+        verdicts: Counter[str] = Counter()
         with tarfile.open(archive) as runs:
             for member in runs:
                 held = runs.extractfile(member) if member.name.endswith("/events.jsonl") else None
                 if held is not None and (times := _measured(held.read().decode())).size:
-                    said[str(judge_steadiness(times).steady)] += 1
-        rows.append([archive.parent.name, said["True"], said["False"], said["None"]])
+                    verdicts[str(judge_steadiness(times).steady)] += 1
+        rows.append([archive.parent.name, verdicts["True"], verdicts["False"], verdicts["None"]])
     yield "The runs kept in `docs/results`, measured windows:\n"
     yield from table(["results", "steady", "not steady", "cannot say"], rows)
 
@@ -441,7 +441,7 @@ PARTS: dict[str, Callable[[Random, int], Iterator[str]]] = {
     "campaigns": campaigns,
     "practice": practice,
     "warmup": warmup,
-    "kept": kept,
+    "kept": stored_runs,
 }
 
 
@@ -454,16 +454,16 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the repetitions")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    check_the_vectorised(np.random.default_rng(asked.seed))
-    reps = 800 if asked.quick else 8000
+    options = parser.parse_args()
+    check_the_vectorised(np.random.default_rng(options.seed))
+    reps = 800 if options.quick else 8000
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}, ", end="")
-    print(f"numpy {np.__version__}, seed {asked.seed}, {reps} repetitions: `python {' '.join(sys.argv)}`\n")
-    for name in asked.part or PARTS:
+    print(f"numpy {np.__version__}, seed {options.seed}, {reps} repetitions: `python {' '.join(sys.argv)}`\n")
+    for name in options.part or PARTS:
         began = time.perf_counter()
         part = PARTS[name]
         print(f"## {name}: {(part.__doc__ or '').splitlines()[0]}\n")
-        for line in part(np.random.default_rng([asked.seed, *name.encode()]), reps):
+        for line in part(np.random.default_rng([options.seed, *name.encode()]), reps):
             print(line, flush=True)
         print(f"({time.perf_counter() - began:.0f} s)\n")
 

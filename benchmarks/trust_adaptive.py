@@ -26,7 +26,7 @@ from trainmark.store.document import read_results
 
 FIVE, LEAST, TARGET = 5, 3, 0.01
 
-WAYS = {
+VARIANTS = {
     "pytorch": {"layout": "nhwc", "compiler": "none"},
     "tensorflow": {"layout": "nhwc", "compiler": "graph"},
     "paddle": {"layout": "nchw", "compiler": "to_static"},
@@ -35,7 +35,7 @@ WAYS = {
 
 
 class Spent(NamedTuple):
-    """What a rule gave for a case: runs, their seconds, and the estimate."""
+    """The result of a rule for a case: runs, their seconds, and the estimate."""
 
     runs: int
     seconds: float
@@ -47,7 +47,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, help="a result directory, or its results.json")
-    parser.add_argument("--framework", nargs="+", choices=tuple(WAYS), default=tuple(WAYS))
+    parser.add_argument("--framework", nargs="+", choices=tuple(VARIANTS), default=tuple(VARIANTS))
     parser.add_argument("--model", default="mobilenet_v1")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--image-size", type=int, default=96)
@@ -74,13 +74,13 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
         },
         "zip": [{
             "framework": [*given.framework],
-            **{key: [WAYS[name][key] for name in given.framework] for key in ("layout", "compiler")},
+            **{key: [VARIANTS[name][key] for name in given.framework] for key in ("layout", "compiler")},
         }],
     }  # fmt: skip
     path = folder / "suite.yaml"
     path.write_text(yaml.safe_dump(suite), encoding="utf-8")
     trainmark = Path(sys.executable).with_name("trainmark")
-    # 1 where some run failed: what is left is told.
+    # 1 if a run failed: the remaining runs are still compared.
     subprocess.run([trainmark, "run", path, "--out", folder / "out"], stdout=sys.stderr, check=False)
 
 
@@ -113,11 +113,11 @@ def tell(results: Path) -> int:
     if not spent["dlperf"]:
         print("no case has five sound runs", file=sys.stderr)
         return 1
-    for rule, asked in (
+    for rule, target in (
         ("adaptive", f"asked for {TARGET:.0%}"),
         ("same", "asked for the width of the five runs"),
     ):
-        print(f"\nadaptive, {asked}: {spent[rule] / spent['dlperf']:.2f} of dlperf's time over all cases.")
+        print(f"\nadaptive, {target}: {spent[rule] / spent['dlperf']:.2f} of dlperf's time over all cases.")
     return 0
 
 
@@ -132,12 +132,12 @@ def sound(case: CaseResult) -> list[tuple[float, float]]:
 
 
 def by_five(runs: Sequence[tuple[float, float]]) -> Spent:
-    """Return what ``dlperf`` takes and says."""
+    """Return the runs and the estimate of ``dlperf``."""
     return _spent(runs[:FIVE], Sampling.FIXED)
 
 
 def by_waiting(runs: Sequence[tuple[float, float]], target: float) -> Spent:
-    """Return what ``adaptive`` takes and says; all the runs where they do not suffice."""
+    """Return the runs and the estimate of ``adaptive``; all runs if they do not suffice."""
     enough = (n for n in range(LEAST, len(runs) + 1) if narrow_enough([rate for rate, _ in runs[:n]], target))
     return _spent(runs[: next(enough, len(runs))], Sampling.WAITED)
 

@@ -1,4 +1,4 @@
-"""How often each gate fires on sound runs: on the kept real runs, and on simulated series with the noise of real ones.
+"""The false-alarm rate of each gate: on the stored real runs, and on simulated series with realistic noise.
 
     python benchmarks/trust_gates.py [--repetitions 4000]
 
@@ -24,7 +24,7 @@ from trainmark.schema.gates import GateName
 from trainmark.schema.results import Results, sound
 from trainmark.store import read_results
 
-KEPT = Path(__file__).parents[1] / "docs" / "results"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEED = 20261122
 Series = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Series]
@@ -133,12 +133,12 @@ def drifting(total: float, count: int, times: int) -> Iterator[Series]:
         yield np.linspace(1, 1 - total, count) * np.exp(0.01 * random.standard_normal(count))
 
 
-def kept() -> None:
+def stored_runs() -> None:
     print("\n## Every gate on the kept runs\n")
     print("| result | runs | " + " | ".join(gate.name for gate in GATES) + " |")
     print("| --- | --- |" + " --- |" * len(GATES))
-    told: list[str] = []
-    for place in sorted(KEPT.glob("*/runs.tar.xz")):
+    doubts: list[str] = []
+    for place in sorted(RESULTS.glob("*/runs.tar.xz")):
         results = read_results(place.parent / "results.json")
         with TemporaryDirectory() as folder, lzma.open(place) as content:
             unpack(content, Path(folder))
@@ -151,7 +151,7 @@ def kept() -> None:
             + " | ".join(str(fired[gate.name] or "-") for gate in GATES)
             + " |"
         )
-        told += [
+        doubts += [
             f"- {place.parent.name}, {name}: {doubt.sentence}"
             for name, evidence in judged
             for doubt in apply_gates(evidence)
@@ -159,9 +159,9 @@ def kept() -> None:
         for case in results.cases:
             runs = [run.measurement.throughput for run in sound(case.runs) if run.measurement]
             if (doubt := DRIFT.doubt(drift(runs))) is not None:
-                told.append(f"- {place.parent.name}, {case.id}: {doubt.sentence}")
+                doubts.append(f"- {place.parent.name}, {case.id}: {doubt.sentence}")
     print("\nWhat fired:\n")
-    print("\n".join(told) or "nothing")
+    print("\n".join(doubts) or "nothing")
 
 
 def evidence_of(results: Results, folder: Path) -> Iterator[tuple[str, Evidence]]:
@@ -184,7 +184,7 @@ def main() -> None:
     print("\n| gate | doubts from | of | where the bound comes from |\n| --- | --- | --- | --- |")
     for gate in (*GATES, DRIFT):
         print(f"| `{gate.name}` | {gate.bound:g} | {gate.unit} | {gate.source} |")
-    kept()
+    stored_runs()
     simulated(given.repetitions)
 
 

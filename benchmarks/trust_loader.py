@@ -1,4 +1,4 @@
-"""A loader of known rate behind 1 to 64 loader workers: what the built-in workers report, and whether they doubt it.
+"""The reports and doubts of the built-in workers with a loader of known rate, behind 1 to 64 loader workers.
 
     python benchmarks/trust_loader.py                        every environment that is made, 1 to 64 workers
     python benchmarks/trust_loader.py --framework pytorch --workers 1 16 64
@@ -151,12 +151,12 @@ def held(make: Callable[..., Any], seconds: float) -> Callable[..., Any]:
 
 
 def know_the_worker() -> None:
-    """Let the worker be imported by its own name."""
+    """Make the worker importable as ``trainmark_worker``."""
     sys.path.insert(0, str(ROOT / "src" / "trainmark" / "worker"))
     importlib.import_module("start")
 
 
-def inside(flags: list[str]) -> int:
+def run_in_environment(flags: list[str]) -> int:
     """Run the worker with the flags, each picture held back."""
     know_the_worker()
     arguments = importlib.import_module("trainmark_worker.core.arguments")
@@ -169,18 +169,18 @@ def inside(flags: list[str]) -> int:
 def hold(framework: str, settings: Any, rate: float) -> None:
     """Hold each picture back where the framework's loader makes it, by as many as really make them."""
     queues: Any = importlib.import_module("trainmark_worker.core.queues")
-    batch, asked = settings.batch_per_device, settings.loader_workers
+    batch, loader_workers = settings.batch_per_device, settings.loader_workers
     if framework in ("pytorch", "paddle"):
-        workers = queues.in_parts(batch, asked).workers
+        workers = queues.in_parts(batch, loader_workers).workers
         loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.loading")
         loading.load_image = held(loading.load_image, workers / rate)
     elif framework == "mxnet":
         folder: Any = importlib.import_module("trainmark_worker.mxnet.image_classification.loaders.folder")
-        workers = queues.in_parts(batch, asked).workers
+        workers = queues.in_parts(batch, loader_workers).workers
         folder.Images.__getitem__ = held(folder.Images.__getitem__, workers / rate)
     elif framework == "jax":
         native: Any = importlib.import_module("trainmark_worker.jax.image_classification.loaders.native")
-        workers = queues.in_parts(batch, asked, native.TASKS, native.TASKS).workers
+        workers = queues.in_parts(batch, loader_workers, native.TASKS, native.TASKS).workers
         native.ToPart = slow_parts(native.ToPart, workers / rate)
     elif framework == "tensorflow":
         np: Any = importlib.import_module("numpy")
@@ -188,7 +188,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
         pipeline: Any = importlib.import_module(
             "trainmark_worker.tensorflow.image_classification.loaders.pipeline"
         )
-        seconds, prepare = min(asked, batch) / rate, pipeline.prepare
+        seconds, prepare = min(loader_workers, batch) / rate, pipeline.prepare
 
         def wait() -> Any:
             time.sleep(seconds)
@@ -231,4 +231,4 @@ if __name__ == "__mp_main__":
     know_the_worker()
 
 if __name__ == "__main__":
-    sys.exit(inside(sys.argv[2:]) if sys.argv[1:2] == ["--inside"] else main())
+    sys.exit(run_in_environment(sys.argv[2:]) if sys.argv[1:2] == ["--inside"] else main())

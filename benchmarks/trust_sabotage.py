@@ -1,4 +1,4 @@
-"""Which changes of a built-in worker its own witnesses see: a table of changes and frameworks, in Markdown.
+"""The changes of a built-in worker that its witnesses detect: a table of changes and frameworks, in Markdown.
 
     python benchmarks/trust_sabotage.py                          every framework whose environment is made
     python benchmarks/trust_sabotage.py --framework pytorch --change none frozen-stem
@@ -33,7 +33,7 @@ SOUND = {
 
 
 def main() -> int:
-    """Return 1 where a change was not seen, or a sound run was doubted."""
+    """Return 1 if a change was not detected, or an unchanged run was doubted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -47,14 +47,15 @@ def main() -> int:
         pictures = make_pictures(Path(folder) / "pictures")
         for name in given.change:
             cells = [
-                seen(framework, name, changes[name], Path(folder), pictures) for framework in given.framework
+                witnessed(framework, name, changes[name], Path(folder), pictures)
+                for framework in given.framework
             ]
             unseen += sum((cell == "nothing") != (name in SOUND) for cell in cells if cell != "-")
             print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     return int(bool(unseen))
 
 
-def seen(framework: str, name: str, change: Change, folder: Path, pictures: Path) -> str:
+def witnessed(framework: str, name: str, change: Change, folder: Path, pictures: Path) -> str:
     """Return the doubts of a run with the change; ``-`` for one that cannot be made in the framework."""
     if framework in change.cannot:
         return "-"
@@ -67,7 +68,7 @@ def seen(framework: str, name: str, change: Change, folder: Path, pictures: Path
     if change.real:
         flags.update({"data": pictures, "loader-workers": 1})
     words = [python_of(framework), str(CHANGED), word_of(name), *(f"--{k}={v}" for k, v in flags.items())]
-    together = {
+    rendezvous = {
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
@@ -78,7 +79,10 @@ def seen(framework: str, name: str, change: Change, folder: Path, pictures: Path
     started = [
         subprocess.Popen(
             words,
-            env={**os.environ, **({**together, "RANK": str(r), "LOCAL_RANK": str(r)} if ranks == 2 else {})},
+            env={
+                **os.environ,
+                **({**rendezvous, "RANK": str(r), "LOCAL_RANK": str(r)} if ranks == 2 else {}),
+            },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
