@@ -156,8 +156,8 @@ def test_the_fastest_loader_is_measured_and_made_up_data_have_none_to_choose(ben
         "gaps": [{"when": {"loader": "absent"}, "reason": "it is not installed"}],
     }
     photos = {"photos": {"make": {"images": 12, "classes": 2, "width": 48, "height": 32}}}
-    asked = {"loader": "best"}
-    bench.write({**asked, "data": "photos"}, asked, card=card, protocol=TWICE, datasets=photos)
+    requested = {"loader": "best"}
+    bench.write({**requested, "data": "photos"}, requested, card=card, protocol=TWICE, datasets=photos)
     real, synthetic = bench.run().cases
     assert (real.case.loader, real.settled.loader) == ("best", "engine")
     assert sorted(trial.axes["loader"] for trial in real.trials) == ["engine", "native"]

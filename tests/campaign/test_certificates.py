@@ -113,21 +113,21 @@ def test_a_run_of_two_frameworks_holds_the_certificate_and_says_so(measured: Pat
     assert Certificate.model_validate(certificate).holds
     report = (measured / "out" / "report.md").read_text()
     assert "paddle, pytorch were verified to compute the same training step" in report
-    kept = measured / "out" / "equivalence"
-    assert sorted(path.name for path in kept.glob("*/*")) == ["certificate.json", "paddle", "pytorch"]
+    stored = measured / "out" / "equivalence"
+    assert sorted(path.name for path in stored.glob("*/*")) == ["certificate.json", "paddle", "pytorch"]
 
 
 @pytest.mark.training
 def test_a_certificate_that_fails_marks_the_table_and_the_exit_code(measured: Path) -> None:
     path = next((measured / "out" / "equivalence").glob("*/certificate.json"))
-    kept = path.read_text()
-    document = json.loads(kept)
+    stored = path.read_text()
+    document = json.loads(stored)
     document["pairs"][0]["checks"][1]["deviation"] = 0.5
     path.write_text(json.dumps(document))
     try:
         done = run(measured, "--resume")
     finally:
-        path.write_text(kept)
+        path.write_text(stored)
     assert done.returncode == 1
     assert "pytorch ≠" in done.stdout
     assert "paddle ≠" in done.stdout

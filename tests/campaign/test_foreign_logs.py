@@ -120,7 +120,7 @@ def test_every_fact_in_which_a_log_contradicts_its_case_is_said(bench: Bench) ->
 
 def test_single_precision_contradicts_mixed_precision_and_neither_fp32_nor_tf32(bench: Bench) -> None:
     log, case = ngc(gpus=1, batch_per_device=4), {"model": "resnet50_v1.5"}
-    for precision, told in (
+    for precision, reported in (
         (
             "amp-bf16",
             {"precision-differs": "the log says precision fp32 or tf32; the case requests amp-bf16"},
@@ -130,7 +130,7 @@ def test_single_precision_contradicts_mixed_precision_and_neither_fp32_nor_tf32(
     ):
         inner = Bench(bench.folder / precision)
         inner.folder.mkdir()
-        assert doubts_of(inner, log, case={**case, "precision": precision}, **NGC) == told
+        assert doubts_of(inner, log, case={**case, "precision": precision}, **NGC) == reported
 
 
 def test_a_batch_that_a_program_cuts_is_held_whole_against_its_case(bench: Bench) -> None:
@@ -138,11 +138,11 @@ def test_a_batch_that_a_program_cuts_is_held_whole_against_its_case(bench: Bench
     log = synthetic_log("ngc-pytorch-bert", SampleRun([0.5] * 60, gpus=1, batch_per_device=64))
     axes = {**AXES, "accumulation": {}, "optimizer": {}}
     settings = {"log_format": "ngc-pytorch-bert", "task": "masked-lm", "axes": axes}
-    for batch, told in ((64, {}), (16, {"batch-per-device-differs"})):
+    for batch, reported in ((64, {}), (16, {"batch-per-device-differs"})):
         inner = Bench(bench.folder / str(batch))
         inner.folder.mkdir()
         case = {"model": "bert_base", "accumulation": 4, "optimizer": "lamb"}
-        assert set(doubts_of(inner, log, batch=batch, case=case, **settings)) == set(told)
+        assert set(doubts_of(inner, log, batch=batch, case=case, **settings)) == set(reported)
 
 
 def test_what_a_log_does_not_say_contradicts_nothing(bench: Bench, timm_log: str) -> None:

@@ -205,8 +205,8 @@ def test_what_a_run_ran_is_in_its_outcome_and_in_the_results(foreign: Bench) -> 
     record = json.loads((foreign.out / run.directory / "outcome.json").read_text())
     assert record["identity"]["digest"] == run.identity.digest
     for part in run.identity.parts:
-        kept = foreign.out / "identity" / f"{part.digest.removeprefix('sha256:')[:32]}.json"
-        assert Entries.model_validate_json(kept.read_bytes()).part == part
+        stored = foreign.out / "identity" / f"{part.digest.removeprefix('sha256:')[:32]}.json"
+        assert Entries.model_validate_json(stored.read_bytes()).part == part
 
 
 def test_another_directory_on_another_day_gives_the_same_identity(foreign: Bench) -> None:

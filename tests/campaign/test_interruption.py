@@ -73,12 +73,12 @@ def test_after_ctrl_c_resume_goes_on_and_repeats_nothing(bench: Bench) -> None:
     until(lambda: len(list(bench.out.glob("runs/*/*/outcome.json"))) == 1 and len(bench.pids()) == 2, process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=300)
-    kept = {path: path.stat().st_ino for path in bench.out.glob("runs/*/*/outcome.json")}
-    assert len(kept) == 1
+    stored = {path: path.stat().st_ino for path in bench.out.glob("runs/*/*/outcome.json")}
+    assert len(stored) == 1
     listener = Listener()
     assert bench.run(listener, resume=True).holds
     assert len(listener.started) == 3
-    assert all(path.stat().st_ino == inode for path, inode in kept.items())
+    assert all(path.stat().st_ino == inode for path, inode in stored.items())
 
 
 def test_a_killed_trainmark_takes_its_program_with_it_and_resume_ends_the_rest(bench: Bench) -> None:

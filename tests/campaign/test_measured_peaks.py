@@ -39,8 +39,8 @@ def test_the_manifest_of_a_run_has_what_its_devices_were_measured_to_do(bench: B
     assert [(held.case_id, held.repeat) for held in (first, second)] == [(case.id, 1), (case.id, 2)]
     assert first.measured_by == "this run"
     assert first.precision == "bf16"
-    told = [(p.rank, p.quantity, p.rate, p.unit, p.type) for p in first.peaks]
-    assert told == [
+    reported = [(p.rank, p.quantity, p.rate, p.unit, p.type) for p in first.peaks]
+    assert reported == [
         (0, PeakQuantity.MATRIX_PRODUCT, 1000, "FLOP/s", "bfloat16"),
         (0, PeakQuantity.MEMORY, 100, "bytes/s", "float32"),
         (1, PeakQuantity.MATRIX_PRODUCT, 1001, "FLOP/s", "bfloat16"),
@@ -60,8 +60,8 @@ def test_each_node_has_the_peaks_of_its_own_ranks(bench: Bench) -> None:
     complete_manifest(folder, Manifest(nodes=held.nodes * 2), of_two, of_two.id, 1)
     found = [node.peaks for node in manifests(bench)[0].nodes]
     # A rate is missing: nobody knows whose.
-    told = [[(peak.rank, peak.rate) for peak in peaks.peaks] for peaks in found if peaks is not None]
-    assert told == [[(0, 4), (1, 3)], [(2, 2), (3, 1)]]
+    reported = [[(peak.rank, peak.rate) for peak in peaks.peaks] for peaks in found if peaks is not None]
+    assert reported == [[(0, 4), (1, 3)], [(2, 2), (3, 1)]]
 
 
 @pytest.mark.parametrize("behaviour", ["well", "crash", "tells-peaks-and-fails", "tells-peaks-of-nonsense"])
@@ -78,8 +78,8 @@ def test_peaks_are_the_runs_and_change_nothing_of_what_is_pooled(bench: Bench) -
     assert [len(results.cases[0].runs) for results in (one, both)] == [1, 2]
     assert one.manifests.keys() == both.manifests.keys()
     # Runs with one environment share what results keep of it: nothing that only one of them has is in it.
-    kept = list(both.manifests.values())
-    assert [node.peaks for held in kept if isinstance(held, Manifest) for node in held.nodes] == [None]
+    stored = list(both.manifests.values())
+    assert [node.peaks for held in stored if isinstance(held, Manifest) for node in held.nodes] == [None]
     assert collect_results(read_suite(bench.out), ResultDirectory(bench.out), "").manifests == both.manifests
 
 

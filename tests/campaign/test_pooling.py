@@ -171,9 +171,9 @@ def test_cases_that_were_run_with_other_variables_have_environments_of_their_own
     monkeypatch.setenv("KMP_BLOCKTIME", "0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     results = bench.run(resume=True)
-    kept = [results.manifests[case.runs[0].manifest or ""] for case in results.cases]
-    said = [one.nodes[0].variables.get("KMP_BLOCKTIME") for one in kept if isinstance(one, Manifest)]
-    assert said == [None, "0"]
+    stored = [results.manifests[case.runs[0].manifest or ""] for case in results.cases]
+    reported = [one.nodes[0].variables.get("KMP_BLOCKTIME") for one in stored if isinstance(one, Manifest)]
+    assert reported == [None, "0"]
     assert "2 different environments" in render_markdown(results, bench.out)
 
 

@@ -86,7 +86,7 @@ def test_runs_that_no_case_of_an_edited_suite_fits_are_told_and_nothing_is_writt
     bench.write({}, {"precision": "bf16"})
     bench.run()
     suite, document = bench.out / "suite.yaml", bench.out / "results.json"
-    kept = document.read_bytes()
+    stored = document.read_bytes()
     suite.write_text(suite.read_text().replace("batch_per_device: 4", "batch_per_device: 8"))
     into = str(bench.folder / "all.sqlite")
     words = {
@@ -96,12 +96,12 @@ def test_runs_that_no_case_of_an_edited_suite_fits_are_told_and_nothing_is_writt
         "run": ["run", str(suite), "--out", str(bench.out), "--resume"],
     }[how]
     assert main(words) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"{suite}: none of its cases is that of 2 finished runs (" in said
-    assert "fake-bf16" in said or "fake-good-bf16" in said
-    assert "restore it, or move their folders out of" in said
-    assert document.read_bytes() == kept
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert f"{suite}: none of its cases is that of 2 finished runs (" in reported
+    assert "fake-bf16" in reported or "fake-good-bf16" in reported
+    assert "restore it, or move their folders out of" in reported
+    assert document.read_bytes() == stored
 
 
 def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_told_too(
@@ -125,16 +125,16 @@ def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.C
     bench.write({})
     bench.run()
     document = bench.out / "results.json"
-    kept = document.read_bytes()
+    stored = document.read_bytes()
     (folder,) = bench.out.glob("runs/*/1")
     folder.rename(bench.folder / "elsewhere")
     assert main(["report", str(bench.out)]) == 2
     assert f"{document}: records 1 run, but runs/ contains none of them" in capsys.readouterr().err
-    assert document.read_bytes() == kept
-    document.write_bytes(kept[:-9])
+    assert document.read_bytes() == stored
+    document.write_bytes(stored[:-9])
     assert main(["report", str(bench.out)]) == 2
     assert f"{document}: not a trainmark.results/1 document" in capsys.readouterr().err
-    assert document.read_bytes() == kept[:-9]
+    assert document.read_bytes() == stored[:-9]
 
 
 def test_runs_that_are_there_and_give_no_number_any_more_are_not_said_to_be_gone(
@@ -148,21 +148,21 @@ def test_runs_that_are_there_and_give_no_number_any_more_are_not_said_to_be_gone
     assert main(["report", str(bench.out)]) == 0
     run = first.parent.relative_to(bench.out)
     assert f"1 run of {document} no longer has a result: {run} (" in capsys.readouterr().err
-    kept = document.read_bytes()
+    stored = document.read_bytes()
     second.write_text("")
     assert main(["report", str(bench.out)]) == 2
     run = second.parent.relative_to(bench.out)
     assert f"records 1 run, but runs/ has no result for any of them: {run} (" in capsys.readouterr().err
-    assert document.read_bytes() == kept
+    assert document.read_bytes() == stored
 
 
 def test_a_database_is_reported_like_its_directory(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.write({}, {"precision": "bf16"})
     measured = bench.run()
     assert main(["report", str(bench.out / "results.sqlite"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["cases"] == json.loads(measured.model_dump_json())["cases"]
-    assert told["manifests"] == json.loads(measured.model_dump_json())["manifests"]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["cases"] == json.loads(measured.model_dump_json())["cases"]
+    assert reported["manifests"] == json.loads(measured.model_dump_json())["manifests"]
 
 
 def test_a_database_alone_still_shows_the_certificates(
@@ -171,17 +171,17 @@ def test_a_database_alone_still_shows_the_certificates(
     bench.write({})
     bench.run()
     # A certificate as a suite of two frameworks leaves it; the next call stores what it finds.
-    kept = next(KEPT.glob("*/certificate.json"))
-    folder = bench.out / "equivalence" / kept.parent.name
+    stored = next(KEPT.glob("*/certificate.json"))
+    folder = bench.out / "equivalence" / stored.parent.name
     folder.mkdir(parents=True)
-    (folder / kept.name).write_bytes(kept.read_bytes())
+    (folder / stored.name).write_bytes(stored.read_bytes())
     held = bench.run(resume=True)
     assert [certificate.model for certificate in held.certificates] == ["mobilenet_v1"]
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "results.sqlite"
     elsewhere.write_bytes((bench.out / "results.sqlite").read_bytes())
     assert main(["report", str(elsewhere), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["certificates"]
-    assert told == json.loads(held.model_dump_json())["certificates"]
+    reported = json.loads(capsys.readouterr().out)["certificates"]
+    assert reported == json.loads(held.model_dump_json())["certificates"]
 
 
 def test_a_campaign_that_is_not_there_is_told_with_those_that_are(

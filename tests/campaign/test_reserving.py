@@ -37,33 +37,33 @@ def another(tmp_path: Path, name: str, machine: str) -> RemoteHost:
 def test_another_campaign_on_a_host_is_told_by_name_and_refused(
     two: tuple[RemoteHost, RemoteHost], tmp_path: Path
 ) -> None:
-    said: list[str] = []
-    reserve_hosts(two, "first", said.append)
-    assert said == []
+    reported: list[str] = []
+    reserve_hosts(two, "first", reported.append)
+    assert reported == []
     late = another(tmp_path, "b", "b")
     try:
         with pytest.raises(InputError, match=r"b: in use by another campaign \(suite first, process \d+ on"):
-            reserve_hosts([late], "second", said.append, patience_s=0)
+            reserve_hosts([late], "second", reported.append, patience_s=0)
     finally:
         late.close()
-    assert said == []
+    assert reported == []
 
 
 def test_a_host_is_free_when_its_campaign_has_let_it_go(
     two: tuple[RemoteHost, RemoteHost], tmp_path: Path
 ) -> None:
     reserve_hosts(two, "first", print)
-    late, said = another(tmp_path, "b", "b"), list[str]()
+    late, reported = another(tmp_path, "b", "b"), list[str]()
 
     def let_go(text: str) -> None:
-        said.append(text)
+        reported.append(text)
         two[1].close()
 
     try:
         reserve_hosts([late], "second", let_go, patience_s=100)
     finally:
         late.close()
-    assert "suite first" in said[0]
+    assert "suite first" in reported[0]
 
 
 def test_two_names_for_one_machine_are_refused(two: tuple[RemoteHost, RemoteHost], tmp_path: Path) -> None:

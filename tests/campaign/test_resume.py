@@ -58,11 +58,11 @@ def test_a_resume_makes_up_for_the_missing_run_alone(bench: Bench) -> None:
     bench.run()
     case = bench.order().cases[1]
     (bench.out / "runs" / case.id / "3" / "outcome.json").unlink()
-    kept = inodes(bench)
+    saved = inodes(bench)
     listener = Listener()
     bench.run(listener, resume=True)
     assert listener.started == [(case.id, 3)]
-    assert inodes(bench).items() >= kept.items()
+    assert inodes(bench).items() >= saved.items()
     assert (bench.out / "runs" / case.id / "3.interrupted-1" / "train.log").exists()
     assert len(stored(bench)) == 6
 

@@ -38,10 +38,10 @@ def test_only_runs_the_chosen_cases_and_json_prints_the_results_alone(bench: Ben
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document == json.loads((bench.out / "results.json").read_text())
-    told = {
+    reported = {
         case["case"]["batch_per_device"]: (case["outcome"], len(case["runs"])) for case in document["cases"]
     }
-    assert told == {4: ("skipped", 0), 8: ("ok", 1)}
+    assert reported == {4: ("skipped", 0), 8: ("ok", 1)}
     assert document["complete"] is False
 
 

@@ -102,10 +102,10 @@ def test_a_resumed_campaign_goes_on_in_the_same_order() -> None:
 
 
 def test_what_ended_a_case_is_told() -> None:
-    near, apart = [ok(100.0), ok(100.1), ok(100.2)], [ok(100.0 + 5 * n) for n in range(7)]
+    near, separate = [ok(100.0), ok(100.1), ok(100.2)], [ok(100.0 + 5 * n) for n in range(7)]
     assert ended_by(ADAPTIVE, near) is EndedBy.TARGET
     assert ended_by(ADAPTIVE, [ok(100.0)] * 3) is EndedBy.EQUAL_RUNS
-    assert ended_by(ADAPTIVE, apart) is EndedBy.MAXIMUM
+    assert ended_by(ADAPTIVE, separate) is EndedBy.MAXIMUM
     assert ended_by(ADAPTIVE, [ok(100.0, 60.0), ok(120.0, 60.0), ok(110.0)]) is EndedBy.TIME
     assert ended_by(ADAPTIVE, [bad(Outcome.OOM)]) is EndedBy.OUTCOME
     assert ended_by(DLPERF, [ok(1.0)] * 5) is EndedBy.FIXED

@@ -111,14 +111,14 @@ def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench
 
 
 def test_a_prepare_step_beside_is_ended_when_the_campaign_is_stopped(bench: Bench) -> None:
-    begun, limit_s = bench.folder / "begun", 60
-    program = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    started, limit_s = bench.folder / "begun", 60
+    program = f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(600)"
     step = {"description": "waiting", "where": "host", "words": [sys.executable, "-c", program]}
 
     class Stops(Listener):
         def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
             super().run_begins(case, repeat, standing)
-            while len(self.started) == 2 and not begun.exists():
+            while len(self.started) == 2 and not started.exists():
                 assert time.monotonic() < began + limit_s
                 time.sleep(0.01)
             if len(self.started) == 2:

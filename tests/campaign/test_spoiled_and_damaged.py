@@ -97,11 +97,11 @@ def test_the_database_tells_of_kept_runs_what_the_gates_of_now_tell(bench: Bench
     spoil(bench, 2)
     for gates, spoiled in ((ALL, 1), ({"off": ["cpu-shared"]}, 0)):
         bench.write({}, protocol=THREE, gates=gates)
-        told = bench.run(resume=True)
-        kept, _ = stored_results(str(bench.out / DATABASE), None)
-        assert kept.cases[0].repeats is not None
-        assert kept.cases[0].repeats.spoiled == spoiled
-        assert (kept.cases, kept.gates_off) == (told.cases, told.gates_off)
+        reported = bench.run(resume=True)
+        stored, _ = stored_results(str(bench.out / DATABASE), None)
+        assert stored.cases[0].repeats is not None
+        assert stored.cases[0].repeats.spoiled == spoiled
+        assert (stored.cases, stored.gates_off) == (reported.cases, reported.gates_off)
 
 
 def interrupted(bench: Bench) -> None:
@@ -121,8 +121,8 @@ def test_a_damaged_database_is_set_aside_and_made_anew_from_the_runs(
     listener = Hearing()
     results = bench.run(listener, resume=True, cases=())
     assert results.complete
-    (said,) = listener.heard
-    assert said == (
+    (reported,) = listener.heard
+    assert reported == (
         f"{database.resolve()}: damaged; rebuilt from the runs (the old file is now {DATABASE}.damaged-1)"
     )
     assert (bench.out / f"{DATABASE}.damaged-1").exists()

@@ -64,9 +64,11 @@ def test_a_rank_that_ends_without_a_word_is_named_and_not_the_one_that_lost_it(
 def test_a_rank_that_never_comes_to_the_others_is_named_at_the_limit(hosts: Cluster, bench: Bench) -> None:
     wrong = measured(hosts, bench, "hangs-1-7", limits={"stall_timeout_s": 30})
     assert wrong.outcome is Outcome.TIMEOUT
-    said = r"at step 6 \(.*\); rank 1 on node02 was in go_wrong \(stepping.py:\d+\), while rank 0 on node01 "
-    said += r"waited in all_reduce \(stepping.py:\d+\)$"
-    assert re.search(said, wrong.reason or ""), wrong.reason
+    reported = (
+        r"at step 6 \(.*\); rank 1 on node02 was in go_wrong \(stepping.py:\d+\), while rank 0 on node01 "
+    )
+    reported += r"waited in all_reduce \(stepping.py:\d+\)$"
+    assert re.search(reported, wrong.reason or ""), wrong.reason
 
 
 @pytest.mark.rare
@@ -93,8 +95,8 @@ def test_a_port_that_somebody_takes_before_the_ranks_meet_is_named_with_the_host
     hosts: Cluster, bench: Bench
 ) -> None:
     def take() -> None:
-        said = Path(f"/proc/{rank_on(hosts, 'node01')}/environ").read_bytes().decode()
-        port = re.search(r"MASTER_PORT=(\d+)", said)
+        reported = Path(f"/proc/{rank_on(hosts, 'node01')}/environ").read_bytes().decode()
+        port = re.search(r"MASTER_PORT=(\d+)", reported)
         assert port
         listen = f"import socket, sys; s = socket.create_server(('', {port[1]})); print(flush=True); sys.stdin.read()"
         words = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "node01"]
@@ -194,9 +196,9 @@ def test_a_slurm_job_that_is_ended_leaves_nothing_and_goes_on_where_it_was(how: 
         wait_for(
             lambda: hosts.run("control", "squeue", "--noheader", f"--job={number}", check=False).stdout == ""
         )
-        said = hosts.run("node01", "sh", "-c", finished).stdout
-        results = Results.model_validate_json(said)
-        assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK], said
+        reported = hosts.run("node01", "sh", "-c", finished).stdout
+        results = Results.model_validate_json(reported)
+        assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK], reported
         # What was measured before is not measured again.
         assert hosts.run("node01", "sh", "-c", f"ls -d {folder}/out/runs/*1n2g*/*").stdout.split() == first
         hosts.wait_until_quiet()

@@ -82,5 +82,5 @@ def test_a_program_of_a_repository_trains_on_two_hosts(
     folder = bench.out / run.directory
     weights = {(folder / f"weights.rank{rank}").read_text() for rank in range(4)}
     assert len(weights) == 1, "they began with other weights, and averaged their gradients"
-    kept = json.loads((folder / "outcome.json").read_text())
-    assert {node["host"] for node in kept["nodes"]} <= set(HOSTS[:2])
+    stored = json.loads((folder / "outcome.json").read_text())
+    assert {node["host"] for node in stored["nodes"]} <= set(HOSTS[:2])

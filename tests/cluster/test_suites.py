@@ -57,9 +57,9 @@ def test_eight_ranks_on_four_hosts_meet_by_every_engine(engine: str, hosts: Clus
     assert ran.outcome is Outcome.OK, ran.reason
     folder = bench.out / ran.directory
     assert {(folder / f"sum.rank{rank}").read_text() for rank in range(8)} == {"36"}
-    kept = json.loads((folder / "outcome.json").read_text())
-    assert [(node["host"], node["exit_code"]) for node in kept["nodes"]] == [(host, 0) for host in HOSTS]
-    assert [(rank["node"], rank["rank"]) for rank in kept["ranks"]] == [
+    stored = json.loads((folder / "outcome.json").read_text())
+    assert [(node["host"], node["exit_code"]) for node in stored["nodes"]] == [(host, 0) for host in HOSTS]
+    assert [(rank["node"], rank["rank"]) for rank in stored["ranks"]] == [
         (rank // 2, rank) for rank in range(8)
     ]
 

@@ -78,13 +78,13 @@ def test_pytorch_trains_on_several_hosts(
     engine: str, launcher: str, nodes: list[int], hosts: Cluster, tmp_path: Path
 ) -> None:
     several = [{"nodes": nodes, "framework": len(nodes) * ["pytorch"]}]
-    results, kept = trained(hosts, tmp_path, engine, launcher=launcher, zip=several)
-    for asked, case, outcome in zip(nodes, results.cases, kept, strict=True):
+    results, stored = trained(hosts, tmp_path, engine, launcher=launcher, zip=several)
+    for requested, case, outcome in zip(nodes, results.cases, stored, strict=True):
         # What mpirun starts on other nodes is nobody's job, and watched all the same.
-        assert [node["host"] for node in outcome["nodes"]] == list(HOSTS[:asked])
+        assert [node["host"] for node in outcome["nodes"]] == list(HOSTS[:requested])
         assert all(node["clock_offset_after_s"] is not None for node in outcome["nodes"])
         folder = tmp_path / "out" / case.runs[0].directory
-        for node in range(asked):
+        for node in range(requested):
             samples = (folder / name_on(TELEMETRY, node)).read_text().splitlines()[1:]
             assert any(json.loads(sample)["processes"] for sample in samples), node
         assert "nodes-not-watched" not in {doubt.code for run in case.runs for doubt in run.suspicions}

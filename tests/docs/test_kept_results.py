@@ -55,10 +55,10 @@ def test_an_archive_holds_the_runs_of_the_results_and_says_nothing_of_who_packed
 def test_unpacked_runs_give_the_kept_numbers_again(
     unpacked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = json.loads((unpacked / "results.json").read_bytes())
+    stored = json.loads((unpacked / "results.json").read_bytes())
 
     assert main(["report", str(unpacked), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
-    for before, after in zip(kept["cases"], again["cases"], strict=True):
+    for before, after in zip(stored["cases"], again["cases"], strict=True):
         assert after["estimate"]["median"] == pytest.approx(before["estimate"]["median"])
         assert len(after["runs"]) == len(before["runs"])

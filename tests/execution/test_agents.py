@@ -94,9 +94,9 @@ def test_two_nodes_behind_agents_train_together_and_their_files_come_here(
     for name in ("telemetry.jsonl", "telemetry.node1.jsonl"):
         assert len((folder / name).read_text().splitlines()) >= 2, name
     assert len(json.loads((folder / "manifest.json").read_text())["nodes"]) == 2
-    kept = json.loads((folder / "outcome.json").read_text())
-    assert [(node["host"], node["exit_code"]) for node in kept["nodes"]] == [("first", 0), ("second", 0)]
-    assert all(abs(node["clock_offset_s"]) <= node["clock_error_s"] + 0.05 for node in kept["nodes"])
+    stored = json.loads((folder / "outcome.json").read_text())
+    assert [(node["host"], node["exit_code"]) for node in stored["nodes"]] == [("first", 0), ("second", 0)]
+    assert all(abs(node["clock_offset_s"]) <= node["clock_error_s"] + 0.05 for node in stored["nodes"])
     assert not [path for path in tmp_path.glob("disk*/**/*") if path.is_file()], "nothing is left there"
 
 
@@ -113,7 +113,7 @@ def test_hosts_that_share_a_disk_which_is_not_ours_give_what_both_wrote(bench: B
 def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
     host: RemoteHost, tmp_path: Path
 ) -> None:
-    program, said = tmp_path / "program", list[str]()
+    program, reported = tmp_path / "program", list[str]()
     (program / "code").mkdir(parents=True)
     (program / "code" / "train.py").write_text("print('hello')")
     (program / "run").write_text("#!/bin/sh\n")
@@ -121,19 +121,19 @@ def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
     # Where the host's disk is another one, the same path is not there.
     host.map_path(tmp_path, tmp_path / "their disk")
     there = tmp_path / "their disk" / "home" / "sent"
-    send_program(host, program, (), tmp_path / "home", said.append)
+    send_program(host, program, (), tmp_path / "home", reported.append)
     (sent,) = there.iterdir()
     assert remote_path(host.paths, program / "code" / "train.py") == sent / "code" / "train.py"
     assert (sent / "code" / "train.py").read_text() == "print('hello')"
     assert os.access(sent / "run", os.X_OK)
-    assert said == [f"sending {program} to faraway"]
-    send_program(host, program, (), tmp_path / "home", said.append)
-    send_data(host, program / "code", said.append)
-    assert len(said) == 1
+    assert reported == [f"sending {program} to faraway"]
+    send_program(host, program, (), tmp_path / "home", reported.append)
+    send_data(host, program / "code", reported.append)
+    assert len(reported) == 1
     data = tmp_path / "data"
     data.mkdir()
     (data / "shard").write_bytes(b"\x00" * 100)
-    send_data(host, data, said.append)
+    send_data(host, data, reported.append)
     assert (tmp_path / "their disk" / "data" / "shard").read_bytes() == b"\x00" * 100
     assert not list((tmp_path / "their disk").glob(".data*"))
 
@@ -236,9 +236,9 @@ def test_what_is_no_agent_is_said_to_be_none(tmp_path: Path) -> None:
     host = agent_host("other", address="silent")
     assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"
     host = agent_host("other", python=tmp_path / "no-python")
-    said = host.unreachable() or ""
-    assert said.startswith("other: no agent could be started on it (ssh ended with code 127")
-    assert "no-python" in said
+    reported = host.unreachable() or ""
+    assert reported.startswith("other: no agent could be started on it (ssh ended with code 127")
+    assert "no-python" in reported
 
 
 def test_an_agent_that_is_killed_fails_its_run_and_leaves_nothing_and_the_next_case_has_a_new_one(
@@ -383,7 +383,7 @@ def test_an_agent_that_waits_for_a_job_without_end_is_gone_some_time_after_it_wa
     program = "from trainmark.node import agent; agent.CLEANUP_LIMIT_S = 1.0; agent.main()"
     words = json.loads(TypeAdapter(Job).dump_json(job(tmp_path / "job", "sleep", "600")))
     # Asked for the end of what nobody has ended, its main thread waits for the job.
-    asked = [{"call": "start", "id": 1, "job": words}, {"call": "reap", "id": 2, "pid": 0}]
+    requested = [{"call": "start", "id": 1, "job": words}, {"call": "reap", "id": 2, "pid": 0}]
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as agent:
@@ -392,10 +392,10 @@ def test_an_agent_that_waits_for_a_job_without_end_is_gone_some_time_after_it_wa
         sender = Sender(agent.stdin)
         while (line := agent.stdout.readline()).rstrip() != HELLO:
             assert line, "the agent has ended before it said hello"
-        sender.send(asked[0])
+        sender.send(requested[0])
         answers = (message for message, _ in receive(agent.stdout, lambda: None))
         started = next(message["value"] for message in answers if message.get("id") == 1)
-        sender.send({**asked[1], "pid": started})
+        sender.send({**requested[1], "pid": started})
         assert sender.close()
         assert agent.wait(30) == 1
     assert gone_within(10, mark)
@@ -425,16 +425,16 @@ def test_an_older_copy_of_a_program_under_the_same_path_is_not_taken_for_it(
         (tmp_path / folder / "train.py").write_text(word)
         (tmp_path / folder / "run.log").write_text(folder)
     host.map_path(tmp_path / "here", tmp_path / "there")
-    said: list[str] = []
-    send_program(host, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
-    assert len(said) == 1
+    reported: list[str] = []
+    send_program(host, tmp_path / "here", ("*.log",), tmp_path / "home", reported.append)
+    assert len(reported) == 1
     assert remote_path(host.paths, tmp_path / "here" / "train.py").read_text() == "new"
     (tmp_path / "there" / "train.py").write_text("new")
     other = agent_host("other", tmp_path / "disk")
     other.map_path(tmp_path / "here", tmp_path / "there")
-    send_program(other, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
+    send_program(other, tmp_path / "here", ("*.log",), tmp_path / "home", reported.append)
     other.close()
-    assert len(said) == 1
+    assert len(reported) == 1
 
 
 def test_what_a_host_cannot_do_costs_its_case_and_no_other(bench: Bench, tmp_path: Path) -> None:
@@ -489,6 +489,6 @@ def test_what_slurm_says_of_the_agents_step_reaches_nothing_that_it_starts(
     # By the job's number mpirun takes the agent's one task for its slots, and has no place for two ranks.
     for name, value in {"PROCID": "0", "JOB_ID": "7", "JOBID": "7", "NTASKS": "1", "CONF": "/etc/s"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    said = probe_runner(host, 60).run(Command(0, ("env",), {}))
-    found = {line.split("=")[0] for line in said.out.decode().splitlines() if line.startswith("SLURM_")}
+    reported = probe_runner(host, 60).run(Command(0, ("env",), {}))
+    found = {line.split("=")[0] for line in reported.out.decode().splitlines() if line.startswith("SLURM_")}
     assert found == {"SLURM_CONF"}

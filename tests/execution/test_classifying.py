@@ -273,12 +273,12 @@ def test_of_two_nodes_the_rank_that_ended_without_a_word_is_the_cause_and_not_th
     """``alone``: each rank is its node's only program, and no launcher of ours reports it."""
     logs = tmp_path / "train.log", tmp_path / "train.node1.log"
     lost = "RuntimeError: [pair.cc:537] Read error [10.0.0.2]:44694: Connection reset by peer."
-    said = [f"{lost}\n", "\n"]
+    reported = [f"{lost}\n", "\n"]
     if not alone:
-        (tmp_path / "stderr.rank0").write_text(said[0])
+        (tmp_path / "stderr.rank0").write_text(reported[0])
         report = "\ntrainmark-ranks: rank {} ended with exit code {}\n"
-        said = [said[0] + report.format(0, 1), said[1] + report.format(1, code)]
-    for log, one in zip(logs, said, strict=True):
+        reported = [reported[0] + report.format(0, 1), reported[1] + report.format(1, code)]
+    for log, one in zip(logs, reported, strict=True):
         log.write_text(one)
     # The one that lost its peer was the first whose end was seen.
     ended = [NodeExit(1, 0, logs[0], 0), NodeExit(code if alone else 1, oom_kills, logs[1], 1)]

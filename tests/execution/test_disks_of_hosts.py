@@ -73,8 +73,8 @@ def test_a_prepare_step_is_done_on_each_disk_and_asked_of_it(ours: Bench, theirs
     ran = run(ours, theirs, {"prepare": [STEP]})
     assert ran.outcome is Outcome.OK, ran.reason
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]
-    kept = [json.loads(path.read_text()) for path in (ours.out / "identity").glob("*.json")]
-    (made,) = (part["entries"] for part in kept if part["name"] == "prepared")
+    stored = [json.loads(path.read_text()) for path in (ours.out / "identity").glob("*.json")]
+    (made,) = (part["entries"] for part in stored if part["name"] == "prepared")
     assert sorted(made) == ["node 1 tries/.", "tries/."]
     left(theirs).unlink()
     assert run(Bench(ours.folder, "again"), theirs, {"prepare": [STEP]}).outcome is Outcome.OK
@@ -102,9 +102,9 @@ def test_the_source_is_fetched_and_checked_out_on_each_disk(
     for disk in (ours.folder, theirs):
         assert list(disk.glob("home/sources/*.git/HEAD"))
         assert not list(disk.rglob("rendezvous.py")), "no working tree is left"
-    said = [json.loads((folder / name).read_text()) for name in ("source.json", "source.node1.json")]
-    assert said[0] == said[1]
-    assert said[0]["commit"] == commit
+    reported = [json.loads((folder / name).read_text()) for name in ("source.json", "source.node1.json")]
+    assert reported[0] == reported[1]
+    assert reported[0]["commit"] == commit
 
 
 FRAMEWORK = """\

@@ -72,12 +72,12 @@ def test_two_nodes_train_together_and_nothing_of_either_is_lost(bench: Bench) ->
         "rank 2 has 10",
         "rank 3 has 10",
     ]
-    kept = record(bench, ran)
-    assert [(node["node"], node["host"], node["exit_code"]) for node in kept["nodes"]] == [
+    stored = record(bench, ran)
+    assert [(node["node"], node["host"], node["exit_code"]) for node in stored["nodes"]] == [
         (0, "first", 0),
         (1, "second", 0),
     ]
-    assert [(rank["node"], rank["rank"], rank["exit_code"]) for rank in kept["ranks"]] == [
+    assert [(rank["node"], rank["rank"], rank["exit_code"]) for rank in stored["ranks"]] == [
         (0, 0, 0),
         (0, 1, 0),
         (1, 2, 0),
@@ -95,9 +95,9 @@ def test_a_rank_of_the_second_node_that_fails_is_named_with_its_words(bench: Ben
     ran = run(bench, "rank-3-raises")
     assert ran.outcome is Outcome.FAILED
     assert ran.reason == "rank 3 on second ended with exit code 1: ValueError: this is why"
-    kept = record(bench, ran)
-    assert [(node["exit_code"], node["reason"]) for node in kept["nodes"]] == [(0, None), (1, ran.reason)]
-    assert {rank["rank"]: (rank["exit_code"], rank["reason"]) for rank in kept["ranks"]}[3] == (
+    stored = record(bench, ran)
+    assert [(node["exit_code"], node["reason"]) for node in stored["nodes"]] == [(0, None), (1, ran.reason)]
+    assert {rank["rank"]: (rank["exit_code"], rank["reason"]) for rank in stored["ranks"]}[3] == (
         1,
         "ValueError: this is why",
     )
@@ -107,8 +107,8 @@ def test_a_rank_of_the_second_node_that_fails_is_named_with_its_words(bench: Ben
 def test_a_limit_ends_the_ranks_of_both_nodes(bench: Bench) -> None:
     ran = run(bench, "rank-2-hangs", limits={"timeout_s": 8})
     assert ran.outcome is Outcome.TIMEOUT
-    said = "it took longer than 8 s at step 2 (limits.timeout_s); rank 2 on second was in <module> (rendezvous.py:"
-    assert (ran.reason or "").startswith(said)
+    reported = "it took longer than 8 s at step 2 (limits.timeout_s); rank 2 on second was in <module> (rendezvous.py:"
+    assert (ran.reason or "").startswith(reported)
     assert not left(bench, ran)
 
 
@@ -133,9 +133,9 @@ def test_a_command_for_a_host_that_is_not_there_is_never_dropped(bench: Bench, t
         unit="images/s",
         cannot_run=None,
     )
-    said = run_plan(plan, tmp_path, Limits(), (LocalHost(),))
-    assert said.outcome is Outcome.UNSUPPORTED
-    assert said.reason == "the plan has commands for node 1 (faraway), and the hosts are localhost only"
+    reported = run_plan(plan, tmp_path, Limits(), (LocalHost(),))
+    assert reported.outcome is Outcome.UNSUPPORTED
+    assert reported.reason == "the plan has commands for node 1 (faraway), and the hosts are localhost only"
     assert not (tmp_path / "train.log").exists()
 
 

@@ -88,8 +88,8 @@ def test_with_the_end_of_a_command_that_is_asked_no_other_ends(tmp_path: Path, a
             assert not answer.done(), answer.result()
             time.sleep(0.01)
         assert quick.run(Command(0, ("true",), {})).code == 0
-        said = answer.result()
-    assert (said.code, said.out) == (0, b"told\n")
+        reported = answer.result()
+    assert (reported.code, reported.out) == (0, b"told\n")
     assert end_all(mark) == 0
 
 

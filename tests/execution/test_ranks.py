@@ -95,7 +95,7 @@ def test_ranks_that_hang_are_all_ended_at_the_time_out(bench: Bench) -> None:
     assert len(log(bench).splitlines()) >= 2
     assert not left(bench)
     # They did not die of the signal that asked them where they are.
-    kept = json.loads((bench.out / ran.directory / "outcome.json").read_text())
-    asked = "trainmark ended it, to learn where it was"
-    assert [(rank["rank"], rank["reason"]) for rank in kept["ranks"]] == [(0, asked), (1, asked)]
-    assert [node["reason"] for node in kept["nodes"]] == ["trainmark ended it"]
+    stored = json.loads((bench.out / ran.directory / "outcome.json").read_text())
+    requested = "trainmark ended it, to learn where it was"
+    assert [(rank["rank"], rank["reason"]) for rank in stored["ranks"]] == [(0, requested), (1, requested)]
+    assert [node["reason"] for node in stored["nodes"]] == ["trainmark ended it"]

@@ -64,8 +64,8 @@ def test_a_file_is_no_result_directory(bench: Bench) -> None:
 
 def test_a_living_owner_keeps_others_out_and_is_named(bench: Bench) -> None:
     suite = bench.write()
-    told = f"is in use by process {os.getpid()}; wait for it"
-    with open_results(bench.out, suite, resume=False, hosts=()), pytest.raises(InputError, match=told):
+    reported = f"is in use by process {os.getpid()}; wait for it"
+    with open_results(bench.out, suite, resume=False, hosts=()), pytest.raises(InputError, match=reported):
         bench.run()
     assert bench.run().complete
 
@@ -104,8 +104,8 @@ def test_an_outcome_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, benc
     assert list(directory.finished(case)) == [1]
     (folder / "outcome.json").write_text('{"outcome": "o')
     assert directory.finished(case) == {}
-    (said,) = directory.set_damaged_aside()
-    assert said.startswith(f"{folder / 'outcome.json'}: damaged; its run counts as interrupted")
+    (reported,) = directory.set_damaged_aside()
+    assert reported.startswith(f"{folder / 'outcome.json'}: damaged; its run counts as interrupted")
     assert (tmp_path / "runs" / case.id / "1.interrupted-1").is_dir()
 
 

@@ -56,8 +56,8 @@ def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says
     assert found[3][0].function == "next_batch"
     if count == 2:
         assert "all_reduce" in [frame.function for frame in found[2]]
-        said = describe_missing_ranks(found, dict.fromkeys(ranks, "node02"))
-        first, _, second = said.partition(", while ")
+        reported = describe_missing_ranks(found, dict.fromkeys(ranks, "node02"))
+        first, _, second = reported.partition(", while ")
         assert first == "; rank 3 on node02 was in next_batch (program.py:7)"
         assert second == "rank 2 on node02 waited in all_reduce (program.py:4)"
     assert not list(tmp_path.glob("core*"))
@@ -91,9 +91,9 @@ def test_a_rank_that_ends_without_a_word_is_not_waited_for(tmp_path: Path) -> No
     host, mark, pid = started(tmp_path, 2)
     try:
         host.stop_ranks(mark, pid)
-        asked = time.monotonic()
+        requested = time.monotonic()
         assert host.stacks(mark, pid) == {1: ()}
-        assert time.monotonic() - asked < DUMP_LIMIT_S
+        assert time.monotonic() - requested < DUMP_LIMIT_S
     finally:
         host.kill(mark, pid)
         host.reap(pid)

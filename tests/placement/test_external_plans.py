@@ -56,8 +56,8 @@ def test_every_case_of_an_external_suite_has_a_command(capsys: pytest.CaptureFix
     text = planned(capsys, SUITES / f"{name}.yaml")
     for block in text.split("\n\n")[1:]:
         assert list(commands(block)), block
-    said = set(re.findall(r"# cannot run here: (.*)", text))
-    assert all("nodes are asked for" in reason for reason in said), said
+    reported = set(re.findall(r"# cannot run here: (.*)", text))
+    assert all("nodes are asked for" in reason for reason in reported), reported
 
 
 def planned_in(capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str, name: str, cases: str) -> str:

@@ -123,8 +123,8 @@ def test_a_documents_launch_line_is_planned_as_its_golden_file(
     assert isinstance(plan, Plan)
     assert plan.cannot_run is None
     text = f"# the document: {line.said}\n"
-    text += "".join(f"# hosts: {said}\n" for said in line.hosts.splitlines())
-    text += "".join(f"# by hand: {said}\n" for said in plan.by_hand)
+    text += "".join(f"# hosts: {reported}\n" for reported in line.hosts.splitlines())
+    text += "".join(f"# by hand: {reported}\n" for reported in plan.by_hand)
     text += "".join(f"# on {plan.nodes[command.node].host}\n{command.text()}\n" for command in plan.commands)
     golden = GOLDEN / f"{name}.txt"
     if os.environ.get("TRAINMARK_UPDATE_GOLDEN"):
@@ -144,10 +144,10 @@ def test_mpirun_is_told_one_thing_for_all_hosts_or_nothing_is_started(tmp_path: 
 
 def test_what_a_hosts_file_tells_mpirun_takes_the_place_of_our_own(tmp_path: Path) -> None:
     apptainer = LINES["002-mpirun-apptainer"]
-    told = apptainer.hosts.replace(
+    reported = apptainer.hosts.replace(
         "{mca: {", "{bind_to: socket, map_by: numa, mca: {btl_tcp_if_include: ib1, verbose: 1, "
     )
-    (plan,) = planned(apptainer._replace(hosts=told), tmp_path)
+    (plan,) = planned(apptainer._replace(hosts=reported), tmp_path)
     assert isinstance(plan, Plan)
     (command,) = plan.commands
     assert "--bind-to socket --map-by numa -mca oob_tcp_if_include ib0 -mca btl_tcp_if_include ib1 -mca" in (
@@ -182,16 +182,18 @@ def test_dockers_own_client_knows_every_option_of_the_plan(tmp_path: Path, name:
     (plan,) = planned(LINES[name], tmp_path)
     assert isinstance(plan, Plan)
     nobody = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/nobody.sock"}
-    asked = subprocess.run(
+    requested = subprocess.run(
         plan.commands[0].words, check=False, capture_output=True, text=True, env=nobody, timeout=60
     )
     # What it is told is read before a daemon is looked for; what devices are called is the daemon's matter.
-    assert asked.stderr.startswith(("docker: Cannot connect to", "docker: unknown server OS")), asked.stderr
+    assert requested.stderr.startswith(("docker: Cannot connect to", "docker: unknown server OS")), (
+        requested.stderr
+    )
 
 
 @pytest.mark.skipif(shutil.which("docker") is None, reason="needs Docker's client")
 def test_dockers_own_client_refuses_an_option_that_there_is_not() -> None:
-    asked = subprocess.run(
+    requested = subprocess.run(
         ["docker", "run", "--shm", "1g", "image"], check=False, capture_output=True, text=True, timeout=60
     )
-    assert asked.stderr.startswith("unknown flag: --shm")
+    assert requested.stderr.startswith("unknown flag: --shm")

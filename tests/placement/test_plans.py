@@ -241,11 +241,11 @@ def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
 
 def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
     container = Container(Engine.DOCKER, "image", Image(reference="image"), "1:1")
-    inside = FrameworkPython(Path("python"), isolated=False, container=container)
+    within = FrameworkPython(Path("python"), isolated=False, container=container)
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, launcher="spawn")
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
     machine = NodeResources(cores=8, gpus=3, visible=("5", "6", "7"))
-    words = build_plan(spec(case, workload, inside, machine, 1, Path("/out"), "synthetic")).commands[0].words
+    words = build_plan(spec(case, workload, within, machine, 1, Path("/out"), "synthetic")).commands[0].words
     assert words[words.index("--gpus") + 1] == '"device=5,6"'
     assert "CUDA_VISIBLE_DEVICES=0,1" in words
 
@@ -258,5 +258,5 @@ def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.Mo
 def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:
     reference = f"registry.example.org:5000/a/image@sha256:{'0a' * 32}"
     card = fake(image={"reference": reference}).card
-    inside = container_python(case_of(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
-    assert inside.container == Container(Engine.DOCKER, reference, Image(reference=reference), "1:1")
+    within = container_python(case_of(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
+    assert within.container == Container(Engine.DOCKER, reference, Image(reference=reference), "1:1")

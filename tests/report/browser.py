@@ -118,11 +118,11 @@ def looked_at(pages: Mapping[str, str], folder: Path) -> Views:
     outer.write_text(
         f'<!DOCTYPE html><body style="margin:0">{_LISTEN}{"".join(frames)}</body>', encoding="utf-8"
     )
-    seen, complaints = open_page(outer)
-    told = re.search(r"<title>(.*?)</title>", seen)
-    assert told, "the pages did not get as far as to be looked at"
+    observed, complaints = open_page(outer)
+    reported = re.search(r"<title>(.*?)</title>", observed)
+    assert reported, "the pages did not get as far as to be looked at"
     views: dict[tuple[str, str, int], View] = {}
-    for one in json.loads(unescape(told[1])):
+    for one in json.loads(unescape(reported[1])):
         name, medium, width = one["name"].split(",")
         assert abs(one["width"] - int(width)) <= 20
         views[name, medium, int(width)] = View(one["drawn"], one["found"])

@@ -381,8 +381,8 @@ def cluster() -> Results:
             hosts = tuple(names[where].format(number + 1) for number in range(nodes))
             more = {"hosts": hosts, "manifest": f"sha256:{where}-{nodes}"}
             runs = (made.model_copy(update=more) for made in ok_runs(case, figure, 3))
-            told = (made.model_copy(update={"ranks": told_ranks(made, devices)}) for made in runs)
-            cases.append((case, tuple(told)))
+            reported = (made.model_copy(update={"ranks": told_ranks(made, devices)}) for made in runs)
+            cases.append((case, tuple(reported)))
     a100 = {
         "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "memory_bytes": 42_505_273_344}] * 8,
         "driver": "525.60.13",
@@ -471,14 +471,14 @@ def _events(step_s: float, warmup: int, steps: int, repeat: int) -> str:
 def with_certificate(equal: bool = True) -> Results:
     """The two frameworks on GPUs, TensorFlow in its own layout and by its compiler, with their certificate."""
     compared = two_frameworks()
-    ways: dict[str, dict[str, object]] = {
+    variants: dict[str, dict[str, object]] = {
         "tensorflow": {"layout": Layout.NHWC, "compiler": "graph"},
         "pytorch": {},
     }
     cases = tuple(
         found.model_copy(
             update={
-                "case": found.case.varied(**ways[found.case.framework]),
+                "case": found.case.varied(**variants[found.case.framework]),
                 "runs": tuple(on_device(run, "cuda") for run in found.runs),
             }
         )
@@ -489,8 +489,10 @@ def with_certificate(equal: bool = True) -> Results:
 
 def on_device(run: RunResult, device: str) -> RunResult:
     """Return the run with what its worker says it computed on, where it got as far as to say it."""
-    said = run.parameters.reported()
-    return run.model_copy(update={"parameters": Parameters.of({**said, "device": device} if said else {})})
+    reported = run.parameters.reported()
+    return run.model_copy(
+        update={"parameters": Parameters.of({**reported, "device": device} if reported else {})}
+    )
 
 
 def certificate(equal: bool) -> Certificate:

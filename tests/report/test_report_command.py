@@ -32,9 +32,9 @@ def test_without_a_format_all_report_files_are_written(out: Path, capsys: pytest
         "report.html",
     ]
     assert all((out / name).stat().st_size > 100 for name in names)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines() == [f"wrote {out / name}" for name in names]
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.splitlines() == [f"wrote {out / name}" for name in names]
 
 
 def test_writing_twice_gives_the_same_files(out: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_folder_without_our_results_is_one_line_and_exit_2(
     if document is not None:
         (tmp_path / "results.json").write_text(document)
     assert main(["report", str(tmp_path), "--to", "md"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    assert complaint in said.err
-    assert "results.json" in said.err
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.count("\n") == 1
+    assert complaint in reported.err
+    assert "results.json" in reported.err
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_what_cannot_be_meant_is_one_line_and_exit_2(
     words: list[str], complaint: str, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", *(word.format(out=out) for word in words)]) == 2
-    said = capsys.readouterr()
-    assert said.err.count("\n") == 1
-    assert complaint.format(out=out) in said.err
+    reported = capsys.readouterr()
+    assert reported.err.count("\n") == 1
+    assert complaint.format(out=out) in reported.err
 
 
 def test_the_terminal_table_is_plain_aligned_text() -> None:

@@ -31,8 +31,8 @@ def case(**axes: Any) -> Case:
 
 def measured(one: Case, device: str | None = None) -> tuple[Case, tuple[RunResult, ...]]:
     """Return the case with three runs; ``device`` is what the worker says, as a rule what was asked for."""
-    said = device or one.device.value
-    return one, tuple(sample.on_device(run, said) for run in sample.ok_runs(one, 90.0, 3))
+    reported = device or one.device.value
+    return one, tuple(sample.on_device(run, reported) for run in sample.ok_runs(one, 90.0, 3))
 
 
 def of(cases: Sequence[Mapping[str, Any]], *certificates: Certificate) -> Results:
@@ -134,11 +134,11 @@ def test_where_the_device_was_left_open_the_workers_word_decides() -> None:
 
 def test_a_certificate_that_saw_nobody_speaks_where_no_other_does() -> None:
     nobody = certificate(pairs=(), absent={"pytorch": "timeout: 900 s", "tensorflow": "timeout: 900 s"})
-    alone, beside = (of([PYTORCH, TENSORFLOW], *found) for found in ([nobody], [nobody, certificate(*BOTH)]))
+    alone, next_to = (of([PYTORCH, TENSORFLOW], *found) for found in ([nobody], [nobody, certificate(*BOTH)]))
     assert "it could not be checked whether" in report(alone)
     assert columns(report(alone)) == [["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"]]
-    assert SHOWN in report(beside)
-    assert "≠" not in report(beside)
+    assert SHOWN in report(next_to)
+    assert "≠" not in report(next_to)
 
 
 # Every column, or none.
@@ -355,11 +355,11 @@ def test_a_remark_is_about_frameworks_of_its_own_table(tmp_path: Path) -> None:
     text = render_markdown(sample.with_certificate(), tmp_path)
     section = text.split("## Equal work")[1].split("\n## ")[0]
     assert "jax" not in section
-    said = "pytorch keeps the unbiased variance, paddle the biased one"
-    allowed = Check(subject=Subject.BATCH_VARIANCES, deviation=0, tolerance=1e-3, remark=said)
+    reported = "pytorch keeps the unbiased variance, paddle the biased one"
+    allowed = Check(subject=Subject.BATCH_VARIANCES, deviation=0, tolerance=1e-3, remark=reported)
     pair = Pair(frameworks=("pytorch", "paddle"), checks=(allowed,))
     of_both = certificate(party("pytorch"), party("paddle"), pairs=(pair,))
-    assert f"- {said}\n" in render_markdown(of([PYTORCH, {"framework": "paddle"}], of_both), tmp_path)
+    assert f"- {reported}\n" in render_markdown(of([PYTORCH, {"framework": "paddle"}], of_both), tmp_path)
 
 
 def test_the_terminal_says_why_the_exit_code_is_1() -> None:
@@ -377,8 +377,8 @@ def test_the_report_says_between_which_values_the_inputs_of_the_activations_lie(
         one.model_copy(update={"reach": reach})
         for one, reach in zip(BOTH, ((-0.9, 8.5), (-0.7, 8.1)), strict=True)
     ]
-    said = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)), Path("/nowhere"))
-    assert "values of -0.7 or less and of 8.1 or more" in said
+    reported = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)), Path("/nowhere"))
+    assert "values of -0.7 or less and of 8.1 or more" in reported
     without = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*BOTH)), Path("/nowhere"))
     assert "The inputs of every activation" not in without
 
@@ -410,8 +410,8 @@ def test_every_sentence_can_be_said_in_every_language(language: Language) -> Non
 
 def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show() -> None:
     document = json.loads((KEPT / "h200-frameworks" / "results.json").read_text())
-    for seen in (seen for found in document["certificates"] for seen in found["parties"]):
-        seen.pop("variants", None)
+    for observed in (observed for found in document["certificates"] for observed in found["parties"]):
+        observed.pop("variants", None)
     text = report(Results.model_validate(document))
     assert SHOWN not in text
     assert "the eager FP32 steps of jax, pytorch were compared and agree" in text

@@ -30,10 +30,10 @@ def test_results_of_two_frameworks_are_refused_as_rows_that_would_share_their_na
 ) -> None:
     assert main(["report", two_frameworks, "--to", "paddle-json"]) == 2
 
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "no place for framework (tensorflow, pytorch)" in said.err
-    assert "--only AXIS=VALUE" in said.err
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
+    assert "no place for framework (tensorflow, pytorch)" in reported.err
+    assert "--only AXIS=VALUE" in reported.err
 
 
 def test_only_chooses_the_framework_of_the_rows(
@@ -71,10 +71,10 @@ def test_a_model_without_a_mission_is_left_out_and_said_and_the_others_are_print
 ) -> None:
     assert main(["report", kept(two_models(), tmp_path / "out"), "--to", "paddle-json"]) == 1
 
-    said = capsys.readouterr()
-    assert [row["model_name"] for row in json.loads(said.out)] == ["clas_ResNet50V1.5_bs32_fp32"]
-    assert said.err.startswith("left out: runs/")
-    assert "no mission is known for the model 'my-own'" in said.err
+    reported = capsys.readouterr()
+    assert [row["model_name"] for row in json.loads(reported.out)] == ["clas_ResNet50V1.5_bs32_fp32"]
+    assert reported.err.startswith("left out: runs/")
+    assert "no mission is known for the model 'my-own'" in reported.err
 
 
 def test_what_is_in_doubt_is_said_beside_rows_that_have_no_place_for_it(
@@ -82,8 +82,8 @@ def test_what_is_in_doubt_is_said_beside_rows_that_have_no_place_for_it(
 ) -> None:
     out = kept(sample.real_and_synthetic(), tmp_path / "out")
     assert main(["report", out, "--to", "dlperf-json", "--only", "data=imagenet"]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[::2] for line in said] == [["in doubt", "not-steady"]] * 2
+    reported = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[::2] for line in reported] == [["in doubt", "not-steady"]] * 2
     assert main(["report", out, "--to", "dlperf-json", "--only", "data=synthetic"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -98,9 +98,9 @@ def test_what_others_disturbed_is_no_row_beside_sound_runs_and_never_a_database_
     lost = sample.run(alone, 1, throughput=40.0, suspicions=(busy,))
     out = kept(sample.results([(case, (*runs[:2], spoiled)), (alone, (lost,))]), tmp_path / "out")
     assert main(["report", out, "--to", "paddle-json"]) == 1
-    said = capsys.readouterr()
-    assert [row["FINAL_RESULT"] for row in json.loads(said.out)] == [300.0, 301.2]
-    assert said.err.splitlines() == [
+    reported = capsys.readouterr()
+    assert [row["FINAL_RESULT"] for row in json.loads(reported.out)] == [300.0, 301.2]
+    assert reported.err.splitlines() == [
         f"in doubt: {alone.id}: cpu-shared",
         f"left out: runs/{alone.id}/1/train.log: its machine spoiled it, and a row has no place for a doubt",
     ]
@@ -136,9 +136,9 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
     results = sample.results([(case, (sample.failed_run(case, Outcome.UNSUPPORTED, "one host today"),))])
     assert main(["report", kept(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
 
-    said = capsys.readouterr()
-    assert json.loads(said.out) == []
-    assert said.err == "no run of these cases was started, so there are no rows\n"
+    reported = capsys.readouterr()
+    assert json.loads(reported.out) == []
+    assert reported.err == "no run of these cases was started, so there are no rows\n"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,6 @@ def test_what_cannot_be_meant_is_one_line_and_exit_2(
 ) -> None:
     assert main(["report", kept(two_models(), tmp_path / "out"), *words]) == 2
 
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert complaint in said.err
+    reported = capsys.readouterr()
+    assert (reported.out, reported.err.count("\n")) == ("", 1)
+    assert complaint in reported.err

@@ -221,11 +221,11 @@ def test_a_ratio_of_two_batches_that_were_each_the_largest_says_so(tmp_path: Pat
         found = {"parameters": Parameters(batch_per_device=batch)}
         return case, tuple(run.model_copy(update=found) for run in sample.ok_runs(case, throughput, 3))
 
-    apart = rendered(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)]), tmp_path)
-    assert "1.90§" in apart
-    assert "94.9 %§" in apart
+    separate = rendered(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)]), tmp_path)
+    assert "1.90§" in separate
+    assert "94.9 %§" in separate
     note = "- § short runs chose different values for the two sides: batch per device 136 against 144."
-    assert apart.count(note) == 1
+    assert separate.count(note) == 1
     (_, of_two) = csv.DictReader(
         io.StringIO(render_csv(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)])))
     )

@@ -71,14 +71,14 @@ def test_a_peak_that_was_disturbed_makes_no_share_higher(tmp_path: Path) -> None
     results = counting(sample.one_case(3), work={"images": 1000}, window_s=10.0)
     (case,) = results.cases
     measured = [run.measurement for run in case.runs if run.measurement]
-    told_of = [(0.4, 1e12), (0.8, 5e11), (0.8, 5e11)]
+    reported_of = [(0.4, 1e12), (0.8, 5e11), (0.8, 5e11)]
     runs = tuple(
         run.model_copy(
             update={
                 "measurement": one.model_copy(update={"mfu": {"counted": mfu}, "peak_operations_per_s": peak})
             }
         )
-        for run, one, (mfu, peak) in zip(case.runs, measured, told_of, strict=True)
+        for run, one, (mfu, peak) in zip(case.runs, measured, reported_of, strict=True)
     )
     text = told(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
     assert "100.0 | 40.0 % |" in text
@@ -110,8 +110,8 @@ def test_of_a_case_without_memory_the_largest_batch_that_fits_is_told() -> None:
         for one in results.cases
         for key in ["there" if one is case else "here"]
     )
-    apart = results.model_copy(update={"cases": cases, "manifests": {"here": here, "there": there}})
-    assert find(apart).fitting == ()
+    separate = results.model_copy(update={"cases": cases, "manifests": {"here": here, "there": there}})
+    assert find(separate).fitting == ()
 
 
 def test_the_report_says_which_batch_fits(tmp_path: Path) -> None:

@@ -271,8 +271,8 @@ def test_what_cannot_be_a_job_is_said_in_one_line(
 
 
 def test_fewer_hosts_than_nodes_are_said(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
-    said = refusal(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-02]"])
-    assert said == "suite.yaml: 4 nodes are asked for, and the hosts file has 2 hosts\n"
+    reported = refusal(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-02]"])
+    assert reported == "suite.yaml: 4 nodes are asked for, and the hosts file has 2 hosts\n"
 
 
 def test_a_card_that_lies_elsewhere_cannot_go_with_the_suite(
@@ -318,7 +318,7 @@ PartitionName=gpu Nodes=ALL Default=YES
 def read_by_sbatch(script: str, folder: Path) -> str:
     (folder / "slurm.conf").write_text(ALONE)
     (folder / "job.sh").write_text(script)
-    asked = subprocess.run(
+    requested = subprocess.run(
         ["sbatch", "--test-only", "job.sh"],
         cwd=folder,
         env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")},
@@ -327,7 +327,7 @@ def read_by_sbatch(script: str, folder: Path) -> str:
         timeout=120,
         check=False,
     )
-    return asked.stderr
+    return requested.stderr
 
 
 @pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs Slurm's sbatch")
@@ -364,8 +364,8 @@ def until_it_waits(pid: int, number: signal.Signals) -> None:
     """Return when a shell catches the signal and sleeps: bash loses one that comes between its trap and its wait."""
     while True:
         status = Path(f"/proc/{pid}/status").read_text()
-        said = dict(line.split(":\t", 1) for line in status.splitlines())
-        if int(said["SigCgt"], 16) >> (number - 1) & 1 and said["State"].startswith("S"):
+        reported = dict(line.split(":\t", 1) for line in status.splitlines())
+        if int(reported["SigCgt"], 16) >> (number - 1) & 1 and reported["State"].startswith("S"):
             return
         time.sleep(0.01)
 
@@ -384,9 +384,9 @@ def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
         until_it_waits(job.pid, signal.SIGUSR1)
         job.send_signal(signal.SIGUSR1)
         assert job.wait(60) == 130
-    said = (queued.parent / "said").read_text().splitlines()
-    assert said[0].startswith("-m trainmark.cli.main run ")
-    assert said[1:] == ["ended", *(["scontrol requeue 17"] if asked else [])]
+    reported = (queued.parent / "said").read_text().splitlines()
+    assert reported[0].startswith("-m trainmark.cli.main run ")
+    assert reported[1:] == ["ended", *(["scontrol requeue 17"] if asked else [])]
 
 
 def test_a_job_that_is_done_ends_as_the_suite_does(queued: Path) -> None:

@@ -32,17 +32,17 @@ def machine_suspicions(
     if not known:
         return ()
     first, there = known[0]
-    seen = {fingerprint(there)}
+    observed = {fingerprint(there)}
     doubts = []
     for run, manifest in known[1:]:
-        if fingerprint(manifest) in seen:
+        if fingerprint(manifest) in observed:
             continue
-        seen.add(fingerprint(manifest))
-        told = list(_apart(there, manifest))
-        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        observed.add(fingerprint(manifest))
+        reported = list(_apart(there, manifest))
+        more = f" and {len(reported) - _SHOWN} more" if len(reported) > _SHOWN else ""
         sentence = (
             f"run {run.repeat} was measured on another machine than run {first.repeat}, and the number is of both: "
-            f"{'; '.join(told[:_SHOWN])}{more}"
+            f"{'; '.join(reported[:_SHOWN])}{more}"
         )
         doubts.append(Suspicion(code=MACHINES_DIFFER, sentence=sentence, about=About.MACHINE))
     for run in counted:
@@ -100,12 +100,12 @@ def work_suspicions(
 
 def version_suspicions(events: RunEvents, manifest: Manifest | None) -> tuple[Suspicion, ...]:
     """Return a doubt where a run says another version of its framework than its environment was seen to have."""
-    said = events.parameters.framework_version
+    reported = events.parameters.framework_version
     there = manifest.nodes[0].framework if manifest is not None and manifest.nodes else None
-    if said is None or there is None or there.version in (None, said):
+    if reported is None or there is None or there.version in (None, reported):
         return ()
     sentence = (
-        f"the run says that it was {there.framework} {said}, and its environment had {there.version} when the "
+        f"the run says that it was {there.framework} {reported}, and its environment had {there.version} when the "
         "campaign began: it was changed meanwhile"
     )
     return (Suspicion(code="framework-version-differs", sentence=sentence, about=About.WORK),)

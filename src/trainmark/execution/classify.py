@@ -71,16 +71,16 @@ def classify(ended: Sequence[NodeExit], events: Path, ranks: int = 1) -> tuple[O
     signals and exit codes, then what the end of its logs shows. A run with exit code 0 everywhere is ``ok`` here;
     whether it left a measurement is for others to say.
     """
-    said, lost = _what_the_ranks_say(events)
-    if said is not None:
-        return said
+    sentence, lost = _what_the_ranks_say(events)
+    if sentence is not None:
+        return sentence
     bad = next((node for node in ended if node.code != 0), None)
     if bad is None:
         return Outcome.OK, None
     tails = [read_tail(node.log) for node in ended]
     printed = read_streams(events.parent, tails)
-    if lost and (apart := _apart(events, printed, ranks)) is not None:
-        return Outcome.FAILED, apart
+    if lost and (separate := _apart(events, printed, ranks)) is not None:
+        return Outcome.FAILED, separate
     # A node's only program is its only rank, and its log that rank's.
     alone = ranks == len(ended) > 1
     if alone and all(stream.rank is None for stream in printed):
@@ -113,12 +113,14 @@ def rank_outcomes(
     ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has. ``dumped`` are ranks that were
     ended by being asked where they are, which is not what they died of.
     """
-    told = {
+    described = {
         report.rank: report.code for node in ended for report in launcher_reports(read_tail(node.log))
     } | codes
     printed = error_lines(read_streams(events.parent, [read_tail(node.log) for node in ended]))
     reasons = {
-        word.rank: _readable(word.line) for word in printed if word.rank is not None and told.get(word.rank)
+        word.rank: _readable(word.line)
+        for word in printed
+        if word.rank is not None and described.get(word.rank)
     }
     for rank, summary in _summaries(events):
         if summary.get("reason") is not None:
@@ -128,11 +130,11 @@ def rank_outcomes(
         RankOutcome(
             node=rank // per_node,
             rank=rank,
-            exit_code=told.get(rank),
-            signal=signal_name(told.get(rank)),
+            exit_code=described.get(rank),
+            signal=signal_name(described.get(rank)),
             reason=reasons.get(rank),
         )
-        for rank in sorted(told.keys() | reasons.keys())
+        for rank in sorted(described.keys() | reasons.keys())
     )
 
 
@@ -146,7 +148,7 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
 
     A rank that only lost contact with another one is no cause; those ranks are returned beside it.
     """
-    said: list[tuple[Outcome, str | None]] = []
+    sentence: list[tuple[Outcome, str | None]] = []
     lost: set[int] = set()
     for rank, word in _summaries(events):
         try:
@@ -157,8 +159,8 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
             lost.add(rank)
         elif outcome in _RANK:
             reason = _readable(str(word.get("reason", "the program gave no reason")).encode(errors="replace"))
-            said.append((outcome, f"rank {rank}: {reason}" if rank else reason))
-    return min(said, key=lambda pair: _RANK[pair[0]], default=None), lost
+            sentence.append((outcome, f"rank {rank}: {reason}" if rank else reason))
+    return min(sentence, key=lambda pair: _RANK[pair[0]], default=None), lost
 
 
 def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
@@ -166,16 +168,18 @@ def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
 
     They were ended by its loss, or with it, and say what they did at that moment. All ranks must have said their end.
     """
-    said = {
+    sentence = {
         int(rank): error_lines.decode(errors="replace")
         for stream in printed
         for rank, error_lines in _STOPPED.findall(stream.text)
     }
-    said |= {rank: str(word.get("reason", "")) for rank, word in _summaries(events) if word.get("peer_lost")}
-    if len(said) < ranks:
+    sentence |= {
+        rank: str(word.get("reason", "")) for rank, word in _summaries(events) if word.get("peer_lost")
+    }
+    if len(sentence) < ranks:
         return None
-    found = {rank: doing for rank, reason in said.items() if (doing := _DOING.search(reason))}
-    gave_up = [rank for rank in said if rank not in found]
+    found = {rank: doing for rank, reason in sentence.items() if (doing := _DOING.search(reason))}
+    gave_up = [rank for rank in sentence if rank not in found]
     elsewhere = [
         f"rank {rank} was in {doing['place']}"
         for rank, doing in found.items()
@@ -184,7 +188,7 @@ def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
     if not elsewhere or not gave_up:
         return None
     more = f" and {len(elsewhere) - 1} more elsewhere" if len(elsewhere) > 1 else ""
-    reason = _readable(said[gave_up[0]].encode(errors="replace"))
+    reason = _readable(sentence[gave_up[0]].encode(errors="replace"))
     return f"{elsewhere[0]}{more}, when rank {gave_up[0]} {reason}"
 
 
@@ -203,15 +207,15 @@ def _by_report(
     ``reported`` are all that launchers speak of.
     """
     rank = report.rank
-    said = error_lines(printed)
-    own = next((word for word in reversed(said) if word.rank == rank), None)
-    if own is None and report.code == -signal.SIGABRT and any(word.rank == UNKNOWN for word in said):
+    sentence = error_lines(printed)
+    own = next((word for word in reversed(sentence) if word.rank == rank), None)
+    if own is None and report.code == -signal.SIGABRT and any(word.rank == UNKNOWN for word in sentence):
         # It aborted for want of a peer, whose words spawn keeps to itself.
         own = ErrorLine(rank, b"", lost=True)
     # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
     if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
-        silent = _silent(reported, own, said)
-        return _by_report(silent, run, printed, []) if silent else _of_the_lost(own, said, run)
+        silent = _silent(reported, own, sentence)
+        return _by_report(silent, run, printed, []) if silent else _of_the_lost(own, sentence, run)
     if report.code < 0:
         outcome, reason = _killed(f"rank {rank}", -report.code, run)
         # Whoever aborts says why before: a C++ library, or Python, whose libraries may then abort on its way out.
@@ -219,7 +223,7 @@ def _by_report(
         where = _crashed(one for one in printed if one.rank in (rank, None)) if not why else ""
         return outcome, f"{reason}{_quoted(why)}{where}"
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
-    own = own or next((word for word in reversed(said) if word.rank is None), None)
+    own = own or next((word for word in reversed(sentence) if word.rank is None), None)
     last = own.line if own is not None else last_line([one for one in printed if one.rank == rank])
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
@@ -243,13 +247,13 @@ def _by_words(
     if run.code < 0:
         outcome, reason = _killed(run.program, -run.code, run)
         return outcome, f"{reason}{_crashed(printed)}"
-    said = error_lines(printed)
-    last = said[-1] if said else None
+    sentence = error_lines(printed)
+    last = sentence[-1] if sentence else None
     if last is not None and last.rank is not None:
         if not last.lost:
             return _failed(last)
-        silent = _silent(ended, last, said)
-        return _by_report(silent, run, printed, []) if silent else _of_the_lost(last, said, run)
+        silent = _silent(ended, last, sentence)
+        return _by_report(silent, run, printed, []) if silent else _of_the_lost(last, sentence, run)
     line = launchers or last_line(printed) if last is None else last.line
     return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 

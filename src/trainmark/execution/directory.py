@@ -136,15 +136,15 @@ class ResultDirectory:
 
         Without its manifest nothing says whether a run may be pooled with others.
         """
-        said = []
+        reported = []
         for folder in sorted({path.parent for path in self.path.glob(f"{RUNS}/*/*/{OUTCOME}")}):
             path = _damaged(folder)
             if ".interrupted-" not in folder.name and path is not None:
                 aside = _set_aside(path.parent)
-                said.append(
+                reported.append(
                     f"{path}: damaged; its run counts as interrupted and is repeated (kept as {aside.name})"
                 )
-        return said
+        return reported
 
 
 @contextmanager

@@ -232,13 +232,15 @@ def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> No
         _end_container(runner, task.command)
         outcome, reason = carried.stopped
         raise PreparationError(outcome, _failure(task, f"was ended: {reason}", log))
-    code, said = carried.ended[0].code, _last_line(runner.host.read(log) or b"")
+    code, reported = carried.ended[0].code, _last_line(runner.host.read(log) or b"")
     absent = f"cannot start {task.command.words[0]}: "
-    if code == NOT_FOUND and said.startswith(absent):
-        why = f"cannot be started: {said.removeprefix(absent)}"
+    if code == NOT_FOUND and reported.startswith(absent):
+        why = f"cannot be started: {reported.removeprefix(absent)}"
         raise PreparationError(Outcome.FAILED, _failure(task, why, log))
     if code != 0:
-        raise PreparationError(Outcome.FAILED, _failure(task, f"ended with exit code {code}: {said}", log))
+        raise PreparationError(
+            Outcome.FAILED, _failure(task, f"ended with exit code {code}: {reported}", log)
+        )
     missing = [str(path) for path in task.leaves if not runner.host.has(path)]
     if missing:
         raise PreparationError(

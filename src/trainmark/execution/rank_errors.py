@@ -74,11 +74,11 @@ def read_streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
     ``tails`` are the ends of the nodes' logs. Where the launcher keeps all of a rank's words elsewhere, the logs,
     which repeat them, are left out.
     """
-    kept = {pattern: list(_kept(folder, pattern)) for pattern in _FILES}
+    stored = {pattern: list(_kept(folder, pattern)) for pattern in _FILES}
     spawned = [Stream(UNKNOWN, stream.text) for stream in _kept(folder, SPAWN_ERROR)]
-    apart = [*spawned, *(stream for found in kept.values() for stream in found)]
-    whole = any(kept[pattern] for pattern in _FILES if pattern != _BESIDE)
-    return apart if whole else [*apart, *(stream for tail in tails for stream in _by_tag(tail))]
+    separate = [*spawned, *(stream for found in stored.values() for stream in found)]
+    whole = any(stored[pattern] for pattern in _FILES if pattern != _BESIDE)
+    return separate if whole else [*separate, *(stream for tail in tails for stream in _by_tag(tail))]
 
 
 def error_lines(of: list[Stream]) -> list[ErrorLine]:
@@ -93,11 +93,11 @@ def error_lines(of: list[Stream]) -> list[ErrorLine]:
 
 def last_line(of: list[Stream]) -> bytes:
     """Return the last line that says something; of a fatal error of Python's, the first."""
-    said = [
+    reported = [
         stream.text[: fatal[-1].end()] if (fatal := list(_FATAL.finditer(stream.text))) else stream.text
         for stream in of
     ]
-    lines = [line for text in said for line in re.split(rb"[\r\n]+", text)]
+    lines = [line for text in reported for line in re.split(rb"[\r\n]+", text)]
     return next((line for line in reversed(lines) if line.strip(b" =-\t")), b"")
 
 

@@ -123,7 +123,7 @@ def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Endi
     exits = _exits(ends, directory)
     outcome, reason = _judge(carried, ending.lost, exits, plan)
     cause = None if carried.stopped else next((ended.node for ended in exits if ended.code != 0), None)
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "outcome": outcome,
         "reason": reason,
         "doubts": _not_watched(plan, places),
@@ -143,9 +143,9 @@ def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Endi
         ),
     }
     if not exits:
-        return told
+        return reported
     per_node, codes = plan.case.devices_per_node, rank_codes(directory)
-    return told | {
+    return reported | {
         "exit_code": ends[next(iter(places))].code,
         "started_at": ending.started_at,
         "ended_at": datetime.now(UTC),

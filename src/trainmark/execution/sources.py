@@ -77,16 +77,16 @@ class Git:
         """
         git, *rest = words
         command = Command(0, (git, *_SAFE, *rest), _VARIABLES | dict(variables or {}), _ELSEWHERE)
-        said = self.runner.run(command)
-        if said.stopped is not None:
-            raise SourceError(f"{shlex.join(words)}: {said.stopped[1]}", said.stopped[0])
-        return said
+        reported = self.runner.run(command)
+        if reported.stopped is not None:
+            raise SourceError(f"{shlex.join(words)}: {reported.stopped[1]}", reported.stopped[0])
+        return reported
 
     def must(self, words: Sequence[str], trouble: str) -> None:
         """Run a command of git's; raise ``SourceError`` with ``trouble`` and git's own words when it fails."""
-        said = self.run(words)
-        if said.code != 0:
-            raise SourceError(f"{trouble}: {_complaint(said)}")
+        reported = self.run(words)
+        if reported.code != 0:
+            raise SourceError(f"{trouble}: {_complaint(reported)}")
 
 
 def fetch(checkout: Checkout, git: Git) -> None:
@@ -106,10 +106,10 @@ def fetch(checkout: Checkout, git: Git) -> None:
         done = git.run(bring)
         if done.code == 0 and is_cached(checkout, git):
             return
-    said = _complaint(done)
-    if done.code == 0 or "not our ref" in said:
+    reported = _complaint(done)
+    if done.code == 0 or "not our ref" in reported:
         raise SourceError(f"{checkout.url} has no commit {checkout.commit}")
-    raise SourceError(f"{checkout.url} cannot be fetched: {said}")
+    raise SourceError(f"{checkout.url} cannot be fetched: {reported}")
 
 
 def is_cached(checkout: Checkout, git: Git) -> bool:
@@ -155,20 +155,23 @@ def _proven(checkout: Checkout, git: Git) -> str:
     changed = SourceError(
         f"{checkout.cache}: what it holds is not commit {checkout.commit}; it was changed: remove it"
     )
-    said = git.run(("git", "--git-dir", str(checkout.cache), "cat-file", "commit", checkout.commit)).out
-    if hashlib.sha1(b"commit %d\0" % len(said) + said, usedforsecurity=False).hexdigest() != checkout.commit:
+    reported = git.run(("git", "--git-dir", str(checkout.cache), "cat-file", "commit", checkout.commit)).out
+    if (
+        hashlib.sha1(b"commit %d\0" % len(reported) + reported, usedforsecurity=False).hexdigest()
+        != checkout.commit
+    ):
         raise changed
-    wanted = said.split(b"\n", 1)[0].decode().removeprefix("tree ")
-    inside = ("git", "-C", str(checkout.tree))
-    head = git.run((*inside, "rev-parse", "HEAD")).out.decode().strip()
+    wanted = reported.split(b"\n", 1)[0].decode().removeprefix("tree ")
+    within = ("git", "-C", str(checkout.tree))
+    head = git.run((*within, "rev-parse", "HEAD")).out.decode().strip()
     # An index without the times of the files, so that git reads and hashes every one of them.
     index = checkout.tree.with_name(f".{checkout.tree.name}.index")
     try:
         fresh = {"GIT_INDEX_FILE": str(index.absolute())}
         for words in (("read-tree", "HEAD"), ("add", "--all", "--force", ".")):
-            if git.run((*inside, *words), fresh).code != 0:
+            if git.run((*within, *words), fresh).code != 0:
                 raise changed
-        found = git.run((*inside, "write-tree"), fresh).out.decode().strip()
+        found = git.run((*within, "write-tree"), fresh).out.decode().strip()
     finally:
         git.runner.host.remove(index)
     if (head, found) != (checkout.commit, wanted):

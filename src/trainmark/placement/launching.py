@@ -93,10 +93,10 @@ def launches_containers(spec: RunSpec) -> bool:
 
 def launch_problem(spec: RunSpec) -> str | None:
     """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
-    inside = spec.interpreter.container is not None and not launches_containers(spec)
+    within = spec.interpreter.container is not None and not launches_containers(spec)
     if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
         return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
-    if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
+    if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or within:
         return None
     first = spec.host(0)
     for host in spec.hosts[1 : spec.case.nodes]:
@@ -110,10 +110,10 @@ def launch_problem(spec: RunSpec) -> str | None:
     if len(interfaces) > 1:
         named = ", ".join(sorted(str(interface) for interface in interfaces))
         return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
-    told = {
+    reported = {
         host.traffic.model_dump_json(exclude={"rdma", "variables"}) for host in spec.hosts[: spec.case.nodes]
     }
-    if len(told) > 1:
+    if len(reported) > 1:
         return (
             "mpirun is told one thing for all hosts, and theirs differ "
             "(user, port or mpirun of the hosts file)"

@@ -194,5 +194,5 @@ def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
 
 def _loader_workers(spec: RunSpec, node: int, threads: int) -> int:
     """Loader processes for one rank: all of its cores beside a GPU; beside CPU training a quarter of them."""
-    beside_gpu = spec.device is Device.CUDA and spec.machine(node).gpus > 0
-    return threads if beside_gpu else max(1, threads // 4)
+    next_to_gpu = spec.device is Device.CUDA and spec.machine(node).gpus > 0
+    return threads if next_to_gpu else max(1, threads // 4)

@@ -90,8 +90,8 @@ class Axes:
         """Return what varies among the frameworks, but has one value within each."""
         if FRAMEWORK not in self.varying:
             return ()
-        ways = {axis for c in self.cases for axis in task_of(c.case).variant_axes}
-        own = {WORKLOAD, *ways, COMPILER, OPTIONS}
+        variants = {axis for c in self.cases for axis in task_of(c.case).variant_axes}
+        own = {WORKLOAD, *variants, COMPILER, OPTIONS}
         return tuple(a for a in self.varying if a in own and self._follows_framework(a))
 
     def framework(self, case: Case) -> str:
@@ -110,17 +110,17 @@ class Axes:
     def grids(self) -> list[Grid]:
         """Return the tables that show every case once, in the order of the suite; all cases count in one unit."""
         across = (FRAMEWORK,) if FRAMEWORK in self.varying else (PRECISION, BATCH)
-        apart_from = (*across, *self.of_framework(), DEVICES)
-        rest = tuple(a for a in self.varying if a not in apart_from)
+        separate_from = (*across, *self.of_framework(), DEVICES)
+        rest = tuple(a for a in self.varying if a not in separate_from)
         scaled = DEVICES in self.varying
-        apart = rest if scaled else ()
+        separate = rest if scaled else ()
         down = (DEVICES,) if scaled or not rest else rest
         groups: dict[Key, list[CaseResult]] = {}
         for case in self.cases:
-            groups.setdefault(self.key(case.case, apart), []).append(case)
+            groups.setdefault(self.key(case.case, separate), []).append(case)
         return [
             Grid(
-                of=dict(zip(apart, key, strict=True)),
+                of=dict(zip(separate, key, strict=True)),
                 row_aspects=down,
                 column_aspects=across,
                 rows=self._rows(cases, down),

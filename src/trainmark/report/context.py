@@ -159,7 +159,7 @@ def of_marks(
     ratios = list(ratios)
     signs = {mark for result in numbers for mark in marks(context, result)}
     signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
-    apart = dict.fromkeys(
+    separate = dict.fromkeys(
         context.say(
             "settled_apart",
             axis=context.aspect(BATCH if one.axis == "batch_per_device" else one.axis),
@@ -169,7 +169,7 @@ def of_marks(
         for found in ratios
         for one in found.settled_apart
     )
-    what = context.say("semicolon").join(apart)
+    what = context.say("semicolon").join(separate)
     return [
         f"{mark.value} {context.say(f'mark_{mark.name.lower()}', what=what)}"
         for mark in Mark

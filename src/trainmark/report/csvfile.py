@@ -126,8 +126,10 @@ def _case_row(result: CaseResult, doubts: Iterable[Doubt], found: Findings) -> d
             row["speedup_no_interval"] = why.value if why else None
             ratio = found.ratio(RatioKind.SPEEDUP, result.id)
             row["speedup_doubtful"] = " ".join(ratio.doubtful) if ratio else None
-            apart = ratio.settled_apart if ratio else ()
-            row["speedup_settled_apart"] = " ".join(f"{one.axis}={one.value}/{one.against}" for one in apart)
+            separate = ratio.settled_apart if ratio else ()
+            row["speedup_settled_apart"] = " ".join(
+                f"{one.axis}={one.value}/{one.against}" for one in separate
+            )
     return row
 
 

@@ -144,15 +144,15 @@ def _trainer(job: Job, pods: KubernetesJob, container: str) -> Manifest:
     limits: Manifest = {name: amount for name, amount in given.items() if amount is not None}
     limits |= {pods.gpu: job.gpus} if job.gpus else {}
     limits |= pods.rdma
-    inside: Manifest = {"name": container, "image": pods.image, "command": list(pods.sshd)}
+    within: Manifest = {"name": container, "image": pods.image, "command": list(pods.sshd)}
     if pods.ssh_port is not None:
-        inside["readinessProbe"] = {"tcpSocket": {"port": pods.ssh_port}}
+        within["readinessProbe"] = {"tcpSocket": {"port": pods.ssh_port}}
     if limits:
         # Requests are the limits where nothing else is said: a pod has its cores and memory to itself.
-        inside["resources"] = {"limits": limits}
+        within["resources"] = {"limits": limits}
     if pods.rdma:
-        inside["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
-    spec = _pod(pods, inside)
+        within["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    spec = _pod(pods, within)
     if pods.shared_memory is not None:
         memory = {"medium": "Memory", "sizeLimit": pods.shared_memory}
         spec["volumes"].append({"name": _MEMORY, "emptyDir": memory})
@@ -165,8 +165,8 @@ def _trainer(job: Job, pods: KubernetesJob, container: str) -> Manifest:
     if pods.tolerations:
         spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in pods.tolerations]
     # Two nodes of a case on one machine would be measured as two machines.
-    apart = {"labelSelector": {"matchLabels": _labels(job)}, "topologyKey": _HOST}
-    affinity: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    separate = {"labelSelector": {"matchLabels": _labels(job)}, "topologyKey": _HOST}
+    affinity: Manifest = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [separate]}}
     if job.hosts:
         named = {"key": _HOST, "operator": "In", "values": list(job.hosts)}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [named]}]}

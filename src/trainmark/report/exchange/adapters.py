@@ -114,12 +114,12 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
 
 def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
     """Return ``rows`` of logs with their repeats: the number in a log's name, else the next one of its case."""
-    seen: Counter[SpeedRow] = Counter()
+    observed: Counter[SpeedRow] = Counter()
     found = []
     for row in rows:
         case = replace(row, log="", speed=None, unit=None, hardware=frozenset())
-        seen[case] += 1
-        found.append(replace(row, repeat=read_hints(row.log).repeat or seen[case]))
+        observed[case] += 1
+        found.append(replace(row, repeat=read_hints(row.log).repeat or observed[case]))
     return found
 
 

@@ -52,8 +52,8 @@ def _difference(runs: Sequence[SpeedRow]) -> str:
     values: dict[str, list[str]] = {}
     for run in runs:
         for axis, value in (("nodes", str(run.nodes)), *run.variant):
-            seen = values.setdefault(axis, [])
-            if value not in seen:
-                seen.append(value)
-    apart = [f"{axis} ({', '.join(seen)})" for axis, seen in values.items() if len(seen) > 1]
-    return f"a row has no place for {', '.join(apart)}" if apart else "nothing tells them apart"
+            observed = values.setdefault(axis, [])
+            if value not in observed:
+                observed.append(value)
+    separate = [f"{axis} ({', '.join(observed)})" for axis, observed in values.items() if len(observed) > 1]
+    return f"a row has no place for {', '.join(separate)}" if separate else "nothing tells them apart"

@@ -130,13 +130,13 @@ def _side_by_side(
 
 def recipe(context: Context) -> Section | None:
     """Return the section of the parameters that the runs themselves wrote, or None when none did."""
-    said = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.reported())))]
-    if not said:
+    reported = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.reported())))]
+    if not reported:
         return None
     say = context.say
     rows = tuple(
-        (Cell(code(name)), cell(_distinct(context, (held.get(name, "-") for held in said))))
-        for name in _names(said)
+        (Cell(code(name)), cell(_distinct(context, (held.get(name, "-") for held in reported))))
+        for name in _names(reported)
     )
     columns = (Column(say("column_parameter"), numeric=False), Column(say("column_value"), numeric=False))
     caption = Paragraph(plain(say("recipe_caption")))
@@ -258,13 +258,13 @@ def processors(node: Node, say: Catalogue) -> str | None:
 
 def framework(node: Node) -> str | None:
     """Return the framework and its version as the manifest has it."""
-    said = node.framework
-    return f"{said.framework} {said.version}" if said is not None and said.version else None
+    reported = node.framework
+    return f"{reported.framework} {reported.version}" if reported is not None and reported.version else None
 
 
 def summary(node: Node, say: Catalogue) -> Iterator[tuple[str, str]]:
     """Yield what a reader asks first about a node, as (key of the fact's name, text), as far as it is known."""
-    said = node.framework
+    reported = node.framework
     facts = {
         "fact_gpus": gpus(node),
         "fact_gpu_memory": _gib(next((gpu.memory_bytes for gpu in node.accelerators.gpus), None)),
@@ -276,10 +276,10 @@ def summary(node: Node, say: Catalogue) -> Iterator[tuple[str, str]]:
         "fact_kernel": node.os.kernel,
         "fact_container": node.container.engine if node.container else None,
         "fact_framework": framework(node),
-        "fact_python": said.python if said else None,
-        "fact_cuda": said.cuda if said else None,
-        "fact_cudnn": said.cudnn if said else None,
-        "fact_nccl": said.nccl if said else None,
+        "fact_python": reported.python if reported else None,
+        "fact_cuda": reported.cuda if reported else None,
+        "fact_cudnn": reported.cudnn if reported else None,
+        "fact_nccl": reported.nccl if reported else None,
         "fact_lock": node.environment_lock,
     }
     yield from ((name, fact) for name, fact in facts.items() if fact is not None)

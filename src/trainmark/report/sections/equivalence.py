@@ -70,8 +70,8 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
     what = _subject_matter(context, model, comparison.devices)
     differences = [_difference(context, found) for found in comparison.differences]
     if differences:
-        told = say("semicolon").join(dict.fromkeys(differences))
-        yield say("certificate_fails", what=what, differences=told), True
+        reported = say("semicolon").join(dict.fromkeys(differences))
+        yield say("certificate_fails", what=what, differences=reported), True
     unseen = comparison.with_verdict(Verdict.UNSEEN)
     if unseen:
         yield say("certificate_lacks", what=what, names=_joined(context, unseen)), True
@@ -236,8 +236,8 @@ def _deviations(checks: Iterable[Check], subjects: Iterable[Subject]) -> Iterato
 def _deviation(check: Check | None) -> Cell:
     if check is None:
         return cell("-")
-    said = f"{check.deviation:.1e}" if check.tolerance else f"{check.deviation:g}"
-    return cell(said + ("" if check.holds else f" {NOT_EQUAL}"))
+    reported = f"{check.deviation:.1e}" if check.tolerance else f"{check.deviation:g}"
+    return cell(reported + ("" if check.holds else f" {NOT_EQUAL}"))
 
 
 def _tolerances(checks: Iterable[Check], subjects: Iterable[Subject]) -> Iterator[Cell]:

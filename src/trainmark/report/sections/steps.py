@@ -73,8 +73,8 @@ def _verdict(context: Context, case: CaseResult) -> str:
         return say(f"cannot_say_{_reason(verdicts)}")
     late = [found for found in tested if not found.steady]
     if not late:
-        seen = [found.detectable for found in tested if found.detectable is not None]
-        return say("steady_to", power=percent(max(seen))) if seen else say("steady_yes")
+        observed = [found.detectable for found in tested if found.detectable is not None]
+        return say("steady_to", power=percent(max(observed))) if observed else say("steady_yes")
     worst = max(late, key=lambda found: abs(found.bias or 0))
     shape = "levels" if worst.shape is None else worst.shape.value
     words = say(f"shape_{shape.replace('-', '_')}", after=worst.settled_after, of=_steps(worst))

@@ -47,13 +47,13 @@ def _said_of_power(context: Context) -> Iterator[str]:
     by_id = {result.id: result.case for result in context.results.cases}
     names = []
     for found in held[:MOST_NAMED]:
-        told = [
+        reported = [
             f"{number(value, 0)} {unit}"
             for value, unit in ((found.sm_clock_mhz, "MHz"), (found.power_w, "W"))
             if value is not None
         ]
         label = context.axes.label(by_id[found.case])
-        names.append(say("work", name=label, way=say.joined(told)) if told else label)
+        names.append(say("work", name=label, way=say.joined(reported)) if reported else label)
     more = len(held) - len(names)
     yield say("held_by_power", names=say.joined([*names, *([say("and_more", n=more)] if more else [])]))
 
@@ -147,12 +147,12 @@ def _cell(context: Context, result: CaseResult | None, places: int, say_batch: b
     if result is None:
         return cell("-")
     found = throughput(context, result, places)
-    said = [found.detail]
+    reported = [found.detail]
     if say_batch and result.estimate and (batch := result.largest_batch):
-        said.append(context.say("batch_in_cell", batch=batch))
+        reported.append(context.say("batch_in_cell", batch=batch))
     if result.estimate and (chosen := fastest(result.trials)) is not None:
-        said.append(context.say("chosen_in_cell", values=", ".join(chosen.axes.values())))
-    return Cell(found.spans, " ".join(said).strip())
+        reported.append(context.say("chosen_in_cell", values=", ".join(chosen.axes.values())))
+    return Cell(found.spans, " ".join(reported).strip())
 
 
 def throughput(context: Context, result: CaseResult, places: int) -> Cell:

@@ -14,10 +14,10 @@ from trainmark.schema.results import CaseResult, pooled
 def section(context: Context) -> Section | None:
     """Return the section with a table a headline, or None where no case counts more than that or knows its peak."""
     say = context.say
-    told = [case for case in context.results.cases if any(_has_more(found) for found in _measured(case))]
-    if not told:
+    reported = [case for case in context.results.cases if any(_has_more(found) for found in _measured(case))]
+    if not reported:
         return None
-    tables: list[Block] = [_table(context, cases) for cases in by_unit(told).values()]
+    tables: list[Block] = [_table(context, cases) for cases in by_unit(reported).values()]
     return Section("work", say("work_title"), (Paragraph(plain(say("work_caption"))), *tables))
 
 
@@ -89,13 +89,13 @@ def _share(case: CaseResult, convention: str) -> float | None:
 
     A peak is what the devices can do: what disturbed its measuring made it lower, and the share higher.
     """
-    told = [
+    reported = [
         (found.mfu[convention], found.peak_operations_per_s)
         for found in _measured(case)
         if convention in found.mfu
     ]
-    highest = max((peak for _, peak in told if peak), default=0.0)
-    return _median([share * peak / highest if peak else share for share, peak in told])
+    highest = max((peak for _, peak in reported if peak), default=0.0)
+    return _median([share * peak / highest if peak else share for share, peak in reported])
 
 
 def _median(values: list[float]) -> float | None:
