@@ -27,7 +27,7 @@ DGX = NodeResources(cores=80, gpus=8)
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
-    monkeypatch.setattr(run_environment, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(run_environment, "user_and_group", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 
 

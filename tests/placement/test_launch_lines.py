@@ -117,7 +117,7 @@ def planned(line: Line, folder: Path) -> list[Plan | CannotStart]:
 def test_a_documents_launch_line_is_planned_as_its_golden_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(run_environment, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(run_environment, "user_and_group", lambda: "1000:1000")
     line = LINES[name]
     (plan,) = planned(line, tmp_path)
     assert isinstance(plan, Plan)
