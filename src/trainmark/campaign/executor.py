@@ -42,7 +42,7 @@ from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
 from trainmark.workload.card import OWN_FORMAT
 
-PORTS_BESIDE_RANKS = 4
+PORTS_BESIDES_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
 
 
@@ -142,7 +142,7 @@ class Executor:
         require_same_environment(self.directory, request.requested, setting.manifest)
         # A case with more ranks than a machine can hold is not started, and needs none.
         ranks = min(case.world_size, max(self.run_env.machine.cores, self.run_env.machine.gpus))
-        port = free_ports(PORTS_BESIDE_RANKS + ranks, self.run_env.hosts_of(case))
+        port = free_ports(PORTS_BESIDES_RANKS + ranks, self.run_env.hosts_of(case))
         folder = request.folder.absolute()
         plan = plan_run(
             self.run_env, case, request.protocol, setting.interpreter, request.repeat, folder, port=port

@@ -21,7 +21,7 @@ from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FolderSource, GitSource, Workload, commit_of
 
-_UNNAMED = {"description", "source"}
+_DEFAULT_LABELS = {"description", "source"}
 """What a card says that changes no run: the source is a part of its own."""
 
 _OF_THE_CALL = (
@@ -61,7 +61,7 @@ class Identifier:
         """Return the parts that need nothing but the card and the program's files."""
         workload = self._run_env.workload(case)
         card = workload.card
-        values = card.model_dump(mode="json", exclude=_UNNAMED)
+        values = card.model_dump(mode="json", exclude=_DEFAULT_LABELS)
         return (
             Entries(
                 name=PartName.CARD, word=f"{card.framework} card {card.name}", entries=dict(_flat(values))

@@ -191,7 +191,7 @@ class RunEnvironment:
         """
         name = self._environment(case)
         if name in ENGINES:
-            return self._interpreter_inside(case, Engine(name))
+            return self._container_interpreter(case, Engine(name))
         if name not in self._expected:
             self._expected[name] = _expected(name, self._home)
         return self._expected[name]
@@ -281,7 +281,7 @@ class RunEnvironment:
         key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
         return self._home / "prepared" / key
 
-    def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
+    def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
             prepared = self._prepared(case, self._dataset(case))
             return container_python(case, self.workload(case).card, engine, prepared, user_and_group())

@@ -38,7 +38,7 @@ def machine_suspicions(
         if fingerprint(manifest) in observed:
             continue
         observed.add(fingerprint(manifest))
-        reported = list(_apart(there, manifest))
+        reported = list(_differences(there, manifest))
         more = f" and {len(reported) - _SHOWN} more" if len(reported) > _SHOWN else ""
         sentence = (
             f"run {run.repeat} was measured on another machine than run {first.repeat}, and the number is of both: "
@@ -60,7 +60,7 @@ def _manifest(run: RunResult, manifests: Mapping[str, StoredManifest]) -> Manife
     return found if isinstance(found, Manifest) else None
 
 
-def _apart(one: Manifest, other: Manifest) -> Iterator[str]:
+def _differences(one: Manifest, other: Manifest) -> Iterator[str]:
     """Yield what forbids to pool runs of the two: hosts that have names of their own first."""
     hosts = [", ".join(node.hostname or "-" for node in manifest.nodes) for manifest in (other, one)]
     if hosts[0] != hosts[1]:

@@ -79,7 +79,7 @@ def classify(ended: Sequence[NodeExit], events: Path, ranks: int = 1) -> tuple[O
         return Outcome.OK, None
     tails = [read_tail(node.log) for node in ended]
     printed = read_streams(events.parent, tails)
-    if lost and (separate := _apart(events, printed, ranks)) is not None:
+    if lost and (separate := _ranks_elsewhere(events, printed, ranks)) is not None:
         return Outcome.FAILED, separate
     # A node's only program is its only rank, and its log that rank's.
     alone = ranks == len(ended) > 1
@@ -163,7 +163,7 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
     return min(sentence, key=lambda pair: _RANK[pair[0]], default=None), lost
 
 
-def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
+def _ranks_elsewhere(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
     """Return which ranks were not where another one waited for them until it gave up; None where that is not known.
 
     They were ended by its loss, or with it, and say what they did at that moment. All ranks must have said their end.
@@ -228,11 +228,11 @@ def _by_report(
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
-def _silent(reported: list[FailedRank], loser: ErrorLine, said: list[ErrorLine]) -> FailedRank | None:
-    """Return the rank that ended without a word of why, and that ``loser`` lost by it; None where one has said why."""
-    if any(not word.lost and word.rank not in (None, loser.rank) for word in said):
+def _silent(reported: list[FailedRank], loser: ErrorLine, lines: list[ErrorLine]) -> FailedRank | None:
+    """Return the rank that ended without a word of why, and that ``loser`` lost by it; None where one has lines why."""
+    if any(not word.lost and word.rank not in (None, loser.rank) for word in lines):
         return None
-    lost = {word.rank for word in said if word.lost}
+    lost = {word.rank for word in lines if word.lost}
     causes = (one for one in reported if one.rank not in {*lost, loser.rank} and one.code != -signal.SIGTERM)
     return next(causes, None)
 
@@ -258,9 +258,9 @@ def _by_words(
     return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 
 
-def _of_the_lost(word: ErrorLine, said: list[ErrorLine], run: _Run) -> tuple[Outcome, str]:
+def _of_the_lost(word: ErrorLine, lines: list[ErrorLine], run: _Run) -> tuple[Outcome, str]:
     """Return why a rank lost another one: by that one's words, by the kernel's, or else by its own."""
-    cause = next((w for w in reversed(said) if not w.lost and w.rank not in (None, word.rank)), None)
+    cause = next((w for w in reversed(lines) if not w.lost and w.rank not in (None, word.rank)), None)
     if cause is not None:
         # Of two ranks, the one that nobody named is the other one.
         of_two = cause.rank == UNKNOWN and run.ranks == 2 and word.rank in (0, 1)

@@ -85,7 +85,7 @@ class Preparer:
             self._have_commit(preparation, runner)
             self._have_tasks(preparation, runner)
             if preparation.source is not None:
-                with _told():
+                with _reported():
                     tree = check_out(preparation.source, preparation.subfolder, Git(runner))
                 origin = to_json(_origin(preparation, tree))
                 write_atomically(directory / name_on(SOURCE, preparation.node), origin)
@@ -163,7 +163,7 @@ class Preparer:
         if what in self._failed:
             raise self._failed[what]
         try:
-            with _told():
+            with _reported():
                 yield
         except PreparationError as error:
             self._failed[what] = error
@@ -178,7 +178,7 @@ def _end_container(runner: CommandRunner, command: Command) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     """Tell of a source that cannot be had as what it is for the run."""
     try:
         yield

@@ -19,7 +19,7 @@ UNKNOWN = -1
 """The rank of words that are one rank's, nobody knows whose."""
 
 _FILES = ("stderr.rank{}", "paddle/workerlog.{}", "GPU_{}.log")
-_BESIDE = "GPU_{}.log"
+_NEXT_TO = "GPU_{}.log"
 """Of these the log holds more of every rank: the standard error."""
 _TAG = re.compile(rb"\]<std(?:out|err|diag)>:")
 _RULE = re.compile(rb"^-{74}$", re.MULTILINE)
@@ -74,10 +74,10 @@ def read_streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
     ``tails`` are the ends of the nodes' logs. Where the launcher keeps all of a rank's words elsewhere, the logs,
     which repeat them, are left out.
     """
-    stored = {pattern: list(_kept(folder, pattern)) for pattern in _FILES}
-    spawned = [Stream(UNKNOWN, stream.text) for stream in _kept(folder, SPAWN_ERROR)]
+    stored = {pattern: list(_retained(folder, pattern)) for pattern in _FILES}
+    spawned = [Stream(UNKNOWN, stream.text) for stream in _retained(folder, SPAWN_ERROR)]
     separate = [*spawned, *(stream for found in stored.values() for stream in found)]
-    whole = any(stored[pattern] for pattern in _FILES if pattern != _BESIDE)
+    whole = any(stored[pattern] for pattern in _FILES if pattern != _NEXT_TO)
     return separate if whole else [*separate, *(stream for tail in tails for stream in _by_tag(tail))]
 
 
@@ -101,7 +101,7 @@ def last_line(of: list[Stream]) -> bytes:
     return next((line for line in reversed(lines) if line.strip(b" =-\t")), b"")
 
 
-def _kept(folder: Path, pattern: str) -> Iterator[Stream]:
+def _retained(folder: Path, pattern: str) -> Iterator[Stream]:
     before, after = pattern.split("{}")
     for path in sorted(folder.glob(pattern.format("*"))):
         number = str(path.relative_to(folder))[len(before) :].removesuffix(after)

@@ -71,7 +71,7 @@ def run_plan(
         return watch(pulse)
 
     ending = _run_at(places, plan, directory, limits, paced)
-    ended = record.model_copy(update=_told(plan, directory, places, ending))
+    ended = record.model_copy(update=_recorded_end(plan, directory, places, ending))
     return (
         ended if ending.carried.stopped is None or steps is None else _with_expected_time(ended, pace, steps)
     )
@@ -116,7 +116,9 @@ def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Lim
     return _Ending(started_at, carried, clocks, fetch_all(places, plan, directory))
 
 
-def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Ending) -> dict[str, object]:
+def _recorded_end(
+    plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Ending
+) -> dict[str, object]:
     """Return what a run's record says of its end."""
     carried = ending.carried
     ends = {tuple(places)[end.index]: end for end in carried.ended}

@@ -110,7 +110,7 @@ class Mark(StrEnum):
 
     DOUBT = "†"
     SOME_RUNS_NOT_OK = "‡"
-    SETTLED_APART = "§"
+    SETTLED_SEPARATELY = "§"
 
 
 def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
@@ -125,7 +125,7 @@ def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
 
 def marks_of_ratio(found: RatioFinding) -> tuple[Mark, ...]:
     """Return the signs of a ratio: a doubt of either side is one of the ratio."""
-    signs = ((Mark.DOUBT, found.doubtful), (Mark.SETTLED_APART, found.settled_apart))
+    signs = ((Mark.DOUBT, found.doubtful), (Mark.SETTLED_SEPARATELY, found.settled_apart))
     return tuple(mark for mark, why in signs if why)
 
 

@@ -26,7 +26,7 @@ _BLOCK_START = re.compile(r"^(\d*)(?=[-+#=>.)])")
 
 def to_markdown(report: Report, plots: str = "plots") -> str:
     """Return the report as Markdown; its charts are the files ``<plots>/<name>.svg``."""
-    parts = [f"# {escape(report.title)}", _begun(escape(report.lead))]
+    parts = [f"# {escape(report.title)}", _started(escape(report.lead))]
     for section in report.sections:
         parts += _section(section, plots)
     parts.append(f"---\n\n{escape(report.colophon)}")
@@ -42,7 +42,7 @@ def escape(text: str) -> str:
     return _ENTITY.sub("&amp;", line).replace("<", "&lt;")
 
 
-def _begun(markdown: str) -> str:
+def _started(markdown: str) -> str:
     """Return inline Markdown so that its first characters begin no list, heading, quotation or reference."""
     return _BLOCK_START.sub(r"\1\\", markdown.strip(), count=1)
 
@@ -56,17 +56,17 @@ def _section(section: Section, plots: str) -> Iterable[str]:
 def _block(block: Block, plots: str) -> Iterable[str]:
     match block:
         case Paragraph(spans, alert):
-            yield f"> **{_inline(spans)}**" if alert else _begun(_inline(spans))
+            yield f"> **{_inline(spans)}**" if alert else _started(_inline(spans))
         case Bullets(items):
-            yield "\n".join(f"- {_begun(_inline(item))}" for item in items)
+            yield "\n".join(f"- {_started(_inline(item))}" for item in items)
         case Table():
             if block.heading:
                 yield f"### {escape(block.heading)}"
             yield _table(block)
             if block.footnotes:
-                yield "\n".join(f"- {_begun(escape(note))}" for note in block.footnotes)
+                yield "\n".join(f"- {_started(escape(note))}" for note in block.footnotes)
         case Code(heading, text):
-            yield f"{_begun(escape(heading))}:\n\n{_fenced(text)}"
+            yield f"{_started(escape(heading))}:\n\n{_fenced(text)}"
         case Chart(name, title, caption, _):
             yield f"![{_bracketed(title)}]({plots}/{name}.svg)"
             yield f"*{escape(caption)}*"

@@ -10,7 +10,7 @@ from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections import repeats
 from trainmark.report.sections.overview import lead
-from trainmark.report.sections.throughput import caption, said_of_work, tables
+from trainmark.report.sections.throughput import caption, tables, work_sentence
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 
@@ -19,7 +19,7 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     """Return the tables of throughputs with what is known of equal work, and a line a case that gave no number."""
     about = context(results, Path(), language)
     say = about.say
-    parts = [lead(about), caption(about), *(text for text, _ in said_of_work(about))]
+    parts = [lead(about), caption(about), *(text for text, _ in work_sentence(about))]
     parts += [_table(table) for table in tables(about)]
     waited = repeats.section(about)
     if waited is not None:

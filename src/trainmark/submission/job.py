@@ -36,7 +36,7 @@ def make_job(
         name=settings.name or _job_name(name),
         suite=suite.read_text(encoding="utf-8"),
         suite_path=str(suite.absolute()),
-        files=_beside(suite),
+        files=_next_to(suite),
         only=only,
         nodes=nodes,
         devices_per_node=max(case.devices_per_node for case in cases),
@@ -52,7 +52,7 @@ def _job_name(name: str) -> str:
     return (words if words[:1].isalpha() else f"suite-{words}")[:50].rstrip("-")
 
 
-def _beside(suite: Path) -> dict[str, str]:
+def _next_to(suite: Path) -> dict[str, str]:
     values = read_document(suite).values
     cards = [str(card) for card in values.get("cards") or ()]
     for card in cards:

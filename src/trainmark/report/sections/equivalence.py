@@ -246,12 +246,12 @@ def _tolerances(checks: Iterable[Check], subjects: Iterable[Subject]) -> Iterato
 
 
 def _verdict(context: Context, checks: Iterable[Check], fine: str) -> Cell:
-    wrong = [_told(context, check) for check in checks if not check.holds]
+    wrong = [_reported(context, check) for check in checks if not check.holds]
     if not wrong:
         return cell(context.say(fine))
     return cell(f"{NOT_EQUAL} {context.say('semicolon').join(wrong)}")
 
 
-def _told(context: Context, check: Check) -> str:
+def _reported(context: Context, check: Check) -> str:
     words = [context.say(f"subject_{check.subject.value}"), check.where or "", check.remark or ""]
     return " ".join(word for word in words if word)

@@ -15,8 +15,8 @@ def section(context: Context) -> Section:
     """Return the section with the main tables, and a chart of all cases of each unit."""
     say = context.say
     blocks: list[Block] = [Paragraph(plain(caption(context)))]
-    blocks += [Paragraph(plain(text), alert=alert) for text, alert in said_of_work(context)]
-    blocks += [Paragraph(plain(text)) for text in _said_of_power(context)]
+    blocks += [Paragraph(plain(text), alert=alert) for text, alert in work_sentence(context)]
+    blocks += [Paragraph(plain(text)) for text in _power_sentence(context)]
     for part in context.parts:
         blocks += _tables(context, part)
         drawing = throughput_chart(context, part)
@@ -34,12 +34,12 @@ def caption(context: Context) -> str:
     return say("throughput_caption", unit=found[0] if len(found) == 1 else say("each_its_unit"))
 
 
-def said_of_work(context: Context) -> list[tuple[str, bool]]:
+def work_sentence(context: Context) -> list[tuple[str, bool]]:
     """Return what is known of the frameworks' work where several stand side by side; with true, an alert."""
     return list(equality(context)) if FRAMEWORK in context.axes.varying else []
 
 
-def _said_of_power(context: Context) -> Iterator[str]:
+def _power_sentence(context: Context) -> Iterator[str]:
     """Yield the sentence of the cases whose GPUs their power limit held, if there are any."""
     say, held = context.say, context.findings.power
     if not held:
