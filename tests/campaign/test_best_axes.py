@@ -70,7 +70,7 @@ def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) 
     disturb(list(bench.out.glob("runs/*/trial-quick-nhwc")))
     (doubt,) = doubts_of(suite, bench)
     assert (doubt.code, doubt.repeat, doubt.about) == ("choice-disturbed", 0, About.MACHINE)
-    assert "1 of the 5 short runs that it was chosen by (quick, nhwc)" in doubt.sentence
+    assert "1 of the 5 short runs that chose the best value (quick, nhwc)" in doubt.sentence
 
 
 def test_short_runs_of_another_machine_are_repeated_where_the_case_has_no_run_yet(bench: Bench) -> None:

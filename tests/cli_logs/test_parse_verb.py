@@ -163,7 +163,7 @@ def test_all_missing_flags_are_listed_and_the_log_is_not_called_truncated(tmp_pa
     _, silent, _ = _trainmark("parse", path, "--json")
 
     assert "needs --gpus --batch" in stdout.splitlines()[1]
-    assert "devices and batch per device: give --gpus and --batch" in stdout
+    assert "devices and batch per device: add --gpus and --batch" in stdout
     assert _rows(silent)[0]["needs"] == ["--gpus", "--batch"]
 
 

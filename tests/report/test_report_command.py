@@ -74,7 +74,7 @@ def test_html_csv_and_json_are_what_the_library_gives(out: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        (None, "not there"),
+        (None, "no such file"),
         ("{", "not a trainmark.results/1 document"),
         ('{"schema_name": "trainmark.results/2"}', "not a trainmark.results/1 document"),
     ],

@@ -210,7 +210,7 @@ def test_an_invalid_address_or_missing_driver_is_an_input_error() -> None:
         with pytest.raises(InputError, match="not a URL such as postgresql://") as caught:
             Store(address)
         assert "secret" not in str(caught.value)
-    with pytest.raises(InputError, match="needs a driver that is not installed: MySQLdb"):
+    with pytest.raises(InputError, match="the driver of the database is not installed: MySQLdb"):
         Store("mysql://localhost/x")
 
 

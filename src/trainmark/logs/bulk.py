@@ -145,16 +145,16 @@ def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
 
 
 def _stamps(table: LineTable, starts: Starts, words: list[bytes]) -> Floats:
-    """Return the time stamps at ``starts``, decoded in one pass per layout."""
-    layouts = [word.translate(DIGITS_ALIKE) for word in words]
-    kinds = sorted(set(layouts))
-    layout = table.each([kinds.index(layout) for layout in layouts])
-    if isinstance(layout, int):
-        return table.characters.stamps(starts, words[layouts.index(kinds[layout])])
-    values, places = np.empty(len(layout)), np.array(starts)
+    """Return the time stamps at ``starts``, decoded in one pass per form."""
+    forms = [word.translate(DIGITS_ALIKE) for word in words]
+    kinds = sorted(set(forms))
+    form_of = table.each([kinds.index(form_of) for form_of in forms])
+    if isinstance(form_of, int):
+        return table.characters.stamps(starts, words[forms.index(kinds[form_of])])
+    values, places = np.empty(len(form_of)), np.array(starts)
     for number, kind in enumerate(kinds):
-        rows = np.flatnonzero(layout == number)
-        values[rows] = table.characters.stamps(places[rows], words[layouts.index(kind)])
+        rows = np.flatnonzero(form_of == number)
+        values[rows] = table.characters.stamps(places[rows], words[forms.index(kind)])
     return values
 
 
@@ -210,14 +210,14 @@ class _Counted:
         if int(widths.min()) < 1 or int(widths.max()) >= 1 << 5:
             raise IrregularError
         whole = self._characters.before_point(starts) if b"." in self._match[name] else widths
-        return self._by_layout(starts, widths, np.minimum(whole, widths))
+        return self._by_shape(starts, widths, np.minimum(whole, widths))
 
-    def _by_layout(self, starts: Ints, widths: Ints, whole: Ints) -> Floats:
-        layouts = widths << 5 | whole
+    def _by_shape(self, starts: Ints, widths: Ints, whole: Ints) -> Floats:
+        shapes = widths << 5 | whole
         values = np.empty(len(starts))
-        for layout in np.flatnonzero(np.bincount(layouts)).tolist():
-            rows = np.flatnonzero(layouts == layout)
-            width, before = layout >> 5, layout & 31
+        for shape in np.flatnonzero(np.bincount(shapes)).tolist():
+            rows = np.flatnonzero(shapes == shape)
+            width, before = shape >> 5, shape & 31
             behind = max(width - before - 1, 0)
             if before < width and (self._characters.single[starts[rows] + before] != _POINT).any():
                 raise IrregularError
@@ -227,7 +227,7 @@ class _Counted:
         return values
 
     def _stamps(self) -> Floats:
-        """Return the times in the group ``stamp``; all have the same day and the layout of the first one."""
+        """Return the times in the group ``stamp``; all have the same day and the form of the first one."""
         start, word = self._match.start("stamp"), self._match["stamp"]
         before, _ = self._anchor_of["stamp"]
         starts = self._place(before) + (start - before)

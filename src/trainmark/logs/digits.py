@@ -164,7 +164,7 @@ class Characters:
     def stamps(self, starts: Starts, first: bytes) -> Floats:
         """Return the times at ``starts`` as seconds since 1970, as UTC.
 
-        All have the layout of ``first``, the first of them (``2023-08-04 05:47:54.922593``). Raises
+        All have the form of ``first``, the first of them (``2023-08-04 05:47:54.922593``). Raises
         ``IrregularError`` if one has another day.
         """
         if len(first) == SHORT_STAMP_BYTES:

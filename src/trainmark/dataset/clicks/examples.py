@@ -1,7 +1,7 @@
 """Fast encoding and decoding of samples of clicks as Examples with one value per column.
 
 An Example is a sequence of features that are encoded independently, so features that many samples share are encoded and
-decoded once and cached. A float is always the last four bytes of its feature. Examples in the layout of
+decoded once and cached. A float is always the last four bytes of its feature. Examples in the form of
 ``encode_sample``, with the columns in order, are decoded in batches: column by column, for all samples at once.
 """
 
@@ -52,7 +52,7 @@ def decode_sample(data: bytes) -> dict[str, int]:
 def decode_samples(records: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
     """Return the words (samples, 40) of Examples, and a mask of the samples that were decoded.
 
-    Only Examples with the exact layout of ``encode_sample`` (integers may be encoded longer) are decoded, to the same
+    Only Examples with the exact form of ``encode_sample`` (integers may be encoded longer) are decoded, to the same
     words as by ``decode_sample``. The words of the others are undefined: use ``decode_sample`` for them.
     """
     data = np.frombuffer(b"".join([*records, bytes(_LONGEST_EXAMPLE)]), np.uint8)
