@@ -36,6 +36,12 @@ def needs_framework(framework: str) -> pytest.MarkDecorator:
     )
 
 
+def require_bf16(framework: str) -> None:
+    """Skip a test that computes in BF16 where the framework cannot: MXNet's oneDNN needs AVX-512."""
+    if framework == "mxnet" and "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("MXNet's BF16 needs a CPU with AVX-512")
+
+
 def in_frameworks(*frameworks: str, rarely: bool = False) -> list[pytest.MarkDecorator]:
     """Return the marks of a test that starts processes of these frameworks, in the group of the last one's tests.
 

@@ -26,7 +26,7 @@ from worker_process import (
     wait_for_steps,
 )
 
-from frameworks import in_frameworks, of_each
+from frameworks import in_frameworks, of_each, require_bf16
 from trainmark.worker.core.queues import AHEAD, DRAIN_STEPS
 
 pytestmark = pytest.mark.training
@@ -213,8 +213,7 @@ def cases(rows: Callable[[Idiom], tuple[tuple[Any, ...], ...]], often: int = 100
 def test_a_run_in_another_precision_computes_in_it(
     framework: str, given: dict[str, Any], compute: str, weights: str, tmp_path: Path
 ) -> None:
-    if framework == "mxnet" and "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip("MXNet's BF16 needs a CPU with AVX-512")
+    require_bf16(framework)
     idiom = IDIOMS[framework]
     wanted = {**idiom.flags, **given}
     # With rates that are not warmed up, a step that was skipped for an overflow shows as a loss that stands still.

@@ -9,7 +9,7 @@ from idioms import IDIOMS
 from worker_changes import CHANGES, flags_of, word_of
 from worker_process import Ran, ended, make_images, rank_variables, start_rank
 
-from frameworks import in_frameworks, in_pytorch, of_each
+from frameworks import in_frameworks, in_pytorch, of_each, require_bf16
 from preloading import compiled_before
 from trainmark.placement import free_ports
 
@@ -62,6 +62,8 @@ def cases() -> list[object]:
 def test_a_change_is_seen(framework: str, name: str, tmp_path: Path) -> None:
     change = CHANGES[name]
     flags = flags_of(framework, name)
+    if name.startswith("one-layer"):
+        require_bf16(framework)
     if change.real:
         flags |= {"data": make_images(tmp_path / "images", 24), "loader_workers": 1}
     ran = run(framework, tmp_path, name, change.ranks, **flags)
@@ -136,6 +138,7 @@ def otherwise(framework: str, flags: Mapping[str, Any], rarely: bool = True) -> 
 def test_a_sound_run_of_another_kind_is_in_no_doubt(
     framework: str, flags: dict[str, Any], tmp_path: Path
 ) -> None:
+    require_bf16(framework)
     ran = run(
         framework, tmp_path, "none", 2 if "gradients" in flags else 1, **{**IDIOMS[framework].flags, **flags}
     )
