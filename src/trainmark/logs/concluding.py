@@ -101,6 +101,7 @@ def conclude_log(
         usual_batch=batches.usual if batches else None,
         problems=tuple(problems),
         own_run=known.own_run(context) if known.own_run else None,
+        witnesses=read.witnesses,
     )
 
 

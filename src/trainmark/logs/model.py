@@ -77,6 +77,18 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """One way to the throughput that a log allows, independent of the others.
+
+    ``value`` is in the log's unit over all devices, ``how`` the formula in words: ``512 samples / 0.595 s``.
+    """
+
+    name: str
+    value: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Known facts about the run; ``None`` means "not logged".
 
@@ -192,6 +204,7 @@ class ParsedLog:
     names the facts on which the user's flags contradict the log; no number may be computed from them. ``restarts`` are
     the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
     if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
+    ``witnesses`` are the ways to the number that only the format's own reader knows.
     """
 
     log: str
@@ -219,6 +232,7 @@ class ParsedLog:
     usual_batch: float | None = None
     problems: tuple[Problem, ...] = ()
     own_run: OwnRun | None = None
+    witnesses: tuple[Witness, ...] = ()
 
     @property
     def global_batch(self) -> int | None:

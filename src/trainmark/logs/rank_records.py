@@ -9,9 +9,10 @@ from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.model import Meaning, Problem, Records, Severity
+from trainmark.logs.model import Meaning, Problem, Records, Severity, Witness
 from trainmark.logs.multi_run import conflicting_copies
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
+from trainmark.logs.transport import Rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Read:
     counters: Counters
     batches: Batches | None
     problems: tuple[Problem, ...]
+    witnesses: tuple[Witness, ...] = ()
 
 
 def read_records(collected: LogCollector, known: Format) -> Read:
@@ -45,7 +47,20 @@ def read_records(collected: LogCollector, known: Format) -> Read:
         problems += filter(None, [batches.problem()])
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
-    return Read(records, counters, batches, tuple(problems))
+    return Read(records, counters, batches, tuple(problems), _witnesses(collected, known))
+
+
+def _witnesses(collected: LogCollector, known: Format) -> tuple[Witness, ...]:
+    """Return the format's own witnesses, from the columns that its records are made of."""
+    if known.witnesses is None or not collected.counts:
+        return ()
+    found = collected.columns[_main_rank(collected)]
+    return known.witnesses({name: column.array() for name, column in found.items()})
+
+
+def _main_rank(collected: LogCollector) -> Rank:
+    """Return the rank with most records, the lowest of equals."""
+    return min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
 
 
 def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column | None]:
@@ -55,7 +70,7 @@ def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column |
     """
     if not collected.counts:
         return Records(), [], None
-    rank = min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
+    rank = _main_rank(collected)
     found, size = collected.columns[rank], collected.counts[rank]
     if collected.format is not None and collected.format.assemble is not None:
         made = collected.format.assemble({name: column.array() for name, column in found.items()})
