@@ -54,8 +54,9 @@ class Format:
     unnoticed. The pattern with index ``overall`` is preferred wherever it occurs: it times as a whole what the others
     time in parts. ``find_scope`` returns the scope of the rates where it differs between logs. ``mark`` recognises a
     log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``
-    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), ``witnesses`` the
-    other ways to the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns. ``figures`` match the tool's own results in the tail. ``header``
+    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), ``witnesses``
+    the other ways to the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
+    ``figures`` match the tool's own results in the tail. ``header``
     matches the start of every complete log. With ``accumulates`` a printed step is an optimizer step of several
     micro-batches. ``pattern_units`` are the units of each of ``records`` if they differ. With ``counts_samples`` the
     counter of a record counts samples of all devices, not steps. A running average printed at step ``n`` covers
