@@ -9,6 +9,7 @@ from trainmark.logs import Facts, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format, formats, read_stream, samples, synthetic_log
+from trainmark.programs.registry import descriptions
 from trainmark.schema.case import Precision
 
 _INTERVALS = {
@@ -37,6 +38,8 @@ _INTERVALS = {
 }
 # What these programs print does not say devices and batch: their users give them by flag.
 _SILENT = {"pytorch-imagenet", "timm", "keras", "lightning"}
+_NEVER_AMP = {each.name for each in descriptions() if "{amp" not in str(each.sample)}
+"""Formats whose synthetic log has one precision; the examples in their descriptions check it."""
 _NO_PRECISION = {
     "hugectr",
     "oneflow-wide-deep",
@@ -102,7 +105,7 @@ def test_timms_command_decides_between_fp16_and_bf16(words: str, precision: Prec
     assert read_stream(io.BytesIO(text.encode())).facts.precision is precision
 
 
-@pytest.mark.parametrize("name", sorted(set(samples()) - _NO_PRECISION))
+@pytest.mark.parametrize("name", sorted(set(samples()) - _NO_PRECISION - _NEVER_AMP))
 @pytest.mark.parametrize("amp", [False, True])
 def test_precision_is_read(name: str, amp: bool) -> None:
     log = read_stream(io.BytesIO(synthetic_log(name, _run(name, amp=amp)).encode()))

@@ -14,6 +14,7 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
 from trainmark.logs.literals import can_match, depends_on_digits, required_all
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
+from trainmark.logs.suffixes import SUFFIX, suffix_factor
 from trainmark.logs.transport import strip_colours
 
 VARYING = b"0123456789.+- "
@@ -134,6 +135,10 @@ def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
         return np.full(len(table.lines), np.nan)
     if any(word is None for word in words):
         raise IrregularError
+    if name.endswith(SUFFIX):
+        factors = np.array([suffix_factor(name, word) for word in words])
+        kinds = table.each(range(len(words)))
+        return np.full(len(table.lines), factors[kinds]) if isinstance(kinds, int) else factors[kinds]
     starts = table.starts([match.start(name) for match in matches])
     if name == "stamp":
         return _stamps(table, starts, words)
@@ -170,7 +175,7 @@ class _Counted:
         self._anchor_of = {
             place: self._anchors(*match.span(place), date=place == "stamp")
             for place in _names(match.re)
-            if match[place] is not None
+            if match[place] is not None and not place.endswith(SUFFIX)
         }
         wanted = bytes(
             {self._first[place] for pair in self._anchor_of.values() for place in pair if place >= 0}
@@ -189,6 +194,9 @@ class _Counted:
         for name in _names(self._match.re):
             if self._match[name] is None:
                 found[name] = np.full(self._count, np.nan)
+            elif name.endswith(SUFFIX):
+                # The letters of all lines are the same.
+                found[name] = np.full(self._count, suffix_factor(name, self._match[name]))
             else:
                 found[name] = self._stamps() if name == "stamp" else self._numbers(name)
         return _columns(found)

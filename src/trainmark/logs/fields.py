@@ -11,6 +11,7 @@ from trainmark.logs.bulk import VARYING, fields_among_others, looks_at_other_lin
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import ANY_YEAR, SHORT_STAMP_BYTES, Characters
 from trainmark.logs.literals import required
+from trainmark.logs.suffixes import SUFFIX, suffix_factor
 from trainmark.logs.transport import strip_colours
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -22,6 +23,12 @@ SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
 _UNITS = {
     "rate_thousands": ("rate", 1e3),
     "rate_millions": ("rate", 1e6),
+    "samples_thousands": ("samples", 1e3),
+    "samples_millions": ("samples", 1e6),
+    "step_thousands": ("step", 1e3),
+    "step_millions": ("step", 1e6),
+    "consumed_thousands": ("consumed", 1e3),
+    "consumed_millions": ("consumed", 1e6),
     "step_time_ms": ("step_time_s", 1e-3),
     "step_time_us": ("step_time_s", 1e-6),
     "average_time_ms": ("average_time_s", 1e-3),
@@ -30,7 +37,15 @@ _UNITS = {
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
 }
-_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
+_PARTS = (
+    *(
+        f"{name}_{part}"
+        for name in ("rate", "samples", "step", "consumed")
+        for part in ("thousands", "millions")
+    ),
+    "clock_m",
+    "clock_h",
+)
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that an irregular line slows down only its neighbours."""
@@ -123,18 +138,22 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
     microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``; ``batch`` is the samples of
-    one step over all devices, which turns its time into a rate; ``seconds`` (of the record) turns a rate into samples.
+    one step over all devices, which turns its time into a rate; ``seconds`` (of the record) turns a rate into samples;
+    ``…_suffix`` is the factor of the unit that a line prints after a number (``1.2K``, ``35 ms``).
     """
+    for name in [name for name in columns if name.endswith(SUFFIX)]:
+        columns[name.removesuffix(SUFFIX)] *= columns.pop(name)
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:
             part = np.nan_to_num(values) * factor if name in _PARTS else values * factor
             before = columns.get(field)
             columns[field] = part if before is None else _sum(before, part, name in _PARTS)
-    if (pace := columns.pop("average_steps_per_s", None)) is not None:
-        with np.errstate(divide="ignore"):
-            inverse = 1 / pace
-        other = columns.get("average_time_s")
-        columns["average_time_s"] = inverse if other is None else _sum(other, inverse, False)
+    for name, field in (("average_steps_per_s", "average_time_s"), ("steps_per_s", "step_time_s")):
+        if (pace := columns.pop(name, None)) is not None:
+            with np.errstate(divide="ignore"):
+                inverse = 1 / pace
+            other = columns.get(field)
+            columns[field] = inverse if other is None else _sum(other, inverse, False)
     if (seconds := columns.pop("seconds", None)) is not None and "rate" in columns:
         columns["samples"] = seconds * columns["rate"]
     if (batch := columns.pop("batch", None)) is not None:
@@ -169,6 +188,9 @@ def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
             continue
         if name == "stamp":
             found["clock_s"] = stamps(column)
+        elif name.endswith(SUFFIX):
+            factors = {word: suffix_factor(name, word) for word in set(column)}
+            found[name] = np.fromiter(map(factors.__getitem__, column), np.float64, len(column))
         else:
             found[name] = numbers(column)
     return found

@@ -10,9 +10,12 @@ from trainmark import programs
 from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
+    from trainmark.logs.description import FormatDescription
     from trainmark.logs.format import Format
     from trainmark.logs.synthetic import SampleRun
     from trainmark.programs.options import Dialect
+
+_DESCRIPTION = "log.yaml"
 
 
 def cards() -> tuple[Path, ...]:
@@ -23,7 +26,29 @@ def cards() -> tuple[Path, ...]:
 @cache
 def formats() -> "tuple[Format, ...]":
     """Return every log format, sorted by folder; a log's content decides its format, order only breaks ties."""
-    return tuple(module.FORMAT for module in _modules("log"))
+    return tuple(_formats_by_folder().values())
+
+
+@cache
+def _formats_by_folder() -> "dict[str, Format]":
+    """Return each folder's format: data (``log.yaml``) or, where a pattern cannot say it, a module (``log.py``)."""
+    from trainmark.logs.description import build_format, read_description
+
+    found = {}
+    for folder in _folders():
+        if (folder / _DESCRIPTION).is_file():
+            found[folder.name] = build_format(read_description(folder / _DESCRIPTION))
+        elif (folder / "log.py").is_file():
+            found[folder.name] = import_module(f"{programs.__name__}.{folder.name}.log").FORMAT
+    return found
+
+
+def descriptions() -> "tuple[FormatDescription, ...]":
+    """Return the descriptions of all formats that are data, sorted by folder."""
+    from trainmark.logs.description import read_description
+
+    files = (folder / _DESCRIPTION for folder in _folders())
+    return tuple(read_description(file) for file in files if file.is_file())
 
 
 @cache
@@ -44,12 +69,14 @@ def find_format(name: str) -> "Format":
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of synthetic logs by format name."""
+    from trainmark.logs.description.sample import make_sample
+
     written = {_folder(module): module.sample for module in _modules("sample")}
-    return {
-        module.FORMAT.name: written[_folder(module)]
-        for module in _modules("log")
-        if _folder(module) in written
+    found = {
+        known.name: written[folder] for folder, known in _formats_by_folder().items() if folder in written
     }
+    described = (each for each in descriptions() if each.sample)
+    return {**found, **{each.name: make_sample(each.sample, f"{each.where}: sample") for each in described}}
 
 
 def synthetic_log(format_name: str, run: "SampleRun") -> str:

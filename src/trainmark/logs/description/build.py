@@ -1,0 +1,126 @@
+"""A log format from its description: the same ``Format`` that a program's own module may define."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trainmark.errors import InputError
+from trainmark.logs.description.document import FormatDescription
+from trainmark.logs.description.facts import make_facts
+from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    Published,
+    config_lines,
+    dll_parameters,
+    ends_with,
+    namespace_arguments,
+    unknown_end,
+)
+from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
+from trainmark.schema.case import Precision
+
+_SCOPES = {"all": Scope.GLOBAL, "node": Scope.NODE, "device": Scope.DEVICE}
+_MEANINGS = {"interval": Meaning.INTERVAL, "epoch": Meaning.RUNNING, "step": Meaning.SAMPLED}
+_SETTINGS: Mapping[str, Callable[[LogContext], dict[str, str]]] = {
+    "namespace": namespace_arguments,
+    "dllogger": dll_parameters,
+}
+_FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share", "total_s", "total_samples")
+_RECORD_KEYS = ("pattern", "unit", "overall")
+_DOUBT_KEYS = ("pattern", "code", "message", "severity")
+
+
+def build_format(description: FormatDescription) -> Format:
+    """Return the format; raise ``InputError`` naming file and key for what cannot be used."""
+    where, text = description.where, description
+    patterns, units, overall = _records(text)
+    settings = _settings(text)
+    read = make_facts(text.facts, text.values, where)
+
+    def facts(context: LogContext) -> Facts:
+        return read(context.text, settings(context) if settings else {})
+
+    for name in text.figures:
+        if name not in _FIGURES:
+            raise InputError(f"{where}: figures: no figure '{name}' (known: {', '.join(_FIGURES)})")
+    return Format(
+        name=text.name,
+        title=text.title,
+        framework=text.framework,
+        unit=text.unit,
+        scope=_SCOPES[text.rate_of],
+        meaning=_MEANINGS[text.rate_covers],
+        records=patterns,
+        pattern_units=units,
+        overall=overall,
+        mark=_joined((*text.mark, *text.start) or tuple(map(_pattern_of, text.records)), f"{where}: mark"),
+        parameters=settings,
+        facts=facts,
+        end_state=ends_with(_joined(text.end, f"{where}: end")) if text.end else unknown_end,
+        figures={name: compile_pattern(one, f"{where}: {name}") for name, one in text.figures.items()},
+        header=_joined(text.start, f"{where}: start") if text.start else None,
+        doubts=_doubts(text),
+        accumulates=text.accumulates,
+        samples_of_step=text.samples_of_step,
+        counts_samples=text.counts_samples,
+        of_last_steps=text.of_last_steps,
+        averages_from=text.averages_from,
+        warmup_steps=text.warmup_steps,
+        epoch_seconds=compile_pattern(text.epoch_seconds, f"{where}: epoch_seconds")
+        if text.epoch_seconds
+        else None,
+        fp16=Precision(text.fp16) if text.fp16 else None,
+        without_records=text.without_records,
+        published=tuple(Published(str(one["rule"]), str(one["by"])) for one in text.published),
+    )
+
+
+def _pattern_of(record: Any) -> str:
+    return str(record["pattern"]) if isinstance(record, Mapping) else str(record)
+
+
+def _records(text: FormatDescription) -> tuple[tuple[Any, ...], tuple[str, ...], int | None]:
+    """Return the patterns of records, their units if they differ, and the index of the overall one."""
+    patterns, units, overall = [], [], None
+    for number, record in enumerate(text.records):
+        where = f"{text.where}: records[{number}]"
+        keys = record if isinstance(record, Mapping) else {"pattern": record}
+        unknown = [key for key in keys if key not in _RECORD_KEYS]
+        if unknown or "pattern" not in keys:
+            raise InputError(f"{where}: expected a pattern, or the keys {', '.join(_RECORD_KEYS)}")
+        pattern = compile_pattern(str(keys["pattern"]), where)
+        if not any(not name.startswith("_") for name in pattern.groupindex):
+            raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
+        patterns.append(pattern)
+        units.append(str(keys.get("unit", text.unit)))
+        overall = number if keys.get("overall") else overall
+    return tuple(patterns), tuple(units) if len(set(units)) > 1 else (), overall
+
+
+def _settings(text: FormatDescription) -> Callable[[LogContext], dict[str, str]] | None:
+    if text.settings is None or text.settings in _SETTINGS:
+        return _SETTINGS.get(text.settings or "")
+    pattern = compile_pattern(text.settings, f"{text.where}: settings")
+    if pattern.groups != 2:
+        raise InputError(f"{text.where}: settings: the pattern needs two groups, (name) and (value)")
+    return lambda context: config_lines(context, pattern)
+
+
+def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ...]] | None:
+    if not text.doubts:
+        return None
+    checks = []
+    for number, doubt in enumerate(text.doubts):
+        where = f"{text.where}: doubts[{number}]"
+        if set(doubt) - set(_DOUBT_KEYS) or not {"pattern", "code", "message"} <= set(doubt):
+            raise InputError(
+                f"{where}: expected the keys pattern, code, message (and severity: doubt or note)"
+            )
+        problem = Problem(doubt["code"], doubt["message"], Severity(doubt.get("severity", "doubt")))
+        checks.append((compile_pattern(doubt["pattern"], where), problem))
+    return lambda context: tuple(problem for pattern, problem in checks if pattern.search(context.text))
+
+
+def _joined(patterns: tuple[str, ...], where: str) -> Any:
+    return compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns), where)

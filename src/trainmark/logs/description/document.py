@@ -1,0 +1,135 @@
+"""The keys of a log format's description, and its reading from YAML with one clear line for each mistake."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from trainmark.errors import InputError, nearest
+from trainmark.files import parse_yaml
+
+Source = Any
+"""Where a fact is found: a pattern (its first group), ``= an expression``, ``{setting: name}`` or
+``{pattern: …, words: {…}}``, or a list of these, of which the first that finds something counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescription:
+    """One log format as its YAML file describes it; patterns are regular expressions with placeholders.
+
+    ``records`` match one training record each, the one with most matches is used. ``mark`` recognises a log without a
+    record. ``rate_of`` says whose rate is printed: ``all``, ``node`` or ``device``; ``rate_covers`` what it averages:
+    the ``interval`` since the previous record, the ``epoch`` so far, or one ``step``. ``settings`` is how the program
+    prints its arguments: ``namespace``, ``dllogger``, or a pattern of two groups, name and value. ``facts`` and
+    ``values`` say where each fact of the run, and each helping number, is found. ``figures`` are the program's own
+    results: ``summary``, ``table``, ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the
+    beginning of every complete log, ``end`` the end of a run. ``doubts`` are problems that a pattern in the log shows.
+    ``sample`` is how a synthetic log is written (``sample.py``). ``examples`` are logs with the number that they give.
+    """
+
+    name: str
+    title: str
+    unit: str
+    records: tuple[Any, ...]
+    mark: tuple[str, ...]
+    program: str = ""
+    source: str = ""
+    framework: str | None = None
+    rate_of: str = "all"
+    rate_covers: str = "interval"
+    settings: str | None = None
+    facts: Mapping[str, Source] = field(default_factory=dict)
+    values: Mapping[str, Source] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
+    start: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    doubts: tuple[Mapping[str, str], ...] = ()
+    epoch_seconds: str | None = None
+    accumulates: bool = False
+    samples_of_step: bool = False
+    counts_samples: bool = False
+    of_last_steps: bool = False
+    averages_from: int = 0
+    warmup_steps: int = 20
+    fp16: str | None = None
+    without_records: str = "the log has no training record"
+    published: tuple[Mapping[str, str], ...] = ()
+    sample: Mapping[str, str] = field(default_factory=dict)
+    examples: tuple[Mapping[str, Any], ...] = ()
+    where: str = ""
+
+
+_KEYS = {each.name: each for each in fields(FormatDescription) if each.name != "where"}
+_REQUIRED = ("title", "unit", "records")
+_LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
+_MAPPINGS = ("facts", "values", "figures", "sample")
+_SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps")
+_COUNTS = ("averages_from", "warmup_steps")
+_CHOICES = {"rate_of": ("all", "node", "device"), "rate_covers": ("interval", "epoch", "step")}
+
+
+def read_description(path: Path) -> FormatDescription:
+    """Return the description in the YAML file ``path``; raise ``InputError`` with one line for the first mistake."""
+    import yaml
+
+    try:
+        document = parse_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise InputError(f"{path}{line}: is not YAML: {getattr(error, 'problem', None) or error}") from None
+    # A program's file is programs/NAME/log.yaml, a user's is NAME.yaml.
+    default = path.parent.name.replace("_", "-") if path.stem == "log" else path.stem
+    return parse_description(document, str(path), default)
+
+
+def parse_description(document: Any, where: str, default_name: str) -> FormatDescription:
+    """Return the description in a loaded YAML document; raise ``InputError`` naming ``where`` and the key."""
+    if not isinstance(document, Mapping):
+        raise InputError(f"{where}: expected keys with values (title, unit, records, …)")
+    for key in document:
+        if key not in _KEYS:
+            raise InputError(
+                f"{where}: unknown key '{key}'{nearest(str(key), _KEYS)} (known: {', '.join(_KEYS)})"
+            )
+    for key in _REQUIRED:
+        if not document.get(key):
+            raise InputError(f"{where}: the key '{key}' is missing")
+    values: dict[str, Any] = {"name": default_name, "mark": ()}
+    for key, value in document.items():
+        values[key] = _checked(key, value, where)
+    return FormatDescription(**values, where=where)
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    if key in _CHOICES:
+        if value not in _CHOICES[key]:
+            raise InputError(f"{where}: {key} is '{value}'; expected {' or '.join(_CHOICES[key])}")
+        return value
+    if key in _LISTS:
+        items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        kind = (
+            (str, Mapping)
+            if key == "records"
+            else Mapping
+            if key in ("doubts", "published", "examples")
+            else str
+        )
+        for item in items:
+            if not isinstance(item, kind):
+                raise InputError(
+                    f"{where}: {key}: '{item}' is not {'keys with values' if kind is Mapping else 'text'}"
+                )
+        return tuple(items)
+    wanted: tuple[type | tuple[type, ...], str] = (str, "text")
+    if key in _MAPPINGS:
+        wanted = (Mapping, "keys with values")
+    elif key in _SWITCHES:
+        wanted = (bool, "true or false")
+    elif key in _COUNTS:
+        wanted = (int, "a whole number")
+    if value is not None and not isinstance(value, wanted[0]):
+        raise InputError(f"{where}: {key} is '{value}'; expected {wanted[1]}")
+    return value

@@ -1,0 +1,159 @@
+"""Facts of a run by the sources that a format's description names for each."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from trainmark.errors import InputError, nearest
+from trainmark.logs.description.expressions import evaluate, names_in, parse_expression
+from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.format import count_items
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts
+from trainmark.schema.case import Precision
+
+_FACTS = tuple(each.name for each in fields(Facts))
+_TEXTS = ("model", "hardware", "precision")
+_SOURCE_KEYS = ("pattern", "setting", "words", "items", "product", "is", "last")
+_LARGEST = 10**15
+
+Settings = Mapping[str, str]
+Find = Callable[["Run"], str | float | None]
+
+
+@dataclass(slots=True)
+class Run:
+    """The text and the printed settings of a log, and the numbers found so far by name."""
+
+    text: bytes
+    settings: Settings
+    finders: Mapping[str, Find]
+    searching: frozenset[str] = frozenset()
+
+    def number(self, name: str) -> float | None:
+        """Return the number called ``name`` (a value or a fact); ``None`` if the log does not have it."""
+        if name in self.searching or name not in self.finders:
+            return None
+        inner = Run(self.text, self.settings, self.finders, self.searching | {name})
+        return _as_number(self.finders[name](inner))
+
+
+def make_facts(
+    facts: Mapping[str, Any], values: Mapping[str, Any], where: str
+) -> Callable[[bytes, Settings], Facts]:
+    """Return the function that reads the facts from a log's text and settings; ``InputError`` for a bad source."""
+    for name in facts:
+        if name not in _FACTS:
+            raise InputError(
+                f"{where}: facts: no fact '{name}'{nearest(name, _FACTS)} (known: {', '.join(_FACTS)})"
+            )
+    both = {**values, **facts}
+    finders = {name: _finder(source, f"{where}: {name}", both) for name, source in both.items()}
+
+    def read(text: bytes, settings: Settings) -> Facts:
+        run = Run(text, settings, finders)
+        found: dict[str, Any] = {}
+        for name in facts:
+            if name in _TEXTS:
+                word = finders[name](run)
+                found[name] = _precision(word) if name == "precision" else word
+            else:
+                found[name] = _as_count(run.number(name))
+        found["hardware"] = found.get("hardware") or read_hardware(text)
+        return Facts(**found)
+
+    return read
+
+
+def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        each = [_finder(one, where, known) for one in source]
+        return lambda run: next((found for find in each if (found := find(run)) is not None), None)
+    if isinstance(source, int | float) and not isinstance(source, bool):
+        return lambda _run: float(source)
+    if isinstance(source, Mapping):
+        return _detailed(source, where)
+    if not isinstance(source, str):
+        raise InputError(f"{where}: '{source}' is no pattern, expression or list of these")
+    if source.startswith("="):
+        tree = parse_expression(source[1:], where)
+        for name in names_in(tree):
+            if name not in known:
+                raise InputError(f"{where}: no value or fact '{name}'{nearest(name, known)}")
+        return lambda run: evaluate(tree, run.number)
+    return _by_pattern(source, where, last=False)
+
+
+def _detailed(source: Mapping[str, Any], where: str) -> Find:
+    """Return the finder of a source with keys: pattern or setting, and what its word means."""
+    for key in source:
+        if key not in _SOURCE_KEYS:
+            raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _SOURCE_KEYS)}")
+    if ("pattern" in source) == ("setting" in source):
+        raise InputError(f"{where}: give either 'pattern' or 'setting'")
+    if "pattern" in source:
+        find = _by_pattern(str(source["pattern"]), where, last=bool(source.get("last")))
+    else:
+        name = str(source["setting"])
+        find = lambda run: run.settings.get(name)  # noqa: E731
+    words, is_items, constant = source.get("words"), source.get("items"), source.get("is")
+
+    def found(run: Run) -> str | float | None:
+        word = find(run)
+        if word is None:
+            return None
+        if constant is not None:
+            return constant if isinstance(constant, str) else float(constant)
+        if words is not None:
+            # YAML reads a bare True or 1 as no text.
+            return next((str(value) for key, value in words.items() if str(key) == str(word)), None)
+        if source.get("product"):
+            # -1 stands for the devices that are left, which no number here tells.
+            sizes = re.findall(r"-?\d+", str(word))
+            return float(math.prod(map(int, sizes))) if sizes and "-" not in str(word) else None
+        return count_items(str(word)) if is_items else word
+
+    return found
+
+
+def _by_pattern(text: str, where: str, *, last: bool) -> Find:
+    pattern = compile_pattern(text, where)
+
+    def found(run: Run) -> str | None:
+        match = pattern.search(run.text)
+        if last:
+            match = next(iter([*pattern.finditer(run.text)][-1:]), None)
+        if match is None:
+            return None
+        # A pattern without a group is one that says something by being there.
+        word = next((group for group in match.groups() if group), match[0])
+        return bytes(word).decode("utf-8", "replace").strip().strip("'\"")
+
+    return found
+
+
+def _precision(word: str | float | None) -> Precision | None:
+    return Precision(word) if word in set(Precision) else None
+
+
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMG]?)")
+
+
+def _as_number(found: str | float | None) -> float | None:
+    """Return a printed number (``1,024``, ``2.5K``) as a float; ``None`` for a word."""
+    if found is None or isinstance(found, float):
+        return found
+    match = _NUMBER.fullmatch(str(found).strip())
+    if match is None:
+        return None
+    value = float(match[1].replace(",", "")) * {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}[match[2]]
+    return value if value < _LARGEST else None
+
+
+def _as_count(value: float | None) -> int | None:
+    """Return a positive whole number; ``None`` for others."""
+    if value is None or not 0 < value < _LARGEST or abs(value - round(value)) > 1e-6 * value:
+        return None
+    return round(value)

@@ -1,0 +1,91 @@
+"""Placeholders in the patterns of a format's description: ``{step}``, ``{rate,}``, ``{rate:K}``, ``{stamp}``.
+
+A placeholder becomes a named group of a regular expression. A brace before a letter is never a quantifier, so the two
+cannot be confused.
+"""
+
+import re
+
+from trainmark.errors import InputError, nearest
+from trainmark.logs.fields import SHORT_STAMP, STAMP
+
+NUMBER = r"\d[\d.]*(?:[eE][-+]?\d+)?"
+"""A number as programs print it; what follows it must be another character, or a cut line would give a wrong one."""
+_END = r"(?=[^\d.])"
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)([,:]?)([A-Za-z:]*)\}")
+_TIMES = ("step_time_s", "average_time_s", "clock_s", "seconds")
+
+FIELDS = {
+    "epoch": "the epoch's number",
+    "step": "the step's number (with counts_samples: of samples)",
+    "rate": "units per second",
+    "steps_per_s": "steps per second",
+    "step_time_s": "seconds of one step",
+    "step_time_ms": "milliseconds of one step",
+    "step_time_us": "microseconds of one step",
+    "samples": "units of the whole record (with samples_of_step: of one step)",
+    "seconds": "seconds of the whole record",
+    "batch": "samples of one step over all devices",
+    "consumed": "samples of all devices since the start of the run",
+    "clock_s": "seconds since a fixed time",
+    "clock_ms": "milliseconds since a fixed time",
+    "clock_m": "minutes to add to clock_s",
+    "clock_h": "hours to add to clock_s",
+    "average_rate": "units per second since the start of the epoch",
+    "average_steps_per_s": "steps per second since the start of the epoch",
+    "average_time_s": "seconds of one step since the start of the epoch",
+    "average_time_ms": "milliseconds of one step since the start of the epoch",
+}
+"""The fields of a record, and what each holds."""
+_COUNTERS = ("epoch", "step", "batch", "consumed", "clock_h", "clock_m")
+
+_ELAPSED = r"(?:(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
+_SPECIAL = {
+    "stamp": rf"(?P<stamp>{STAMP.decode()})",
+    "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",
+    "elapsed": _ELAPSED,
+    "bar": rf"\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[{_ELAPSED}<[^\n]*?[\],]",
+    "number": rf"(?:{NUMBER})",
+    "text": r"[^\n]*?",
+}
+"""Placeholders that are no single number: a date with a time of day, ``1:02:03``, tqdm's progress bar, any number."""
+
+
+def expand(pattern: str, where: str) -> str:
+    """Return ``pattern`` with its placeholders replaced; raise ``InputError`` naming ``where`` for an unknown one."""
+
+    def replaced(match: re.Match[str]) -> str:
+        name, mark, kind = match.groups()
+        if not mark and name in _SPECIAL:
+            return _SPECIAL[name]
+        if name not in FIELDS:
+            raise InputError(f"{where}: no field '{name}'{nearest(name, (*FIELDS, *_SPECIAL))} in {match[0]}")
+        if mark == ",":
+            return _with_commas(name, where)
+        if mark == ":":
+            return _with_suffix(name, kind, where)
+        return _group(name)
+
+    return _PLACEHOLDER.sub(replaced, pattern)
+
+
+def _group(name: str) -> str:
+    # A counter may be followed by a point: "step 12. loss".
+    return rf"(?P<{name}>\d+)(?=\D)" if name in _COUNTERS else rf"(?P<{name}>{NUMBER}){_END}"
+
+
+def _with_commas(name: str, where: str) -> str:
+    if name not in ("rate", "samples", "step", "consumed"):
+        raise InputError(f"{where}: {{{name},}}: only rate, samples, step and consumed may have commas")
+    return rf"(?:(?:(?P<{name}_millions>\d+),)?(?P<{name}_thousands>\d+),)?" + _group(name)
+
+
+def _with_suffix(name: str, kind: str, where: str) -> str:
+    """Return a number with its unit: ``{rate:K}`` may end in K, M or G, ``{step_time_s:unit}`` in ms, s, min …."""
+    if kind == "K":
+        return rf"(?P<{name}>\d[\d.]*) ?(?P<{name}_suffix>[KMGkmg]?)(?=[^\d.])"
+    if kind == "unit" and name in _TIMES:
+        return rf"(?P<{name}>\d[\d.]*) ?(?P<{name}_suffix>[mun]?s|m|min|h)(?=[^\w.])"
+    raise InputError(
+        f"{where}: {{{name}:{kind}}}: use {{{name}:K}} for 1.2K, or {{step_time_s:unit}} for 12 ms"
+    )

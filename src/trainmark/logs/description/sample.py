@@ -1,0 +1,76 @@
+"""Synthetic logs of a described format: the lines of its ``sample`` with the values of a given run filled in."""
+
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trainmark.errors import InputError
+from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of
+
+SAMPLE_KEYS = ("head", "line", "end")
+
+
+class _Filler(string.Formatter):
+    """``str.format`` without access to attributes and items."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:  # noqa: ARG002 - the base class passes it
+        if field_name not in kwargs:
+            raise KeyError(field_name)
+        return kwargs[field_name], field_name
+
+
+def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], Iterator[str]]:
+    """Return the writer of synthetic logs; raise ``InputError`` naming ``where`` for an unknown key or field.
+
+    ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in: ``gpus``,
+    ``batch`` (per device), ``global_batch``, ``amp``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
+    milliseconds), and in lines ``step``, ``steps``, ``elapsed_s``, ``step_time_s``, ``step_time_ms``, ``rate``,
+    ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``.
+    """
+    if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
+        raise InputError(f"{where}: expected the keys line, head and end")
+    filler = _Filler()
+
+    def fill(part: str, values: Mapping[str, Any]) -> Iterator[str]:
+        for text in parts.get(part, "").splitlines():
+            yield filler.vformat(text, (), values)
+
+    def sample(run: SampleRun) -> Iterator[str]:
+        fixed = {
+            "gpus": run.gpus,
+            "batch": run.batch_per_device,
+            "global_batch": run.global_batch,
+            "amp": run.amp,
+            "steps": len(run.step_times_s),
+            "interval": run.interval,
+        }
+        yield from fill("head", {**fixed, "clock": run.start, "ms": 0})
+        for line in lines_of(run):
+            yield from fill("line", {**fixed, **_values(line, run)})
+        end = end_of(run)
+        yield from fill("end", {**fixed, "clock": end, "ms": end.microsecond // 1000})
+
+    try:
+        list(sample(SampleRun([0.5] * 2)))
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        raise InputError(f"{where}: cannot be filled in: {type(error).__name__}: {error}") from None
+    return sample
+
+
+def _values(line: Line, run: SampleRun) -> dict[str, Any]:
+    return {
+        "step": line.step,
+        "clock": line.clock,
+        "ms": line.clock.microsecond // 1000,
+        "elapsed_s": line.elapsed_s,
+        "elapsed": f"{int(line.elapsed_s) // 60:02}:{int(line.elapsed_s) % 60:02}",
+        "step_time_s": line.step_time_s,
+        "step_time_ms": 1000 * line.step_time_s,
+        "steps_per_s": 1 / line.step_time_s,
+        "rate": line.rate,
+        "device_rate": line.rate / run.gpus,
+        "last_step_time_s": line.last_step_time_s,
+        "last_rate": run.global_batch / line.last_step_time_s,
+        "average_rate": line.average_rate,
+        "samples": run.global_batch * line.step,
+    }
