@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from trainmark.errors import InputError
+from trainmark.measure.device_peaks import find_peak, load_peaks
 from trainmark.reference import (
     CellStatus,
     Reference,
     Statistic,
-    find_peak,
     find_reference,
-    load_peaks,
     load_references,
     read_figures,
     select,

@@ -106,7 +106,7 @@ def readings(
         elif found.path == "-":
             log = read_stream(sys.stdin.buffer, "-", given)
         else:
-            log = read_log(found.path, given)
+            log = read_log(found.path, given, guess=True)
         result = measure_log(log, rule)
         yield log, result
 

@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.files import parse_yaml
 from trainmark.insight.recipe import StatedRecipe
-from trainmark.reference import Reference, find_peak, find_reference
+from trainmark.measure.device_peaks import find_peak
+from trainmark.reference import Reference, find_reference
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import own_axes, recipe_axis

@@ -15,9 +15,9 @@ from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
+from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.programs import formats, read_log
-from trainmark.reference import find_peak
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.recipe import AxisName, AxisValue, Condition

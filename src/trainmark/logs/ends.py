@@ -92,7 +92,7 @@ def end_problems(
     elif end_state is EndState.MISSING and failure is not None and failure.kind is FailureKind.STOPPED:
         end_state = EndState.STOPPED
     if end_state is EndState.MISSING and status is Status.OK:
-        problems.append(Problem("incomplete", _NO_END))
+        problems.append(Problem("incomplete", _NO_END, Severity.NOTE))
     elif end_state is EndState.STOPPED:
         sentence = "the run was stopped by a signal before it was complete"
         problems.append(Problem("incomplete", sentence, Severity.NOTE))
@@ -106,17 +106,13 @@ def end_problems(
 
 
 def start_problems(known: Format, context: LogContext, records: Records) -> list[Problem]:
-    """Return the problem of a missing start of the log."""
-    severity = Severity.NOTE
+    """Return the note of a missing start of the log."""
     if known.header is not None:
         missing = known.header.search(context.text) is None
-        # The first records are then not those of the warm-up, and nothing can be checked against the settings.
-        if records.rate is not None or records.step_time_s is not None:
-            severity = Severity.DOUBT
     else:
         first = records.step.array(0, 1) if records.step is not None and records.count else np.zeros(1)
         missing = bool(first[0] > 2 * context.step_interval)
-    return [Problem("incomplete", NO_START, severity)] if missing else []
+    return [Problem("incomplete", NO_START, Severity.NOTE)] if missing else []
 
 
 def merge_missing_ends(start: list[Problem], end: list[Problem]) -> list[Problem]:
@@ -126,7 +122,8 @@ def merge_missing_ends(start: list[Problem], end: list[Problem]) -> list[Problem
     sentence = (
         "the start of the log (the program prints its settings there) and the end of the run are missing"
     )
-    return [Problem("incomplete", sentence), *(problem for problem in end if problem.message != _NO_END)]
+    note = Problem("incomplete", sentence, Severity.NOTE)
+    return [note, *(problem for problem in end if problem.message != _NO_END)]
 
 
 def _failure_problem(failure: RunFailure) -> Problem:

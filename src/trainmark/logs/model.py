@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """Outcome of reading one log. Only ``OK`` can carry a throughput."""
+    """Outcome of reading one log. Only ``OK`` and ``GUESSED`` can carry a throughput."""
 
     OK = "ok"
+    GUESSED = "guessed"  # an unknown program: the number rests on assumptions
     OOM = "oom"  # the run ran out of memory
     FAILED = "failed"  # the run ended with an error
     INVALID = "invalid"  # the log contradicts itself, or contains more than one run

@@ -11,16 +11,23 @@ from trainmark.programs.registry import formats
 from trainmark.schema.names import LOG, OUTCOME
 
 
-def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
+def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = False) -> ParsedLog:
     """Read the log at ``path`` (text or gzip; any known format), with facts ``given`` by its reader.
 
-    Never raises for the content of a file: a file that cannot be opened, is not text, or has no known format is
-    returned with that status. If the log of a failed trainmark run does not show the failure, the result has the
-    outcome recorded in the run's folder.
+    With ``guess`` a log of an unknown program is read by a proposed format; its status is then ``guessed``. Never
+    raises for the content of a file: a file that cannot be opened, is not text, or has no known format is returned with
+    that status. If the log of a failed trainmark run does not show the failure, the result has the outcome recorded in
+    the run's folder.
     """
     parsed = logs.read_log(path, formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
-    return _as_recorded(parsed, Path(path).parent / OUTCOME) if silent else parsed
+    if silent:
+        parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
+    if guess and parsed.status is Status.UNKNOWN:
+        from trainmark.programs.guessing import read_guessed
+
+        return read_guessed(parsed, Path(path), given) or parsed
+    return parsed
 
 
 def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:

@@ -1,9 +1,7 @@
-"""Published figures with their sources, and the peak rates of hardware."""
+"""Published figures with their sources."""
 
 from trainmark.reference.catalog import (
-    find_peak,
     find_reference,
-    load_peaks,
     load_references,
     read_figures,
     select,
@@ -11,7 +9,6 @@ from trainmark.reference.catalog import (
 from trainmark.reference.model import (
     CellStatus,
     Hardware,
-    Peak,
     Publication,
     Reference,
     Software,
@@ -21,14 +18,11 @@ from trainmark.reference.model import (
 __all__ = [
     "CellStatus",
     "Hardware",
-    "Peak",
     "Publication",
     "Reference",
     "Software",
     "Statistic",
-    "find_peak",
     "find_reference",
-    "load_peaks",
     "load_references",
     "read_figures",
     "select",

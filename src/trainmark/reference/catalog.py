@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
-from trainmark.reference.model import Peak, Reference
+from trainmark.reference.model import Reference
 
 _GROUP_KEYS = frozenset(Reference.model_fields)
 
@@ -110,23 +110,7 @@ def _device_text(reference: Reference) -> str:
     return f"{hardware.device or ''}{memory}{system}"
 
 
-@cache
-def load_peaks() -> tuple[Peak, ...]:
-    """Return the peak rates of all known devices."""
-    text = (files("trainmark.reference") / "data" / "hardware.yaml").read_text(encoding="utf-8")
-    return tuple(Peak.model_validate(entry) for entry in parse_yaml(text)["peaks"])
-
-
-def find_peak(device: str) -> Peak | None:
-    """Return the peaks of ``device`` (a driver's name or a short one); None if it is unknown."""
-    wanted = _plain(device)
-    return next(
-        (peak for peak in load_peaks() if wanted in {_plain(name) for name in (peak.device, *peak.aliases)}),
-        None,
-    )
-
-
 def _documents() -> list[Traversable]:
     folder = files("trainmark.reference") / "data"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return [folder / name for name in names if name != "hardware.yaml"]
+    return [folder / name for name in names]

@@ -142,26 +142,3 @@ class Reference(BaseModel):
     def document(self) -> dict[str, Any]:
         """Return the figure as a JSON object with all fields and ``value``."""
         return {"id": self.id, "value": self.value, **self.model_dump(mode="json", exclude={"id"})}
-
-
-class Peak(BaseModel):
-    """The peak rates of a device: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
-
-    ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16`` and ``bf16`` are the matrix units with FP32
-    accumulation. A format that the device lacks is null.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    device: str
-    architecture: str
-    aliases: tuple[str, ...] = ()
-    fp32_tflops: PositiveFloat | None = None
-    tf32_tflops: PositiveFloat | None = None
-    fp16_tflops: PositiveFloat | None = None
-    bf16_tflops: PositiveFloat | None = None
-    memory_gb: PositiveInt
-    bandwidth_gb_per_s: PositiveFloat
-    vendor_document: str
-    read_in: tuple[str, ...]
-    note: str | None = None

@@ -18,7 +18,9 @@ from trainmark.measure.rules import formulas
 from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
+from trainmark.measure.rules.utilisation import utilisation_problems
 from trainmark.measure.rules.window import window
+from trainmark.measure.rules.witnesses import disagreement, find_witnesses
 from trainmark.programs import formats
 
 _Outcome = tuple[float, int, list[Problem]]
@@ -260,11 +262,14 @@ def _named(name: str) -> Rule:
 
 def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     """Apply ``rule`` to ``log``; by default trainmark's window, or the program's own summary if there is no window."""
+    if log.status is Status.GUESSED:
+        result = measure_log(replace(log, status=Status.OK), rule)
+        return result if result.value is None else replace(result, status=Status.GUESSED)
     result = (rule or window_rule()).compute(log)
     if rule is not None or log.status is not Status.OK or result.status is Status.INVALID or log.own_run:
         return result
     if result.value is not None:
-        return replace(result, problems=(*result.problems, *_against_summary(log, result.value)))
+        return _compared(log, result, result.value)
     summary = find_rule("summary").compute(log)
     if summary.value is None:
         return result
@@ -274,6 +279,16 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     severity = Severity.DOUBT if only_warm_up else Severity.NOTE
     note = Problem("by-summary", f"no window ({reasons}): the value is the program's own summary", severity)
     return replace(summary, problems=(note,))
+
+
+def _compared(log: ParsedLog, result: RuleResult, value: float) -> RuleResult:
+    """Return ``result`` with the log's witnesses and the problems that they show."""
+    problems = (*result.problems, *_against_summary(log, value), *utilisation_problems(log))
+    witnesses = find_witnesses(log, result.skipped)
+    reported = frozenset(problem.code for problem in (*log.problems, *problems))
+    return replace(
+        result, problems=(*problems, *disagreement(log, value, witnesses, reported)), witnesses=witnesses
+    )
 
 
 def _against_summary(log: ParsedLog, value: float) -> list[Problem]:

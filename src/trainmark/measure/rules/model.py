@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trainmark.logs.model import ParsedLog, Problem, Status
+from trainmark.logs.model import ParsedLog, Problem, Status, Witness
 
 
 class RuleKind(StrEnum):
@@ -28,7 +28,7 @@ class RuleResult:
 
     ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
     and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` that would supply missing facts.
-    ``skipped`` and ``used`` count records.
+    ``skipped`` and ``used`` count records. ``witnesses`` are all ways to the number that the log allows.
     """
 
     rule: str
@@ -38,6 +38,7 @@ class RuleResult:
     used: int = 0
     problems: tuple[Problem, ...] = ()
     needs: tuple[str, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

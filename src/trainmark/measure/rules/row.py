@@ -25,11 +25,15 @@ KEYS = (
     "mfu",
     "tflops_per_device",
     "needs",
+    "witnesses",
 )
 
 
 def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
-    """Return the row of one log: exactly ``KEYS``; ``throughput`` is a number if and only if ``status`` is ok."""
+    """Return the row of one log: exactly ``KEYS``.
+
+    ``throughput`` is a number if and only if ``status`` is ok or guessed.
+    """
     facts = log.facts
     values = (
         log.log,
@@ -51,6 +55,7 @@ def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
         _utilisation(log),
         log.figures.get("tflops"),
         list(result.needs),
+        [{"name": one.name, "value": one.value, "how": one.how} for one in result.witnesses],
     )
     return dict(zip(KEYS, values, strict=True))
 
@@ -62,8 +67,8 @@ def _utilisation(log: ParsedLog) -> float | None:
 
 
 def reading_status(log: ParsedLog, result: RuleResult) -> Status:
-    """Return the log's status, or the rule's if the log's is ok."""
-    return log.status if log.status is not Status.OK else result.status
+    """Return the log's status, or the rule's if the log's is ok or guessed."""
+    return result.status if log.status in (Status.OK, Status.GUESSED) else log.status
 
 
 def reading_problems(log: ParsedLog, result: RuleResult) -> tuple[Problem, ...]:

@@ -33,6 +33,7 @@ from trainmark.measure.rules.series import (
     series,
     weight_of,
 )
+from trainmark.measure.rules.short_logs import only_warm_up, short_warmup
 
 _FEWEST_GRAINS = 100
 """The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
@@ -49,11 +50,12 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     if log.own_run is not None and skip is None:
         return _own(log, log.own_run), 0, []
     skipped = warmup_records(log) if skip is None else skip
-    if log.records.count <= skipped:
-        raise NoNumberError(
-            "only-warm-up", f"the log has {log.records.count} records, but the first {skipped} are warm-up"
-        )
     problems = scope_problems(log)
+    if log.records.count <= skipped:
+        if skip is not None:
+            raise only_warm_up(log, skipped)
+        skipped, doubt = short_warmup(log, skipped)
+        problems.append(doubt)
     if has_averages(log):
         value, skipped, more = by_averages(log, skipped)
         return value, skipped, problems + more

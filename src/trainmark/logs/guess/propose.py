@@ -1,0 +1,198 @@
+"""A format proposed for an unknown log: the family of lines that counts, its fields, and what is assumed."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.guess.families import Family, Place, families
+from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, meaning_of
+
+_MOSTLY = 0.7
+_CLOSE = 0.05
+_SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+_BEFORE = 24
+"""Characters of a line's text that a proposed pattern keeps before a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A description of the log's format as a document for YAML, what it assumes, and the lines that it is made of."""
+
+    document: Mapping[str, Any]
+    assumed: tuple[str, ...]
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    counter: int
+    meant: Mapping[int, Meant]
+
+
+def guess_format(text: bytes) -> Guess | None:
+    """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time."""
+    best: tuple[int, Guess] | None = None
+    for family in families(text):
+        if NOT_TRAINING.search(family.text) and not re.search(r"\btrain", family.text, re.IGNORECASE):
+            continue
+        found = _fields(family)
+        if found is None:
+            continue
+        guess = _propose(family, found)
+        weight = family.count * (
+            3 if any(m.field in ("rate", "steps_per_s") for m in found.meant.values()) else 1
+        )
+        if best is None or weight > best[0]:
+            best = weight, guess
+    return best[1] if best else None
+
+
+def _fields(family: Family) -> _Fields | None:
+    """Return the counter and the other fields of a family; None without a counter or without a time."""
+    counters = [at for at, place in enumerate(family.places) if _counts(place.values)]
+    named = [at for at in counters if is_counter_name(family.places[at].name) or _is_of_a_total(family, at)]
+    if not counters:
+        return None
+    counter = (named or counters)[0]
+    meant: dict[int, Meant] = {}
+    for at, place in enumerate(family.places):
+        found = meaning_of(place.name, place.unit) if at != counter else None
+        if found is not None and _is_used(found, place.values, meant.values()):
+            meant[at] = found
+    meant = _only_consistent(family, counter, meant)
+    if not named and not any(one.field in ("rate", "steps_per_s") for one in meant.values()):
+        return None  # numbers of requests or pages rise too
+    return _Fields(counter, meant) if meant or family.clock_s is not None else None
+
+
+def _is_of_a_total(family: Family, at: int) -> bool:
+    """Return whether a number is the first of two that a program prints as ``120/5000``."""
+    if at + 1 >= len(family.places) or not family.places[at].after.strip().startswith("/"):
+        return False
+    total = family.places[at + 1].values
+    return bool((total == total[0]).all() and (family.places[at].values <= total).all())
+
+
+def _counts(values: Floats) -> bool:
+    """Return whether whole numbers rise, mostly by the same amount."""
+    if not np.isfinite(values).all() or (values != np.round(values)).any() or (values < 0).any():
+        return False
+    rises = np.diff(values)
+    if (rises < 0).any() or not (rises > 0).any():
+        return False
+    usual = float(np.median(rises))
+    return usual > 0 and float(np.mean(rises == usual)) >= _MOSTLY
+
+
+def _is_used(found: Meant, values: Floats, before: Any) -> bool:
+    """Return whether a number is the first of its kind, positive, and a clock only if it rises."""
+    if not np.isfinite(values).all() or (values < 0).any():
+        return False
+    kinds = {"step_time" if one.field.startswith("step_time") else one.field for one in before}
+    kind = "step_time" if found.field.startswith("step_time") else found.field
+    if kind in kinds or (values == 0).all():
+        return False
+    return not found.field.startswith("clock") or bool((np.diff(values) >= 0).all())
+
+
+def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
+    kept = {}
+    rises = np.diff(family.places[counter].values)
+    passed = np.diff(family.clock_s) if family.clock_s is not None else None
+    for at, found in meant.items():
+        values = family.places[at].values
+        if found.field in _SECONDS:
+            if (np.diff(values) > 0).all() and len(values) > 2:
+                kept[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
+                continue
+            if passed is not None and passed.sum() > 10 and rises.sum() > 0:
+                own = float(np.median(values)) * _SECONDS[found.field]
+                by_clock = float(passed.sum() / rises.sum())
+                if not 0.5 < own / by_clock < 1.5:
+                    continue  # the time of something else: of a whole record, of a part of the step
+        kept[at] = found
+    return kept
+
+
+def _propose(family: Family, fields: _Fields) -> Guess:
+    unit = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), "samples/s")
+    per_device = any(one.per_device for one in fields.meant.values() if one.field == "rate")
+    document = {
+        "title": "an unknown program",
+        "unit": unit,
+        "rate_of": "device" if per_device else "all",
+        "records": [_pattern(family, fields)],
+    }
+    return Guess(document, tuple(_assumptions(family, fields, unit, per_device=per_device)), family.count)
+
+
+def _pattern(family: Family, fields: _Fields) -> str:
+    parts = ["{stamp}"] if family.clock_s is not None else []
+    last = None
+    for at, place in enumerate(family.places):
+        if at != fields.counter and at not in fields.meant:
+            continue
+        name = "step" if at == fields.counter else fields.meant[at].field
+        adjacent = last is not None and last == at - 1
+        parts += [
+            "" if adjacent or (not parts and at == 0) else ".*?",
+            _escaped(place, whole=adjacent),
+            _field(name, place),
+        ]
+        last = at
+    assert last is not None
+    after = family.places[last].after
+    return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _field(name: str, place: Place) -> str:
+    if place.unit in ("k", "m", "g") and name == "rate":
+        return "{rate:K}"
+    return f"{{{name},}}" if place.commas and name in ("rate", "step") else f"{{{name}}}"
+
+
+def _escaped(place: Place, *, whole: bool) -> str:
+    return _escape(place.before if whole else place.before[-_BEFORE:].lstrip())
+
+
+def _escape(text: str) -> str:
+    return (
+        re.sub(r"(?:\\ )+", " +", re.escape(text)).replace("\\/", "/").replace("\\=", "=").replace("\\:", ":")
+    )
+
+
+def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool) -> Any:
+    counter = family.places[fields.counter]
+    yield f"'{counter.name.strip() or 'the number that rises'}' counts steps"
+    for at, found in fields.meant.items():
+        place = family.places[at]
+        label = f"'{(place.name + ' ' + place.unit).strip()}'"
+        if found.field == "rate":
+            yield f"{label} is {unit} of {'one device' if per_device else 'all devices'}"
+        elif found.field == "steps_per_s":
+            yield f"{label} is steps per second"
+        elif found.field.startswith("clock"):
+            yield f"{label} is the time since the start"
+        else:
+            yield f"{label} is the time of one step"
+    agreed = _agreement(family, fields)
+    if agreed:
+        yield agreed
+
+
+def _agreement(family: Family, fields: _Fields) -> str | None:
+    """Return a sentence if rate x time is constant, so that both are of the same steps."""
+    rate = next((at for at, one in fields.meant.items() if one.field == "rate"), None)
+    time = next((at for at, one in fields.meant.items() if one.field in _SECONDS), None)
+    if rate is None or time is None:
+        return None
+    work = family.places[rate].values * family.places[time].values * _SECONDS[fields.meant[time].field]
+    middle = float(np.median(work))
+    if middle > 0 and float(np.median(np.abs(work / middle - 1))) < _CLOSE:
+        return f"rate x time is constant ({middle:.4g}), so both are of the same steps"
+    return None

@@ -1,0 +1,90 @@
+"""What the words around a number say: a counter, a rate and its unit, a time; and words of what is no training."""
+
+import re
+from dataclasses import dataclass
+
+_COUNTERS = re.compile(
+    r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch|train_step)\W*$"
+)
+_UNITS = (
+    ("tokens/s", r"(?:tok(?:en)?s?|words?|w|t)"),
+    ("images/s", r"(?:im(?:a)?g(?:e)?s?)"),
+    ("sequences/s", r"(?:seq(?:uence)?s?|sentences?)"),
+    ("samples/s", r"(?:samples?|examples?|ex|items?|rows?|records?|points?)"),
+)
+_PER_S = r"(?: ?/ ?|_per_|_?per ?|_p)s(?:ec(?:ond)?)?"
+_STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
+_BARE_RATE = re.compile(r"(?:^|\W)(?:tps|tgs|tokps|wps)\W*$")
+_THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
+_PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b")
+_TIME = re.compile(
+    r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time[_ ]?per[_ ](?:step|iter\w*)"
+    r"|batch[_ ]?time|dt|time|took|duration)\W*$"
+)
+
+_NOT_THE_STEP = re.compile(
+    r"data|load|eta|remain|total|elapsed|forward|backward|eval|val|optim|ckpt|save|comm"
+)
+_ELAPSED = re.compile(
+    r"(?:^|[\W_])(?:elapsed|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
+)
+NOT_TRAINING = re.compile(
+    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|infer\w*|prefill|decode|decoding|ttft|tpot|"
+    r"request\w*|latency|generat\w*|download\w*|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
+    re.IGNORECASE,
+)
+_SECONDS = {
+    "s": "step_time_s",
+    "sec": "step_time_s",
+    "secs": "step_time_s",
+    "seconds": "step_time_s",
+    "ms": "step_time_ms",
+    "msec": "step_time_ms",
+    "us": "step_time_us",
+    "s/it": "step_time_s",
+    "s/iter": "step_time_s",
+    "s/step": "step_time_s",
+    "ms/step": "step_time_ms",
+    "ms/it": "step_time_ms",
+    "sec/step": "step_time_s",
+    "sec/iter": "step_time_s",
+    "ms/iter": "step_time_ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a number seems to be: a field of a record, its unit, and whether it is of one device."""
+
+    field: str
+    unit: str | None = None
+    per_device: bool = False
+
+
+def is_counter_name(name: str) -> bool:
+    """Return whether ``name`` is what programs call their counter of steps."""
+    return _COUNTERS.search(name) is not None
+
+
+def meaning_of(name: str, unit: str) -> Meant | None:
+    """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing."""
+    about = f"{name} {unit}"
+    per_device = _PER_DEVICE.search(about) is not None
+    if _STEPS_PER_S.search(about):
+        return Meant("steps_per_s", "samples/s", per_device)
+    for label, word in _UNITS:
+        if re.search(rf"(?:^|[\W_]){word}{_PER_S}(?:$|[\W_])", about):
+            return Meant("rate", label, per_device)
+    if _BARE_RATE.search(name):
+        return Meant("rate", "tokens/s", per_device)
+    if _THROUGHPUT.search(name):
+        return Meant("rate", None, per_device)
+    if _ELAPSED.search(name):
+        return Meant("clock_ms" if unit == "ms" else "clock_s")
+    if unit in _SECONDS and "/" in unit:
+        return Meant(_SECONDS[unit])
+    in_ms = re.search(r"[\W_]\(?(ms|us)\)?\W*$", name)
+    bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
+    if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
+        return Meant(_SECONDS.get(unit, f"step_time_{in_ms[1]}" if in_ms else "step_time_s"))
+    return None

@@ -1,0 +1,67 @@
+"""Logs with fewer records than the usual warm-up: which of their first records are left out."""
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Problem
+from trainmark.measure.rules.series import NoNumberError
+
+_UNSTEADY = 0.15
+"""A first record that is slower than the median of those after it by this share belongs to the warm-up."""
+_FEWEST = 2
+_MOST = 1 << 12
+
+
+def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
+    """Return the error of a log whose records are all left out."""
+    count = log.records.count
+    sentence = f"the log has {count} records, but the first {skipped} are warm-up: pass --skip to use some"
+    return NoNumberError("only-warm-up", sentence, ("--skip",) if count > 1 else ())
+
+
+def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
+    """Return how many first records to leave out of a short log, and the doubt about it.
+
+    Left out are records at the start that are clearly slower than the later ones, as with compilation. Raises
+    ``NoNumberError`` if fewer than two records are left, or the records are averages since the start.
+    """
+    times = _paces(log)
+    averaged = log.meaning is Meaning.RUNNING or log.records.average_rate is not None
+    averaged = averaged or log.records.average_time_s is not None
+    if times is None or averaged or len(times) < _FEWEST:
+        raise only_warm_up(log, usual)
+    skipped = 0
+    while len(times) - skipped > _FEWEST and _is_slow(times[skipped], times[skipped + 1 :]):
+        skipped += 1
+    # With two records left, only their agreement shows that neither of them is a warm-up.
+    if len(times) - skipped == _FEWEST and _is_slow(times[skipped], times[skipped + 1 :]):
+        raise only_warm_up(log, usual)
+    left_out = (
+        f"the first {skipped} are left out because they are slower" if skipped else "none of them is left out"
+    )
+    sentence = (
+        f"the log has only {len(times)} records, fewer than the usual warm-up of {usual}; {left_out}: "
+        "pass --skip to decide it yourself"
+    )
+    return skipped, Problem("short-log", sentence)
+
+
+def _is_slow(first: float, later: Floats) -> bool:
+    return bool(not np.isfinite(first) or first > (1 + _UNSTEADY) * float(np.nanmedian(later)))
+
+
+def _paces(log: ParsedLog) -> Floats | None:
+    """Return the time of a step, or of a unit, of each record; None if the records have neither rate nor time."""
+    records = log.records
+    if records.rate is not None:
+        with np.errstate(divide="ignore"):
+            return 1 / records.rate.array(0, _MOST)
+    if records.step_time_s is not None:
+        return records.step_time_s.array(0, _MOST)
+    if records.clock_s is None or records.count <= _FEWEST:
+        return None
+    passed = np.diff(records.clock_s.array(0, _MOST))
+    steps = np.diff(records.step.array(0, _MOST)) if records.step is not None else np.ones(len(passed))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The first record only opens the clock.
+        return np.concatenate(([np.inf], np.where(steps > 0, passed / steps, np.nan)))

@@ -1,0 +1,153 @@
+"""Witnesses: all ways to the throughput that one log allows, compared with the number in one place.
+
+A number that two independent witnesses give is believed; where they differ by more than 5 % the number carries a doubt
+that names both, and the explanation if one fits. The time stamps are compared by the median interval, because
+evaluations and checkpoints between two records are no contradiction.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Witness
+from trainmark.logs.plausibility.step_timing import measure_timing
+from trainmark.measure.rules.averages import by_averages, has_averages
+from trainmark.measure.rules.formulas import harmonic_mean, mean
+from trainmark.measure.rules.series import NoNumberError, global_batch, series
+
+TOLERANCE = 0.05
+"""Two witnesses agree if they differ by at most this share of the number."""
+_EXPLAINED = 0.03
+"""A factor explains a disagreement if it fits within this share."""
+_COMPARED = frozenset(
+    {
+        "witnesses-disagree",
+        "rates-contradict-clock",
+        "average-differs",
+        "totals-disagree",
+        "summary-differs",
+        "batch-changes",
+    }
+)
+"""Problems that compare the same witnesses more closely."""
+
+
+def find_witnesses(log: ParsedLog, skipped: int) -> tuple[Witness, ...]:
+    """Return every way to the throughput after the first ``skipped`` records, in the log's unit over all devices."""
+    if log.own_run is not None or log.records.count <= skipped:
+        return log.witnesses
+    with np.errstate(all="ignore"):
+        found = (*_of_records(log, skipped), *log.witnesses, *_of_summary(log))
+    return tuple(witness for witness in found if 0 < witness.value < float("inf"))
+
+
+def _of_records(log: ParsedLog, skipped: int) -> Iterator[Witness]:
+    records, own = log.records, None
+    batch = _batch(log)
+    if has_averages(log):
+        # The line's other figures are of one step only.
+        own = _average(log, skipped)
+        if own is not None:
+            yield Witness("running average", own, "the difference of two averages since the epoch's start")
+    elif records.rate is not None and log.meaning is not Meaning.RUNNING and not _fails(log):
+        found = series(log)
+        own = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
+        yield Witness("printed rate", own, "samples over time of the printed rates")
+    of_all_steps = log.meaning is Meaning.INTERVAL and not has_averages(log) and not log.counts_samples
+    if records.step_time_s is not None and batch is not None and of_all_steps:
+        times = records.step_time_s
+        seconds = mean(lambda: times.blocks(skipped, records.count))
+        yield Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
+    if records.clock_s is not None:
+        yield from _of_stamps(log, own, batch)
+
+
+def _average(log: ParsedLog, skipped: int) -> float | None:
+    try:
+        return by_averages(log, skipped)[0]
+    except NoNumberError:
+        return None
+
+
+def _of_stamps(log: ParsedLog, rate: float | None, batch: int | None) -> Iterator[Witness]:
+    pace = measure_timing(log)
+    if rate is not None and pace.ratios:
+        ratio = float(np.median(pace.ratios))
+        if not ratio > 0:
+            return
+        yield Witness(
+            "time stamps", rate / ratio, f"the printed rate / {ratio:.4g}, the clock's time over the records'"
+        )
+    elif (
+        rate is None and batch is not None and pace.by_clock and pace.window_s > 0 and not log.counts_samples
+    ):
+        steps = sum(chunk.work for chunk in pace.chunks)
+        if log.records.samples is None and steps > 0:
+            value = steps * batch / pace.window_s
+            yield Witness(
+                "time stamps", value, f"{steps:.0f} steps of {batch} {_units(log)} / {pace.window_s:.6g} s"
+            )
+
+
+def _of_summary(log: ParsedLog) -> Iterator[Witness]:
+    summary = log.figures.get("summary")
+    if summary is not None:
+        yield Witness("program's summary", summary, "the result that the program prints at its end")
+
+
+def _fails(log: ParsedLog) -> bool:
+    try:
+        series(log)
+    except NoNumberError:
+        return True
+    return False
+
+
+def _batch(log: ParsedLog) -> int | None:
+    try:
+        return global_batch(log)
+    except NoNumberError:
+        return None
+
+
+def _units(log: ParsedLog) -> str:
+    return (log.unit or "samples/s").removesuffix("/s")
+
+
+def disagreement(
+    log: ParsedLog, value: float, witnesses: tuple[Witness, ...], reported: frozenset[str]
+) -> list[Problem]:
+    """Return the doubt about witnesses that differ from ``value``, unless one in ``reported`` is about it."""
+    if reported & _COMPARED:
+        return []
+    off = [one for one in witnesses if abs(one.value / value - 1) > TOLERANCE]
+    if not off:
+        return []
+    worst = max(off, key=lambda one: abs(np.log(one.value / value)))
+    reason = explain_factor(log, worst.value / value)
+    sentence = (
+        f"the number is {value:.6g}, but by the {worst.name} it is {worst.value:.6g} ({worst.how})"
+        f"{': ' + reason if reason else ''}"
+    )
+    return [Problem("witnesses-disagree", sentence)]
+
+
+def explain_factor(log: ParsedLog, ratio: float) -> str | None:
+    """Return the usual mistake by which one witness is ``ratio`` times another; None if none fits."""
+    facts = log.facts
+    batch = facts.global_batch or log.global_batch
+    factors = (
+        (facts.gpus, f"one of them counts a single device of {facts.gpus}"),
+        (facts.nodes, f"one of them counts a single node of {facts.nodes}"),
+        (facts.accumulation, f"one of them counts one micro-batch of {facts.accumulation} in a step"),
+        (batch, "one of them counts steps, the other samples"),
+        (log.step_interval, f"one of them counts one step of the {log.step_interval} that a record covers"),
+    )
+    for factor, sentence in factors:
+        if factor is not None and factor > 1 and _fits(ratio, float(factor)):
+            return sentence
+    return None
+
+
+def _fits(ratio: float, factor: float) -> bool:
+    return abs(ratio / factor - 1) < _EXPLAINED or abs(ratio * factor - 1) < _EXPLAINED

@@ -1,0 +1,127 @@
+"""An unknown program's log gets an answer: the lines that repeat, their fields by words, and what is assumed."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmark.logs import Facts
+from trainmark.measure.rules import measure_log
+from trainmark.measure.rules.row import reading_row
+from trainmark.programs import read_log
+from trainmark.programs.guessing import proposal, propose
+
+_START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def _lines(form: Callable[[int], str], count: int = 100, seconds: float = 2.0) -> str:
+    return "".join(
+        f"{_START + timedelta(seconds=seconds * at):%Y-%m-%d %H:%M:%S} {form(at)}\n"
+        for at in range(1, count + 1)
+    )
+
+
+def _row(folder: Path, text: str, given: Facts | None = None) -> dict[str, Any]:
+    (folder / "a.log").write_text("program 1.0 starts\n" + text + "done\n")
+    log = read_log(folder / "a.log", given, guess=True)
+    return reading_row(log, measure_log(log))
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "value", "unit"),
+    [
+        (lambda at: f"step {at} | loss 2.5{at:02} | {4096 + at % 2} tok/s", Facts(), 4096.5, "tokens/s"),
+        (
+            lambda at: f"[iter {10 * at:5}] loss=1.{at:02} throughput: 512.0 samples/s",
+            Facts(),
+            512,
+            "samples/s",
+        ),
+        (
+            lambda at: f"iteration={at} tokens_per_second_per_gpu=1,000.5 lr=1e-4",
+            Facts(gpus=4),
+            4002,
+            "tokens/s",
+        ),
+        (
+            lambda at: f"step {at}/100, loss 3.{at:02}, step_time 2.000 s",
+            Facts(gpus=2, batch_per_device=16),
+            16,
+            "samples/s",
+        ),
+        (
+            lambda at: f"update: {at} loss: 1.5 step time (ms): 2000.0",
+            Facts(gpus=1, batch_per_device=8),
+            4,
+            "samples/s",
+        ),
+        (
+            lambda at: f"epoch 0 batch {at} loss 0.{at:02}",
+            Facts(gpus=1, batch_per_device=64),
+            32,
+            "samples/s",
+        ),
+    ],
+)
+def test_words_and_consistency_give_a_number(
+    tmp_path: Path, form: Callable[[int], str], given: Facts, value: float, unit: str
+) -> None:
+    row = _row(tmp_path, _lines(form), given)
+
+    assert row["status"] == "guessed"
+    assert row["format"] == "guessed"
+    assert row["throughput"] == pytest.approx(value, rel=0.01)
+    assert row["unit"] == unit
+    assert any(p["code"] == "guessed" and p["severity"] == "doubt" for p in row["problems"])
+
+
+def test_what_is_missing_is_named_as_a_flag(tmp_path: Path) -> None:
+    row = _row(tmp_path, _lines(lambda at: f"step {at}, loss 3.{at:02}, step_time 2.000 s"))
+
+    assert row["throughput"] is None
+    assert set(row["needs"]) == {"--gpus", "--batch"}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda at: f"eval step {at} accuracy 0.5 1000 samples/s",
+        lambda at: f"request {at} decode throughput: 1000 tokens/s",
+        lambda at: f"GET /page/{at} 200 in 0.5{at % 7} s",
+        lambda at: f"loss 2.{at:02} accuracy 0.{at:02}",
+        lambda at: f"temperature {40 + at % 3} C, power {300 + at % 5} W",
+    ],
+)
+def test_what_is_no_training_gets_no_number(tmp_path: Path, form: Callable[[int], str]) -> None:
+    row = _row(tmp_path, _lines(form), Facts(gpus=1, batch_per_device=1))
+
+    assert row["throughput"] is None
+
+
+def test_a_time_that_the_stamps_contradict_is_not_taken_for_that_of_a_step(tmp_path: Path) -> None:
+    row = _row(tmp_path, _lines(lambda at: f"step {at} time 0.01 s"), Facts(gpus=1, batch_per_device=10))
+
+    assert row["throughput"] == pytest.approx(5, rel=0.01)
+
+
+def test_a_guess_is_made_only_on_request(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(_lines(lambda at: f"step {at} | {4096} tok/s"))
+
+    assert read_log(tmp_path / "a.log").status == "unknown"
+
+
+def test_the_proposed_format_can_be_saved_and_reads_the_log(tmp_path: Path) -> None:
+    from trainmark.logs import read_log as read_with
+    from trainmark.logs.description import build_format, read_description
+
+    (tmp_path / "a.log").write_text(_lines(lambda at: f"step {at} | loss 2.5 | {4096} tok/s"))
+    guess = propose(tmp_path / "a.log")
+    assert guess is not None
+    (tmp_path / "mine.yaml").write_text(proposal(guess))
+
+    log = read_with(tmp_path / "a.log", (build_format(read_description(tmp_path / "mine.yaml")),))
+
+    assert (log.format, log.records.count, log.unit) == ("mine", 100, "tokens/s")
+    assert measure_log(log).value == pytest.approx(4096)

@@ -1,0 +1,111 @@
+"""Every way to the throughput that a log allows is computed, and a disagreement is a doubt that names both."""
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from trainmark.logs import Facts, Severity
+from trainmark.measure.rules import RuleResult, measure_log
+from trainmark.measure.rules.witnesses import explain_factor
+from trainmark.programs import read_stream
+
+_HEAD = "[rank0]:[titan] 2025-06-16 22:30:00,000 - root - INFO - Building 1-D device mesh with ['dp_shard'], [8]\n"
+
+
+def _titan(
+    *, tflops: float = 339.16, mfu: float = 34.29, hardware: str = "", tps: int = 5000, count: int = 60
+) -> str:
+    lines = "".join(
+        f"[rank0]:[titan] 2025-06-16 22:{31 + step // 60:02}:{step % 60:02},000 - root - INFO - step: {step:2}  "
+        f"loss:  6.1384  memory: 49.66GiB(52.28%)  tps: {tps:,}  tflops: {tflops}  mfu: {mfu}%\n"
+        for step in range(1, count + 1)
+    )
+    end = "[rank0]:[titan] 2025-06-16 23:30:00,000 - root - INFO - Training completed\n"
+    return f"{_HEAD}{hardware}{lines}{end}"
+
+
+def _measure(text: str, given: Facts | None = None) -> tuple[RuleResult, dict[str, str]]:
+    log = read_stream(io.BytesIO(text.encode()), "-", given)
+    result = measure_log(log)
+    problems = (*log.problems, *result.problems)
+    return result, {p.code: p.message for p in problems if p.severity is Severity.DOUBT}
+
+
+def test_a_printed_rate_and_the_time_stamps_are_two_witnesses() -> None:
+    result, doubts = _measure(_titan(tps=5000), Facts(batch_per_device=5000))
+
+    assert result.value == pytest.approx(40_000)
+    assert {one.name: round(one.value) for one in result.witnesses} == {
+        "printed rate": 40_000,
+        "time stamps": 40_000,
+    }
+    assert not doubts
+
+
+def test_an_mfu_above_one_is_a_doubt_that_names_the_peak() -> None:
+    _, doubts = _measure(_titan(tflops=474.24, mfu=152.0))
+
+    assert "152%" in doubts["impossible-mfu"]
+    assert "312" in doubts["impossible-mfu"]
+    assert "A100" in doubts["impossible-mfu"]
+
+
+def test_an_mfu_by_another_devices_peak_is_a_doubt_with_the_right_share() -> None:
+    _, doubts = _measure(_titan(tflops=312 * 0.40, mfu=40.0, hardware="NVIDIA H100 80GB HBM3\n"))
+
+    assert "A100" in doubts["mfu-of-another-peak"]
+    assert "12.6% of 989.4" in doubts["mfu-of-another-peak"]
+
+
+def test_an_mfu_by_the_devices_own_peak_is_only_a_note() -> None:
+    log = read_stream(
+        io.BytesIO(_titan(tflops=989.4 * 0.40, mfu=40.0, hardware="NVIDIA H100 80GB HBM3\n").encode())
+    )
+    result = measure_log(log)
+
+    found = {p.code: p for p in result.problems}
+    assert found["mfu-peak"].severity is Severity.NOTE
+    assert "H100" in found["mfu-peak"].message
+
+
+def _first_record_slow(count: int) -> str:
+    first = "step:  1  loss:  6.1384  memory: 49.66GiB(52.28%)  tps: 5,000"
+    return _titan(count=count).replace(first, first.replace("5,000", "500"))
+
+
+def test_a_short_log_leaves_out_its_slow_first_records_with_a_doubt() -> None:
+    result, doubts = _measure(_first_record_slow(8))
+
+    assert result.value == pytest.approx(40_000)
+    assert result.skipped == 1
+    assert "--skip" in doubts["short-log"]
+
+
+def test_one_record_of_the_warm_up_gives_no_number() -> None:
+    result, _ = _measure(_titan(count=1))
+
+    assert result.value is None
+
+
+def test_two_records_that_disagree_give_no_number_and_name_the_flag() -> None:
+    result, _ = _measure(_first_record_slow(2))
+
+    assert result.value is None
+    assert result.needs == ("--skip",)
+
+
+@pytest.mark.parametrize(
+    ("facts", "ratio", "words"),
+    [
+        (Facts(gpus=8), 8.0, "a single device of 8"),
+        (Facts(gpus=8), 0.125, "a single device of 8"),
+        (Facts(gpus=16, nodes=2), 2.0, "a single node of 2"),
+        (Facts(global_batch=256), 0.0039, "steps, the other samples"),
+        (Facts(accumulation=4), 4.1, "one micro-batch of 4"),
+    ],
+)
+def test_the_usual_mistakes_explain_a_disagreement(facts: Facts, ratio: float, words: str) -> None:
+    log = read_stream(io.BytesIO(_titan().encode()))
+    assert words in str(explain_factor(replace(log, facts=facts), ratio))
+    assert explain_factor(replace(log, facts=facts), 1.37) is None
