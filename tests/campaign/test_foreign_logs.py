@@ -148,3 +148,16 @@ def test_a_batch_that_a_program_cuts_is_held_whole_against_its_case(bench: Bench
 def test_what_a_log_does_not_say_contradicts_nothing(bench: Bench, timm_log: str) -> None:
     lines = "\n".join(line for line in timm_log.splitlines() if line.startswith("Train"))
     assert doubts_of(bench, lines, log_format="timm", rule="median") == {}
+
+
+def test_a_card_may_describe_the_format_of_its_programs_log(bench: Bench) -> None:
+    log = "".join(
+        f"2026-03-01 12:{at // 60:02}:{at % 60:02} done {at} at 8.0 img/s now\n" for at in range(1, 61)
+    )
+    described = {"title": "mine", "unit": "images/s", "records": [r"{stamp} done {step} at {rate} img/s"]}
+
+    run = measured(bench, log, log_format=described)
+
+    assert run.outcome is Outcome.OK, run.reason
+    assert run.measurement is not None
+    assert (run.measurement.throughput, run.measurement.unit) == (8.0, "images/s")

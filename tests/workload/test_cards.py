@@ -62,7 +62,7 @@ def values(folder: Path) -> Values:
 
 @pytest.mark.parametrize("workload", shipped(), ids=lambda found: f"{found.card.name}-{found.card.framework}")
 def test_every_card_that_is_shipped_reads(workload: Workload) -> None:
-    assert find_format(workload.card.log_format)
+    assert find_format(workload.card.format_name)
     assert workload.card.rule is None or find_rule(workload.card.rule)
     if isinstance(workload.card.source, BuiltinSource):
         assert Path(workload.card.command[0].replace("{source}", str(workload.source))).exists()

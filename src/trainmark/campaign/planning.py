@@ -1,6 +1,6 @@
 """The plans of a suite's runs, and the programs that they are of."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -36,13 +36,17 @@ def load_programs(suite: Suite) -> Workloads:
             continue
         from trainmark.measure.rules import find_rule
         from trainmark.programs import find_format
+        from trainmark.programs.given import described_format
 
         if name == OWN_FORMAT:
             raise document.error(
                 ("rule",), f"has no effect: what writes {OWN_FORMAT}'s events is measured by its own window"
             )
         try:
-            find_format(name)
+            if isinstance(name, Mapping):
+                described_format(name, "log_format", str(document.values.get("name")))
+            else:
+                find_format(name)
         except InputError as error:
             raise document.error(("log_format",), str(error)) from None
         try:

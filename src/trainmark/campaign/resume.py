@@ -26,7 +26,7 @@ from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory, read_record
 from trainmark.insight import judged
-from trainmark.logs import Severity, Status
+from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, apply_drift_gate, apply_gates
@@ -36,6 +36,7 @@ from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
+from trainmark.programs.given import described_format, read_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.gates import SPOILING
@@ -375,16 +376,22 @@ def measure_run(
     return _measure_log(case, card, folder / LOG, commands)
 
 
+def _read_by_card(card: Card, log: Path, given: Facts | None = None) -> ParsedLog:
+    if isinstance(card.log_format, str):
+        return read_log(log, given)
+    known = described_format(card.log_format, f"the card of {card.name}", card.name)
+    return read_by_format(log, known, given)
+
+
 def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
     """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
-    alone = read_log(log)
-    read = read_log(log, missing_facts(alone.facts, case))
+    alone = _read_by_card(card, log)
+    read = _read_by_card(card, log, missing_facts(alone.facts, case))
+    name = card.format_name
     if read.format is None:
-        raise NotMeasurable(
-            f"{log.name} is {read.status.value}: no log of the card's format '{card.log_format}'"
-        )
-    if read.format != card.log_format:
-        raise NotMeasurable(f"{log.name} is of format '{read.format}', and the card says '{card.log_format}'")
+        raise NotMeasurable(f"{log.name} is {read.status.value}: no log of the card's format '{name}'")
+    if read.format != name:
+        raise NotMeasurable(f"{log.name} is of format '{read.format}', and the card says '{name}'")
     result = measure_log(read, find_rule(card.rule) if card.rule else None)
     problems = (*read.problems, *result.problems)
     if result.value is None or result.status is not Status.OK:

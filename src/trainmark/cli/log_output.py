@@ -26,13 +26,15 @@ _HEADINGS = (
 )
 
 
-def print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
+def print_logs(
+    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None = None, *, as_json: bool
+) -> int:
     """Print the throughput and problems of each log; return 1 if one is doubtful or there are no logs."""
     from trainmark.measure.rules.row import is_doubtful, reading_row
 
     doubtful, count = False, 0
     rows: list[dict[str, Any]] = []
-    for log, result in readings(paths, rule, given):
+    for log, result in readings(paths, rule, given, format_name):
         doubtful |= is_doubtful(log, result)
         count += 1
         row = reading_row(log, result)
@@ -90,19 +92,23 @@ def follow_one(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool)
 
 
 def readings(
-    paths: list[str], rule: "Rule | None", given: "Facts"
+    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None = None
 ) -> "Iterator[tuple[ParsedLog, RuleResult]]":
     """Yield each log in the paths with its throughput; print skipped files on stderr."""
     from trainmark.logs import ParsedLog, Problem, Status, find_logs
     from trainmark.measure.rules import measure_log
     from trainmark.programs import read_log, read_stream
+    from trainmark.programs.given import given_format, read_by_format
 
+    known = given_format(format_name) if format_name is not None else None
     for found in find_logs(paths):
         if found.note:
             sys.stderr.write(f"{found.path}: {found.note}\n")
             continue
         if found.error:
             log = ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
+        elif known is not None:
+            log = read_by_format(found.path, known, given)
         elif found.path == "-":
             log = read_stream(sys.stdin.buffer, "-", given)
         else:

@@ -81,6 +81,22 @@ Mission = Annotated[
     str | None,
     typer.Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
 ]
+FormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME|FILE.yaml",
+        help="Read by this format only: a name of --list-formats, or a file that describes one "
+        "(docs/describe-a-log.md).",
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Print which lines matched, the facts, every way to the number, and a proposed format.",
+    ),
+]
 ListRules = Annotated[bool, typer.Option("--list-rules", help="List the rules and who publishes by them.")]
 ListFormats = Annotated[bool, typer.Option("--list-formats", help="List the known log formats.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per log, one per line.")]
@@ -101,6 +117,8 @@ def parse(
     follow: Followed = None,
     to: To = None,
     mission: Mission = None,
+    format_name: FormatName = None,
+    explain: Explain = False,
     list_rules: ListRules = False,
     list_formats: ListFormats = False,
     as_json: AsJson = False,
@@ -141,7 +159,19 @@ def parse(
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
-    raise typer.Exit(print_logs(paths, chosen, given, as_json=as_json))
+    show = _explained if explain else print_logs
+    raise typer.Exit(show(paths, chosen, given, format_name, as_json=as_json))
+
+
+def _explained(
+    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None, *, as_json: bool
+) -> int:
+    from trainmark.cli.log_explain import explain_logs
+    from trainmark.errors import InputError
+
+    if as_json:
+        raise InputError("--explain prints text; leave out --json (--json has the witnesses)")
+    return explain_logs(paths, rule, given, format_name)
 
 
 def _refuse_facts_of_logs(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from trainmark.logs.format import Format
 from trainmark.logs.literals import required_all
 from trainmark.logs.model import Problem
+from trainmark.logs.suffixes import SUFFIX
 
 _CHECKED_BYTES = 1 << 15
 """Bytes at either end of the log that are checked."""
@@ -55,7 +56,9 @@ def find_rejected_lines(known: Format, pattern: int, head: bytes, tail: bytes) -
 def _cut_numbers(expression: re.Pattern[bytes], text: bytes) -> Iterator[str]:
     """Yield the numbers in ``text`` of which ``expression`` reads only the first part."""
     numbers = expression.groupindex
-    groups = [numbers[name] for name in _FIGURES if name in numbers] if numbers else [1]
+    # A number whose unit is read too is whole.
+    names = [name for name in _FIGURES if name in numbers and name + SUFFIX not in numbers]
+    groups = [numbers[name] for name in names] if numbers else [1]
     for match in expression.finditer(text):
         for group in groups:
             word, end = match[group], match.end(group)

@@ -51,7 +51,7 @@ def build_plan(spec: RunSpec) -> Plan:
         ),
         commands=tuple(_commands(spec)),
         events=spec.directory / EVENTS,
-        log_format=spec.card.log_format,
+        log_format=spec.card.format_name,
         unit=spec.card.counted_in,
         cannot_run=_what_is_missing(spec) or launch_problem(spec),
         expects=tuple(spec.directory / name for name in spec.card.expects),

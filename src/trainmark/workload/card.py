@@ -108,10 +108,10 @@ class Card(Frozen):
     ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
     each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
     case. ``combinations`` are words that depend on several axes. ``options`` are the further names that a case may
-    set, with the words for any value or those for each. ``log_format`` names the reader of its output in ``logs/``,
-    ``rule`` the one that makes a number of it. ``gaps`` are combinations of values that the program lacks.
-    ``data_formats`` says for a loader in which form it takes real data; one that is not named takes the task's first.
-    ``unit`` is the one that its log counts in, where that is not the task's.
+    set, with the words for any value or those for each. ``log_format`` names the format of its output, or describes
+    it (``trainmark.logs.description``); ``rule`` names the rule that makes a number of it. ``gaps`` are combinations of
+    values that the program lacks. ``data_formats`` says for a loader in which form it takes real data; one that is not
+    named takes the task's first. ``unit`` is the one that its log counts in, if it is not the task's.
 
     ``unlogged_steps`` are those that the program takes and its log has no record of.
 
@@ -130,7 +130,7 @@ class Card(Frozen):
     environment: Word
     source: Source
     launcher: Launcher
-    log_format: str
+    log_format: str | Mapping[str, Any]
     rule: str | None = None
     unit: str | None = None
     unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
@@ -147,6 +147,11 @@ class Card(Frozen):
     gaps: tuple[Gap, ...] = ()
     data_formats: Mapping[Word, Word] = Field(default_factory=dict)
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
+
+    @property
+    def format_name(self) -> str:
+        """The name of the format of the program's log: a described one has the name of the card."""
+        return self.log_format if isinstance(self.log_format, str) else self.name
 
     @property
     def takes_steps(self) -> bool:

@@ -139,11 +139,8 @@ def _pattern(family: Family, fields: _Fields) -> str:
             continue
         name = "step" if at == fields.counter else fields.meant[at].field
         adjacent = last is not None and last == at - 1
-        parts += [
-            "" if adjacent or (not parts and at == 0) else ".*?",
-            _escaped(place, whole=adjacent),
-            _field(name, place),
-        ]
+        gap = ".*?" if parts and not adjacent else ""
+        parts += [gap, _escaped(place, whole=adjacent), _field(name, place)]
         last = at
     assert last is not None
     after = family.places[last].after

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Write the table of log formats in docs/logs.md from the formats themselves; ``--check`` only compares (exit code 1).
+
+The line shown is the first record of the format's synthetic log, the flags are those that a whole such log needs.
+"""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from trainmark.logs import Meaning, Scope
+from trainmark.logs.format import Format
+from trainmark.logs.synthetic import SampleRun
+from trainmark.logs.transport import strip_colours
+from trainmark.measure.rules import measure_log
+from trainmark.programs import formats, read_stream, synthetic_log
+from trainmark.programs.registry import descriptions
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "logs.md"
+BEGIN, END = "<!-- formats: written by scripts/formats_page.py -->", "<!-- end of formats -->"
+_OF = {Scope.GLOBAL: "all", Scope.NODE: "node", Scope.DEVICE: "device"}
+_OVER = {Meaning.INTERVAL: "interval", Meaning.RUNNING: "running", Meaning.SAMPLED: "sampled"}
+_WIDTH = 110
+
+
+def table() -> str:
+    """Return the table of all formats in Markdown, sorted by name."""
+    programs = {each.name: each.program for each in descriptions()}
+    rows = [
+        "| format | program | line | of | averages over | needs |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for known in sorted(formats(), key=lambda each: each.name):
+        text = synthetic_log(known.name, SampleRun([0.5] * 60))
+        log = read_stream(io.BytesIO(text.encode()))
+        rate = (
+            _OF[known.scope]
+            if log.records.rate is not None or log.records.average_rate is not None
+            else "no rate"
+        )
+        by_clock = not any(
+            (log.records.rate, log.records.step_time_s, log.records.average_rate, log.records.average_time_s)
+        )
+        title = f"[{known.title}]({programs[known.name]})" if known.name in programs else known.title
+        needs = " ".join(measure_log(log).needs)
+        cells = (
+            *(f"`{known.name}`", title, f"`{_line(known, text)}`", rate),
+            *("time stamps" if by_clock else _OVER[known.meaning], f"`{needs}`" if needs else "-"),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _line(known: Format, text: str) -> str:
+    """Return the first record of a synthetic log, shortened to its fields."""
+    clean = strip_colours(text.encode())
+    match = next((found for pattern in known.records if (found := pattern.search(clean))), None)
+    line = match[0] if match else next((line for line in clean.split(b"\n") if known.mark.search(line)), b"")
+    shown = re.sub(r"\s+", " ", line.decode("utf-8", "replace")).strip().replace("|", "\\|").replace("`", "'")
+    return shown if len(shown) <= _WIDTH else shown[: _WIDTH - 1] + "…"
+
+
+def page() -> str:
+    """Return the page with the table as it should be."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+
+
+def main() -> int:
+    """Write the page, or compare it; return the exit code."""
+    wanted = page()
+    if wanted == PAGE.read_text(encoding="utf-8"):
+        return 0
+    if "--check" in sys.argv[1:]:
+        sys.stderr.write("docs/logs.md is not what the formats say: run scripts/formats_page.py\n")
+        return 1
+    PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""``trainmark parse --explain``: how a log was read: its lines, its facts, and every way to the number."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmark.logs import Facts, ParsedLog
+    from trainmark.logs.format import Format
+    from trainmark.measure.rules import Rule, RuleResult
+
+_SHOWN = 3
+_WIDTH = 160
+
+
+def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None) -> int:
+    """Print how each log was read; return 1 if a number is missing or in doubt."""
+    from trainmark.errors import InputError
+    from trainmark.measure.rules.row import is_doubtful
+
+    if "-" in paths:
+        raise InputError("--explain reads a log twice: give a file, not standard input")
+    doubtful = False
+    for path in paths:
+        if not Path(path).is_file():
+            raise InputError(f"{path}: --explain needs a file")
+        log, result = _read(path, rule, given, format_name)
+        doubtful |= is_doubtful(log, result)
+        sys.stdout.writelines(f"{line}\n" for line in _explain(path, log, result, format_name))
+    return 1 if doubtful else 0
+
+
+def _read(
+    path: str, rule: "Rule | None", given: "Facts", format_name: str | None
+) -> "tuple[ParsedLog, RuleResult]":
+    from trainmark.measure.rules import measure_log
+    from trainmark.programs import read_log
+    from trainmark.programs.given import given_format, read_by_format
+
+    if format_name is None:
+        log = read_log(path, given, guess=True)
+    else:
+        log = read_by_format(path, given_format(format_name), given)
+    return log, measure_log(log, rule)
+
+
+def _explain(path: str, log: "ParsedLog", result: "RuleResult", format_name: str | None) -> Iterator[str]:
+    from trainmark.programs.guessing import NAME, proposal, propose
+
+    yield f"{path}: {log.format or 'unknown format'}, {result.status}"
+    guess = propose(Path(path)) if log.format == NAME else None
+    known = _format(log, format_name)
+    if known is not None:
+        yield from _lines(path, known)
+    elif guess is not None:
+        yield f"  {guess.lines} lines repeat with a rising counter"
+    for fact in fields(log.facts):
+        value = getattr(log.facts, fact.name)
+        if value is not None:
+            yield f"  {fact.name}: {value}"
+    if log.records.count:
+        yield f"  records: {log.records.count}, of which {result.skipped} are left out as warm-up"
+    for witness in result.witnesses:
+        yield f"  by the {witness.name}: {witness.value:.6g} {log.unit} ({witness.how})"
+    if result.value is not None:
+        yield f"  throughput: {result.value:.6g} {log.unit} by the rule {result.rule}"
+    for problem in (*log.problems, *result.problems):
+        yield f"  {problem.severity} [{problem.code}] {problem.message}"
+    if result.needs:
+        yield f"  add {' '.join(result.needs)} for a number"
+    if guess is not None:
+        yield "  the format that is proposed: save it as NAME.yaml, correct it, and read the log by --format NAME.yaml"
+        yield proposal(guess).rstrip()
+
+
+def _format(log: "ParsedLog", format_name: str | None) -> "Format | None":
+    from trainmark.programs import formats
+    from trainmark.programs.given import given_format
+
+    if format_name is not None:
+        return given_format(format_name)
+    return next((known for known in formats() if known.name == log.format), None)
+
+
+def _lines(path: str, known: "Format") -> Iterator[str]:
+    """Yield how many of the first lines each pattern matches, and the first lines that none matches."""
+    from trainmark.logs.gathering import HEAD_BYTES
+    from trainmark.logs.opening import unpack
+    from trainmark.logs.transport import clean, strip_colours
+
+    with Path(path).open("rb") as file, unpack(file) as unpacked:
+        text = strip_colours(clean(unpacked.read(HEAD_BYTES)))
+    lines = [line + b"\n" for line in text.split(b"\n") if line.strip()]
+    matched: set[int] = set()
+    for number, pattern in enumerate(known.records, start=1):
+        hits = {at for at, line in enumerate(lines) if pattern.search(line)}
+        matched |= hits
+        yield f"  records, pattern {number}: matches {len(hits)} of the first {len(lines)} lines"
+        for at in sorted(hits)[:1]:
+            match = pattern.search(lines[at])
+            assert match is not None
+            named = ((name, word) for name, word in match.groupdict().items() if word is not None)
+            yield f"    {_shown(lines[at])}"
+            yield "    " + ", ".join(f"{name} = {word.decode('utf-8', 'replace')}" for name, word in named)
+    if known.records:
+        yield "  lines that no pattern matches:"
+        others = (line for at, line in enumerate(lines) if at not in matched)
+        yield from (f"    {_shown(line)}" for line in islice(others, _SHOWN))
+
+
+def _shown(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\n")[:_WIDTH]

@@ -1,0 +1,67 @@
+"""Reading of a log by the format that its reader gives: a known name, or a file that describes it."""
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any
+
+from trainmark import logs
+from trainmark.errors import InputError
+from trainmark.logs import Facts, ParsedLog
+from trainmark.logs.description import build_format, read_description
+from trainmark.logs.description.document import parse_description
+from trainmark.logs.format import Format
+from trainmark.programs.registry import find_format
+
+_BOUND_S = 60
+"""CPU seconds for one log: the slowest known format reads 50 MB/s."""
+
+
+class _TooSlowError(BaseException):
+    """The patterns took too long; not an ``Exception``, which reading would turn into a status."""
+
+
+def given_format(name: str) -> Format:
+    """Return the format called ``name``, or described in the file of that path; raise ``InputError``."""
+    if name.endswith((".yaml", ".yml")):
+        return build_format(read_description(Path(name)))
+    return find_format(name)
+
+
+def described_format(document: Mapping[str, Any], where: str, name: str) -> Format:
+    """Return the format that a loaded document describes, as in a card; raise ``InputError`` naming ``where``."""
+    return build_format(parse_description(document, where, name))
+
+
+def read_by_format(path: str | Path, known: Format, given: Facts | None) -> ParsedLog:
+    """Return the log at ``path`` read by one format; raise ``InputError`` if its patterns take too long."""
+    try:
+        with _time_bound(_BOUND_S):
+            return logs.read_log(path, (known,), given)
+    except _TooSlowError:
+        raise InputError(
+            f"{path}: the patterns of '{known.name}' took more than {_BOUND_S} s of CPU time: one of them probably "
+            "repeats a part that can match in many ways; make it more specific"
+        ) from None
+
+
+@contextmanager
+def _time_bound(seconds: float) -> Iterator[None]:
+    """Interrupt the block after ``seconds`` of CPU time; a search in a pattern can be interrupted by a signal only."""
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TooSlowError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

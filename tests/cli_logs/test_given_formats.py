@@ -1,0 +1,126 @@
+"""``--format`` reads a log by a described format alone, ``--explain`` prints how a log was read."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from preloading import call_trainmark
+from trainmark.errors import InputError
+from trainmark.programs.given import described_format, read_by_format
+
+_LOG = "".join(f"done {at} of 90 at {100 + at % 2}.0 img/s now\n" for at in range(1, 91))
+_MINE = "title: mine\nunit: images/s\nrecords:\n- 'done {step} of \\d+ at {rate} img/s'\n"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (tmp_path / "a.log").write_text(_LOG)
+    return tmp_path / "a.log"
+
+
+def _described(folder: Path, text: str = _MINE) -> Path:
+    (folder / "mine.yaml").write_text(text)
+    return folder / "mine.yaml"
+
+
+def test_a_log_is_read_by_the_file_that_describes_its_format(tmp_path: Path, log: Path) -> None:
+    done = call_trainmark("parse", log, "--format", _described(tmp_path), "--json")
+
+    row = json.loads(done.stdout)
+    assert (row["format"], row["status"], row["unit"]) == ("mine", "ok", "images/s")
+    assert row["throughput"] == pytest.approx(100.5, rel=1e-3)
+    assert done.returncode == 0
+
+
+def test_a_known_name_may_be_given_too_and_no_other_format_is_tried(log: Path) -> None:
+    done = call_trainmark("parse", log, "--format", "timm", "--json")
+
+    assert json.loads(done.stdout)["status"] == "unknown"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("title: x\nunit: images/s\nrecord: ['a']\n", "unknown key 'record'; did you mean 'records'"),
+        ("title: x\nunit: images/s\n", "the key 'records' is missing"),
+        ("title: x\nunit: images/s\nrecords: ['{step} {rat}']\n", "no field 'rat'; did you mean 'rate'"),
+        ("title: x\nunit: images/s\nrecords: ['{step} (']\n", "is no regular expression"),
+        ("title: x\nunit: images/s\nrecords: ['(?:a+)+ {step}']\n", "repeats a repetition"),
+        ("title: x\nunit: images/s\nrecords: ['{rate:Q}']\n", "use {rate:K}"),
+        ("title: x\nunit: images/s\nrecords: ['nothing']\n", "has no field"),
+        ("title: x\nunit: images/s\nrate_of: gpu\nrecords: ['{rate}']\n", "expected all or node or device"),
+        ("title: x\nunit: images/s\nwarmup_steps: many\nrecords: ['{rate}']\n", "expected a whole number"),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpu: 'a'}\n",
+            "no fact 'gpu'; did you mean 'gpus'",
+        ),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: '= 2 ** 3'}\n",
+            "is not names, numbers",
+        ),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: '= tp * 2'}\n",
+            "no value or fact 'tp'",
+        ),
+        ("title: [", "is not YAML"),
+        ("- a\n", "expected keys with values"),
+    ],
+)
+def test_a_mistake_in_a_description_is_one_line_with_the_file(
+    tmp_path: Path, log: Path, text: str, words: str
+) -> None:
+    done = call_trainmark("parse", log, "--format", _described(tmp_path, text))
+
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "mine.yaml" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_values_that_need_each_other_are_unknown(tmp_path: Path, log: Path) -> None:
+    text = _MINE + "values: {a: '= b', b: '= a'}\nfacts: {gpus: '= a'}\n"
+    done = call_trainmark("parse", log, "--format", _described(tmp_path, text), "--json")
+
+    assert json.loads(done.stdout)["gpus"] is None
+
+
+def test_a_pattern_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmark.programs.given._BOUND_S", 0.5)
+    (tmp_path / "a.log").write_text(f"c 1 {'ab' * 40} done\n" * 50)
+    known = described_format(
+        {"title": "x", "unit": "images/s", "records": ["(?:[ab]|ab|aba|bab)*c {rate} done"]}, "x.yaml", "x"
+    )
+    slow = replace(known, mark=known.records[0])
+
+    with pytest.raises(InputError, match=r"took more than 0\.5 s of CPU time"):
+        read_by_format(tmp_path / "a.log", slow, None)
+
+
+def test_explain_prints_lines_facts_witnesses_and_the_number(tmp_path: Path, log: Path) -> None:
+    done = call_trainmark("parse", log, "--format", _described(tmp_path), "--explain")
+
+    assert "pattern 1: matches 90 of the first 90 lines" in done.stdout
+    assert "step = 1, rate = 101.0" in done.stdout
+    assert "by the printed rate: 100.49" in done.stdout
+
+
+def test_explain_prints_the_proposed_format_of_an_unknown_log(log: Path) -> None:
+    done = call_trainmark("parse", log, "--explain")
+
+    assert done.returncode == 1
+    assert "guessed" in done.stdout
+    assert "records:\n- done +{step}.*?at +{rate} +\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(("-",), "not standard input"), (("nothing",), "needs a file"), (("--json", "LOG"), "leave out --json")],
+)
+def test_explain_needs_a_file_and_prints_text(log: Path, words: tuple[str, ...], expected: str) -> None:
+    done = call_trainmark("parse", "--explain", *(str(log) if word == "LOG" else word for word in words))
+
+    assert done.returncode == 2
+    assert expected in done.stderr
