@@ -25,7 +25,7 @@ SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
 test-SELECTED := -m "not rare"
 
 # What make check leaves to make test.
-CHECKED := not training and not cluster and not rare and not browser and not process
+CHECKED := not training and not cluster and not rare and not browser and not process and not slow
 
 # Without it each of some hundred short interpreters compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -62,7 +62,7 @@ demo: $(STAMP)
 	[ $$code -le 1 ] || exit $$code; \
 	echo "== open demo-report/report.html in a browser"
 
-# Neither a framework nor a browser, a cluster or another program's processes. mypy goes on from .mypy_cache.
+# What starts a framework, a browser, a cluster or other processes is left to make test, and slow tests (tests/slow_tests.txt).
 check: $(STAMP)
 	@echo "== style"
 	@$(VENV)/bin/ruff check --quiet .

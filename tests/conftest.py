@@ -37,6 +37,9 @@ LONGEST_FIRST = (
 MARKED_BY_FIXTURE = {"views": "browser"}
 """The markers of tests that take a fixture: ``views`` are those of a browser."""
 
+SLOW = frozenset((Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").split())
+"""Test functions that ``make check`` leaves to ``make test`` (``scripts/slow_tests.py``)."""
+
 _failed: list[str] = []
 """The tests of this run that failed, in their order."""
 
@@ -66,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, marker in MARKED_BY_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+        if item.nodeid.partition("[")[0] in SLOW:
+            item.add_marker("slow")
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     # Sorting is stable: within a group the order stays.

@@ -1,4 +1,4 @@
-"""What the words around a number say: a counter, a rate and its unit, a time; and words of what is no training."""
+"""Meanings of the words around a number: a counter, a rate and its unit, a time; and words of what is no training."""
 
 import re
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ _SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a number seems to be: a field of a record, its unit, and whether it is of one device."""
+    """The likely meaning of a number: a field of a record, its unit, and whether it is of one device."""
 
     field: str
     unit: str | None = None
