@@ -50,6 +50,8 @@ def pytest_configure() -> None:
     A shell that starts a command in the background has it ignore SIGINT, ``nohup`` SIGHUP, and children inherit that.
     A signal that is caught is not ignored by children: so a hang-up still does not end the tests.
     """
+    # Only on CPUs with AVX-512 does TensorFlow use oneDNN unasked, without which it computes no NCHW on a CPU.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or "PYTEST_XDIST_WORKER" in os.environ:
         signal.signal(signal.SIGHUP, lambda *_: None)
