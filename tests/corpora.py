@@ -10,6 +10,7 @@ import pytest
 _SHARED = Path(__file__).parents[2] / "shared"
 CORPUS = _SHARED / "corpus"
 CORPUS_TODAY = _SHARED / "corpus-today"
+CORPUS_2026 = _SHARED / "corpus-2026"
 
 
 def truth_of(

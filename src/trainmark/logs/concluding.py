@@ -102,6 +102,7 @@ def conclude_log(
         problems=tuple(problems),
         own_run=known.own_run(context) if known.own_run else None,
         witnesses=read.witnesses,
+        accompanied_by=collected.accompanied_by.name if collected.accompanied_by else None,
     )
 
 

@@ -64,9 +64,10 @@ class Format:
     ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``, ``h``,
     ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result; ``notes``
     matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the precision
-    that "fp16" in a log's name means for this program. ``own_run`` reads the measured window of a program that
-    reports it. ``published`` lists the rules by which figures of this program are published, in the order in which an
-    audit tries them.
+    that "fp16" in a log's name means for this program. A format that ``accompanies`` is printed by a harness among the
+    lines of another program, and its records win over that program's. ``own_run`` reads the measured window of a
+    program that reports it. ``published`` lists the rules by which figures of this program are published, in the order
+    in which an audit tries them.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Format:
     fp16: Precision | None = None
     warmup_steps: int = 20
     without_records: str = "the log has no training record"
+    accompanies: bool = False
     published: tuple[Published, ...] = ()
 
 

@@ -28,7 +28,8 @@ _OVERALL = 1 << 15
 class LogCollector:
     """Collects a log piece by piece; recognises which of ``formats`` it has from the first records.
 
-    ``later`` is the text from a second header of a log after the first records.
+    ``later`` is the text from a second header of a log after the first records. ``accompanied_by`` is the format of a
+    harness whose lines are among those of the program.
     """
 
     formats: Sequence[Format]
@@ -41,6 +42,7 @@ class LogCollector:
     loss_not_finite: bool = False
     notes: bytearray = field(default_factory=bytearray)
     format: Format | None = None
+    accompanied_by: Format | None = None
     pattern: int = 0
     columns: dict[Rank, dict[str, Column]] = field(default_factory=dict)
     counts: Counter[Rank] = field(default_factory=Counter)
@@ -69,6 +71,9 @@ class LogCollector:
             self._recognise(strip_colours(text))
         if self.format is None:
             return
+        if self.accompanied_by is None and not self.format.accompanies:
+            harnesses = (known for known in self.formats if known.accompanies and can_match(known.mark, text))
+            self.accompanied_by = next(harnesses, None)
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
             for match in noted.finditer(strip_colours(text)):

@@ -205,7 +205,8 @@ class ParsedLog:
     names the facts on which the user's flags contradict the log; no number may be computed from them. ``restarts`` are
     the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
     if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
-    ``witnesses`` are the ways to the number that only the format's own reader knows.
+    ``witnesses`` are the ways to the number that only the format's own reader knows. ``accompanied_by`` is the format
+    of a harness whose lines are among the program's.
     """
 
     log: str
@@ -234,6 +235,7 @@ class ParsedLog:
     problems: tuple[Problem, ...] = ()
     own_run: OwnRun | None = None
     witnesses: tuple[Witness, ...] = ()
+    accompanied_by: str | None = None
 
     @property
     def global_batch(self) -> int | None:

@@ -18,11 +18,17 @@ def other_format_problems(collected: LogCollector, formats: Sequence[Format]) ->
     """Return a problem if either end of the log has records of another program."""
     known = collected.format
     assert known is not None
+    if known.accompanies:
+        return []
     for place, text in (
         ("beginning", _few_of_each(bytes(collected.head))),
         ("end", _few_of_each(collected.tail)),
     ):
-        others = [other for other in formats if other is not known and _may_be_in(other, text)]
+        others = [
+            other
+            for other in formats
+            if other is not known and not other.accompanies and _may_be_in(other, text)
+        ]
         rest = _without(known, text) if others else b""
         for other in others:
             if _is_in(other, rest):

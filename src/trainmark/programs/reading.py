@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
-from trainmark.programs.registry import formats
+from trainmark.programs.registry import find_format, formats
 from trainmark.schema.names import LOG, OUTCOME
 
 
@@ -21,6 +21,9 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     """
     parsed = logs.read_log(path, formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
+    if parsed.accompanied_by is not None:
+        harness = logs.read_log(path, (find_format(parsed.accompanied_by),), given)
+        return harness if harness.records.count else parsed
     if silent:
         parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
     if guess and parsed.status is Status.UNKNOWN:

@@ -1,0 +1,208 @@
+"""Dialects of MLPerf's result logs: what counts mean, which way to the number is preferred, and when ways disagree."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest_logs import Reader
+
+from corpora import CORPUS_2026, truth_of
+from trainmark.logs import Facts, Severity
+from trainmark.logs.model import ParsedLog
+from trainmark.measure.rules import measure_log
+from trainmark.programs import read_log
+from trainmark.programs.mlperf.dialects import DIALECTS
+
+Event = tuple[str, float, Any, dict[str, Any]]
+
+
+def _text(*events: Event) -> str:
+    return "".join(
+        ":::MLLOG "
+        + json.dumps({"namespace": "", "time_ms": 1000 * at, "key": key, "value": value, "metadata": about})
+        + "\n"
+        for key, at, value, about in events
+    )
+
+
+def _head(benchmark: str, batch: int, samples: int) -> list[Event]:
+    return [
+        ("submission_benchmark", 0, benchmark, {}),
+        ("global_batch_size", 0, batch, {}),
+        ("train_samples", 1, samples, {}),
+        ("run_start", 10, None, {}),
+    ]
+
+
+def _doubts(log: ParsedLog) -> dict[str, str]:
+    problems = (*log.problems, *measure_log(log).problems)
+    return {p.code: p.message for p in problems if p.severity is Severity.DOUBT}
+
+
+def _retinanet(samples: int, own: float) -> str:
+    events = _head("retinanet", 256, samples)
+    for epoch in range(4):
+        begin = 10 + 400 * epoch
+        events += [
+            ("epoch_start", begin, epoch, {"epoch_num": epoch}),
+            ("epoch_stop", begin + 300, epoch, {"epoch_num": epoch}),
+            ("tracked_stats", begin + 300, {"throughput": own}, {"step": epoch + 1}),
+        ]
+    return _text(*events, ("run_stop", 1700, None, {"status": "success"}))
+
+
+@pytest.mark.parametrize("samples", [4572, 1_170_301])
+def test_a_count_that_is_steps_is_told_from_one_of_samples_by_the_data_set(
+    read: Reader, samples: int
+) -> None:
+    log = read(_retinanet(samples, 3900.0))
+
+    assert measure_log(log).value == pytest.approx(1_170_301 / 300, rel=2e-3)
+    assert not _doubts(log)
+
+
+def test_a_rate_of_one_device_is_no_disagreement(read: Reader) -> None:
+    log = read(_retinanet(4572, 3900.0 / 8))
+
+    own = next(one for one in measure_log(log).witnesses if "own" in one.name)
+    assert own.value == pytest.approx(3900)
+    assert "of one of 8 devices" in own.how
+    assert not _doubts(log)
+
+
+def test_two_ways_that_disagree_are_a_doubt_that_names_both(read: Reader) -> None:
+    log = read(_retinanet(4572, 3000.0))
+
+    assert "3901" in _doubts(log)["witnesses-disagree"]
+    assert "3000" in _doubts(log)["witnesses-disagree"]
+
+
+def test_a_count_that_fits_no_data_set_gives_the_programs_own_number(read: Reader) -> None:
+    assert measure_log(read(_retinanet(777, 3900.0))).value == pytest.approx(3900)
+
+
+def test_an_epoch_that_the_end_of_the_run_stops_is_left_out(read: Reader) -> None:
+    lines = _retinanet(4572, 3900.0).splitlines(keepends=True)
+    late = _text(("epoch_start", 1650, 4, {"epoch_num": 4}), ("epoch_stop", 1701, 4, {"epoch_num": 4}))
+
+    log = read("".join(lines) + late)
+
+    assert measure_log(log).value == pytest.approx(1_170_301 / 300, rel=2e-3)
+
+
+def _llm(benchmark: str, counts: list[tuple[int, int]], *, stops: bool = True, step_s: float = 2.0) -> str:
+    """Return a run of blocks of 100 s: the counts at their ends, and a step time of ``step_s``."""
+    events = _head(benchmark, 16, 1_574_207_408)
+    for number, (begun, ended) in enumerate(counts):
+        at = 10 + 110 * number
+        events.append(("block_start", at, None, {"samples_count": begun}))
+        events.append(("tracked_stats", at + 99, {"train_step_time": step_s}, {"step": number}))
+        if stops or number == len(counts) - 1:
+            events.append(("block_stop", at + 100, None, {"samples_count": ended}))
+            events.append(("eval_start", at + 100, None, {"samples_count": ended}))
+        events.append(("eval_stop", at + 110, None, {"samples_count": 800 * (number + 1)}))
+    return _text(*events, ("run_stop", 10 + 110 * len(counts), None, {"status": "success"}))
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[(800 * n, 800 * n + 800) for n in range(6)], [(800, 800)] * 6, [(800 * n, 800 * n) for n in range(6)]],
+    ids=["counter", "length", "counter-of-the-start"],
+)
+def test_samples_count_is_a_counter_or_a_length(read: Reader, counts: list[tuple[int, int]]) -> None:
+    log = read(_llm("llama31_8b", counts))
+
+    values = {one.name: one.value for one in measure_log(log).witnesses}
+    assert measure_log(log).value == pytest.approx(8)
+    assert values["blocks"] == pytest.approx(8)
+    assert not _doubts(log)
+
+
+def test_blocks_without_a_stop_end_at_the_next_start(read: Reader) -> None:
+    log = read(_llm("llama31_405b", [(800 * n, 800 * n) for n in range(6)], stops=False, step_s=2.1))
+
+    assert measure_log(log).value == pytest.approx(4800 / 650, rel=0.01)
+
+
+def test_a_first_block_with_the_warm_up_is_left_out(read: Reader) -> None:
+    text = _llm("stable_diffusion", [(800 * n, 800 * n + 800) for n in range(6)])
+    first = text.replace('"train_step_time": 2.0', '"train_step_time": 4.0', 1)
+
+    assert measure_log(read(first)).value == pytest.approx(8)
+
+
+def _rgat(own: float, last: float) -> str:
+    events = _head("rgat", 1024, 1_000_000)
+    events += [
+        ("epoch_start", 10, None, {"epoch_num": 1}),
+        ("epoch_stop", 110, None, {"epoch_num": 1.0}),
+        ("tracked_stats", 110, {"throughput": own}, {"epoch_num": 1.0}),
+        ("epoch_start", 110, None, {"epoch_num": 2}),
+        ("eval_accuracy", 140, 0.72, {"epoch_num": last}),
+        ("tracked_stats", 140, {"throughput": own}, {"epoch_num": last}),
+        ("epoch_stop", 140, None, {"epoch_num": last}),
+    ]
+    return _text(*events, ("run_stop", 141, None, {"status": "success", "epoch_num": last}))
+
+
+def test_a_partial_epoch_counts_by_its_fraction(read: Reader) -> None:
+    log = read(_rgat(10_000.0, 1.3))
+
+    epochs = next(one for one in measure_log(log).witnesses if one.name == "epochs")
+    assert epochs.value == pytest.approx(10_000)
+    assert measure_log(log).value == pytest.approx(10_000)
+    assert "witnesses-disagree" not in _doubts(log)
+
+
+def test_an_epoch_without_its_stop_is_told(read: Reader) -> None:
+    lines = [
+        line for line in _rgat(10_000.0, 1.3).splitlines(keepends=True) if '"epoch_num": 1.0}' not in line
+    ]
+
+    assert "events-unpaired" in {problem.code for problem in read("".join(lines)).problems}
+
+
+def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> None:
+    own = "".join(f"Iter: {n} Time(100 iters): 0.2s Loss: 0.1 lr:0.001000\n" for n in range(100, 90_000, 100))
+    path = tmp_path / "dlrm.log"
+    path.write_text(own + _rgat(10_000.0, 1.3) + own)
+
+    log = read_log(path, Facts())
+
+    assert log.format == "mlperf"
+    assert measure_log(log).value == pytest.approx(10_000)
+    assert "several-formats" not in _doubts(log)
+
+
+def test_every_dialect_prefers_ways_that_exist() -> None:
+    from trainmark.programs.mlperf.ways import _WAYS
+
+    for name, dialect in DIALECTS.items():
+        assert set(dialect.prefers) <= set(_WAYS), name
+
+
+@pytest.mark.parametrize(
+    "truth", truth_of(CORPUS_2026, lambda row: row["log"], lambda row: row["log"].startswith("ml5_"))
+)
+def test_result_logs_of_version_5_give_the_right_number(truth: dict[str, str]) -> None:
+    log = read_log(CORPUS_2026 / "logs" / truth["log"])
+
+    assert float(truth["low"]) <= float(measure_log(log).value or 0) <= float(truth["high"])
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("16_mlperf_retinanet_iterations", 3993, 4086),
+        ("17_mlperf_block_length", 45.3, 46.4),
+        ("18_mlperf_rgat_partial_epoch", 1_969_000, 2_253_050),
+        ("19_mlperf_405b_blocks_without_stop", 22.2, 23.6),
+        ("20_mlperf_rgat_half_epoch", 322_000, 335_000),
+    ],
+)
+@pytest.mark.skipif(
+    not CORPUS_2026.is_dir(), reason="the corpus of real logs (../shared/corpus-2026) is not here"
+)
+def test_field_cases_of_mlperf_give_the_right_number(name: str, low: float, high: float) -> None:
+    assert low <= float(measure_log(read_log(CORPUS_2026 / "cases" / f"{name}.log")).value or 0) <= high
