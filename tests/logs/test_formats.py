@@ -78,6 +78,10 @@ def test_a_synthetic_log_gives_the_values_it_was_written_from(name: str) -> None
 
     log = read_stream(io.BytesIO(synthetic_log(name, run).encode()), "-", given)
     result = measure_log(log)
+    if result.needs:
+        wanted = Facts(gpus=8, batch_per_device=None if log.facts.batch_per_device else 64)
+        log = read_stream(io.BytesIO(synthetic_log(name, run).encode()), "-", wanted)
+        result = measure_log(log)
 
     assert (log.format, log.status) == (name, Status.OK)
     assert log.unit == find_format(name).unit

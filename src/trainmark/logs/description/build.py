@@ -54,7 +54,7 @@ def build_format(description: FormatDescription) -> Format:
         records=patterns,
         pattern_units=units,
         overall=overall,
-        mark=_joined((*text.mark, *text.start) or tuple(map(_pattern_of, text.records)), f"{where}: mark"),
+        mark=_joined(text.mark or tuple(map(_pattern_of, text.records)), f"{where}: mark"),
         parameters=settings,
         facts=facts,
         end_state=ends_with(_joined(text.end, f"{where}: end")) if text.end else unknown_end,

@@ -9,13 +9,15 @@ from trainmark.errors import InputError
 from trainmark.logs.description.placeholders import FIELDS, expand
 
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SUFFIXES = ("_millions", "_thousands", "_suffix")
 _MORE_GROUPS = ("stamp", "s", "h", "m", "d")
 
 
 def compile_pattern(text: str, where: str) -> re.Pattern[bytes]:
     """Return a description's pattern compiled; raise ``InputError`` naming ``where`` if it cannot be used."""
-    expanded = expand(text, where)
+    # Patterns are searched for in bytes, of which other characters than ASCII have several.
+    expanded = _NOT_ASCII.sub(lambda match: f"(?:{match[0]})", expand(text, where))
     try:
         tree = parser.parse(expanded.encode())
         # `^` and `$` are the ends of a line, as in grep.

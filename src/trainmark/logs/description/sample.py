@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from trainmark.errors import InputError
@@ -25,7 +26,8 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
     ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in: ``gpus``,
     ``batch`` (per device), ``global_batch``, ``amp``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
     milliseconds), and in lines ``step``, ``steps``, ``elapsed_s``, ``step_time_s``, ``step_time_ms``, ``rate``,
-    ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``.
+    ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``, ``average_steps_per_s``,
+    ``samples`` (so far), ``elapsed`` and ``elapsed_hms``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
@@ -63,6 +65,8 @@ def _values(line: Line, run: SampleRun) -> dict[str, Any]:
         "clock": line.clock,
         "ms": line.clock.microsecond // 1000,
         "elapsed_s": line.elapsed_s,
+        "elapsed_hms": str(timedelta(seconds=int(line.elapsed_s))),
+        "average_steps_per_s": line.step / line.elapsed_s,
         "elapsed": f"{int(line.elapsed_s) // 60:02}:{int(line.elapsed_s) % 60:02}",
         "step_time_s": line.step_time_s,
         "step_time_ms": 1000 * line.step_time_s,

@@ -35,6 +35,9 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
     yield from impossible_times(log.records)
     yield from non_numeric_speeds(log.records)
     if log.records.count < 2:
+        if log.records.step is not None and not log.witnesses and not log.figures.get("summary"):
+            sentence = "the number rests on a single record, so its reliability cannot be estimated"
+            yield Problem("few-records", sentence)
         return
     yield from missing_and_duplicate_records(log)
     yield from timing_problems(log)

@@ -7,7 +7,7 @@ from trainmark.logs.model import Meaning, ParsedLog, Problem
 from trainmark.measure.rules.series import NoNumberError
 
 _UNSTEADY = 0.15
-"""A first record that is slower than the median of those after it by this share belongs to the warm-up."""
+"""A first record whose pace is off the median of those after it by this share belongs to the warm-up."""
 _FEWEST = 2
 _MOST = 1 << 12
 
@@ -22,7 +22,8 @@ def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
 def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     """Return how many first records to leave out of a short log, and the doubt about it.
 
-    Left out are records at the start that are clearly slower than the later ones, as with compilation. Raises
+    Left out are records at the start whose pace is not that of the later ones: compilation is slow, and a step that is
+    timed before it is computed (asynchronous dispatch) looks fast. Raises
     ``NoNumberError`` if fewer than two records are left, or the records are averages since the start.
     """
     times = _paces(log)
@@ -31,13 +32,15 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     if times is None or averaged or len(times) < _FEWEST:
         raise only_warm_up(log, usual)
     skipped = 0
-    while len(times) - skipped > _FEWEST and _is_slow(times[skipped], times[skipped + 1 :]):
+    while len(times) - skipped > _FEWEST and _is_off(times[skipped], times[skipped + 1 :]):
         skipped += 1
     # With two records left, only their agreement shows that neither of them is a warm-up.
-    if len(times) - skipped == _FEWEST and _is_slow(times[skipped], times[skipped + 1 :]):
+    if len(times) - skipped == _FEWEST and _is_off(times[skipped], times[skipped + 1 :]):
         raise only_warm_up(log, usual)
     left_out = (
-        f"the first {skipped} are left out because they are slower" if skipped else "none of them is left out"
+        f"the first {skipped} are left out because their pace is another"
+        if skipped
+        else "none of them is left out"
     )
     sentence = (
         f"the log has only {len(times)} records, fewer than the usual warm-up of {usual}; {left_out}: "
@@ -46,8 +49,8 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     return skipped, Problem("short-log", sentence)
 
 
-def _is_slow(first: float, later: Floats) -> bool:
-    return bool(not np.isfinite(first) or first > (1 + _UNSTEADY) * float(np.nanmedian(later)))
+def _is_off(first: float, later: Floats) -> bool:
+    return bool(not np.isfinite(first) or abs(first / float(np.nanmedian(later)) - 1) > _UNSTEADY)
 
 
 def _paces(log: ParsedLog) -> Floats | None:

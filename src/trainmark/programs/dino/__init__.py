@@ -1,0 +1,1 @@
+"""DINO and DINOv2."""

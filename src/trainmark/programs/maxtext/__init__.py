@@ -1,0 +1,1 @@
+"""MaxText and MaxDiffusion."""
