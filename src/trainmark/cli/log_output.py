@@ -2,14 +2,18 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
+    from trainmark.logs.discover import FoundPath
+    from trainmark.logs.format import Format
     from trainmark.measure.rules import Rule, RuleResult
 
 _POLL_S = 1.0
+_BATCH = 64
 
 _HEADINGS = (
     "log",
@@ -27,17 +31,20 @@ _HEADINGS = (
 
 
 def print_logs(
-    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None = None, *, as_json: bool
+    paths: list[str],
+    rule: "Rule | None",
+    given: "Facts",
+    format_name: str | None = None,
+    jobs: int = 1,
+    *,
+    as_json: bool,
 ) -> int:
     """Print the throughput and problems of each log; return 1 if one is doubtful or there are no logs."""
-    from trainmark.measure.rules.row import is_doubtful, reading_row
-
     doubtful, count = False, 0
     rows: list[dict[str, Any]] = []
-    for log, result in readings(paths, rule, given, format_name):
-        doubtful |= is_doubtful(log, result)
+    for row, is_in_doubt in _rows(paths, rule, given, format_name, jobs):
+        doubtful |= is_in_doubt
         count += 1
-        row = reading_row(log, result)
         if as_json:
             sys.stdout.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
         else:
@@ -56,6 +63,41 @@ def print_logs(
         sys.stderr.write("trainmark parse: no log files found\n")
         return 1
     return 1 if doubtful else 0
+
+
+def _rows(
+    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None, jobs: int
+) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield the row of each log and whether it is doubtful, in the order of the paths, by ``jobs`` processes."""
+    if jobs == 1:
+        yield from (_row(*reading) for reading in readings(paths, rule, given, format_name))
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from trainmark.errors import InputError
+    from trainmark.logs import find_logs
+
+    if "-" in paths:
+        raise InputError("-j reads files: leave it out for standard input")
+    found = find_logs(paths)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+        batches = iter(lambda: list(islice(found, _BATCH)), [])
+        for rows in pool.map(_rows_of, batches, *map(repeat, (rule, given, format_name))):
+            yield from rows
+
+
+def _rows_of(
+    paths: "list[FoundPath]", rule: "Rule | None", given: "Facts", format_name: str | None
+) -> list[tuple[dict[str, Any], bool]]:
+    """Return the rows of a batch of files, in another process."""
+    return [_row(*reading) for reading in _readings_of(paths, rule, given, format_name)]
+
+
+def _row(log: "ParsedLog", result: "RuleResult") -> tuple[dict[str, Any], bool]:
+    from trainmark.measure.rules.row import is_doubtful, reading_row
+
+    return reading_row(log, result), is_doubtful(log, result)
 
 
 def follow_one(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
@@ -95,26 +137,61 @@ def readings(
     paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None = None
 ) -> "Iterator[tuple[ParsedLog, RuleResult]]":
     """Yield each log in the paths with its throughput; print skipped files on stderr."""
-    from trainmark.logs import ParsedLog, Problem, Status, find_logs
+    from trainmark.logs import find_logs
+
+    yield from _readings_of(find_logs(paths), rule, given, format_name)
+
+
+def _readings_of(
+    paths: "Iterable[FoundPath]", rule: "Rule | None", given: "Facts", format_name: str | None
+) -> "Iterator[tuple[ParsedLog, RuleResult]]":
     from trainmark.measure.rules import measure_log
-    from trainmark.programs import read_log, read_stream
-    from trainmark.programs.given import given_format, read_by_format
+    from trainmark.programs.given import given_format
 
     known = given_format(format_name) if format_name is not None else None
-    for found in find_logs(paths):
+    for found in paths:
         if found.note:
             sys.stderr.write(f"{found.path}: {found.note}\n")
             continue
-        if found.error:
-            log = ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
-        elif known is not None:
-            log = read_by_format(found.path, known, given)
-        elif found.path == "-":
-            log = read_stream(sys.stdin.buffer, "-", given)
-        else:
-            log = read_log(found.path, given, guess=True)
-        result = measure_log(log, rule)
-        yield log, result
+        for log in _logs_at(found, known, given):
+            yield log, measure_log(log, rule)
+
+
+def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
+    """Yield the log at a path; of an archive, each of its members."""
+    from trainmark.logs.opening import is_archive
+    from trainmark.programs import read_log, read_stream
+    from trainmark.programs.given import read_by_format
+
+    if found.error:
+        yield _unreadable(found.path, found.error)
+    elif found.path == "-":
+        yield read_stream(sys.stdin.buffer, "-", given)
+    elif is_archive(found.path):
+        yield from _members(found.path, given)
+    elif known is not None:
+        yield read_by_format(found.path, known, given)
+    else:
+        yield read_log(found.path, given, guess=True)
+
+
+def _members(path: str, given: "Facts") -> "Iterator[ParsedLog]":
+    from trainmark.logs.opening import DamagedError, archive_members
+    from trainmark.programs import read_stream
+
+    try:
+        for name, member in archive_members(path):
+            yield _unreadable(name, member) if isinstance(member, str) else read_stream(member, name, given)
+    except DamagedError as error:
+        yield _unreadable(path, str(error))
+    except OSError as error:
+        yield _unreadable(path, f"cannot be read: {error.strerror or error}")
+
+
+def _unreadable(path: str, why: str) -> "ParsedLog":
+    from trainmark.logs import ParsedLog, Problem, Status
+
+    return ParsedLog(path, Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
 
 
 def _progress_line(row: dict[str, Any], steady: bool | None) -> str:

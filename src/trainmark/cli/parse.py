@@ -18,7 +18,10 @@ app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pre
 
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH", help="Log files, folders of logs, or - for standard input."),
+    typer.Argument(
+        metavar="PATH",
+        help="Log files (also compressed), folders or archives (tar, zip) of logs, or - for standard input.",
+    ),
 ]
 RuleName = Annotated[
     str | None, typer.Option(help="The rule that computes the throughput from a log (see --list-rules).")
@@ -97,6 +100,12 @@ Explain = Annotated[
         help="Print which lines matched, the facts, every way to the number, and a proposed format.",
     ),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", "-j", min=1, help="The number of processes that read logs; the output is the same."
+    ),
+]
 ListRules = Annotated[bool, typer.Option("--list-rules", help="List the rules and who publishes by them.")]
 ListFormats = Annotated[bool, typer.Option("--list-formats", help="List the known log formats.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per log, one per line.")]
@@ -119,6 +128,7 @@ def parse(
     mission: Mission = None,
     format_name: FormatName = None,
     explain: Explain = False,
+    jobs: Jobs = 1,
     list_rules: ListRules = False,
     list_formats: ListFormats = False,
     as_json: AsJson = False,
@@ -160,11 +170,17 @@ def parse(
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
     show = _explained if explain else print_logs
-    raise typer.Exit(show(paths, chosen, given, format_name, as_json=as_json))
+    raise typer.Exit(show(paths, chosen, given, format_name, jobs, as_json=as_json))
 
 
 def _explained(
-    paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None, *, as_json: bool
+    paths: list[str],
+    rule: "Rule | None",
+    given: "Facts",
+    format_name: str | None,
+    _jobs: int,
+    *,
+    as_json: bool,
 ) -> int:
     from trainmark.cli.log_explain import explain_logs
     from trainmark.errors import InputError

@@ -1,63 +1,189 @@
-"""First bytes of a log: unpack gzip, reject binaries."""
+"""First bytes of a log: unpack gzip, bzip2, xz and Zstandard, reject binaries; logs in tar and zip archives."""
 
+import bz2
 import gzip
+import lzma
 import os
+import stat
+import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from trainmark.logs.transport import PIECE_BYTES
 
-_GZIP = b"\x1f\x8b"
-_BINARY_SIGNS = (
-    b"\x7fELF",
-    b"PK\x03\x04",
-    b"\x89PNG",
-    b"\xff\xd8\xff",
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
+_GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
+_LONGEST_MAGIC = 5
+_NAMES = {_GZIP: "gzip", _BZIP2: "bzip2", _XZ: "xz", _ZSTANDARD: "Zstandard"}
+_BINARY_SIGNS = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff")
+_ARCHIVES = (
+    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"),
+    ".zip",
 )
+_ENDLESS = ("zero", "random", "urandom", "full")
+
+
+class DamagedError(Exception):
+    """A compressed stream is damaged or cut; its text says what and why."""
+
+
+class UnusableFileError(OSError):
+    """A file that is no log: a pipe that nothing writes to, a device."""
+
+
+@contextmanager
+def open_log(path: str | Path) -> Iterator[BinaryIO]:
+    """Yield the file at ``path``, also a named pipe; raise ``UnusableFileError`` where reading would never end."""
+    mode = Path(path).stat().st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and Path(path).name in _ENDLESS):
+        raise UnusableFileError("is a device, not a log")
+    if not stat.S_ISFIFO(mode):
+        with Path(path).open("rb") as file:
+            yield file
+        return
+    # Opening it the usual way would wait for a writer without end.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        start = pipe.read(PIECE_BYTES)
+        if start == b"":
+            raise UnusableFileError("is a pipe that nothing writes to")
+        os.set_blocking(descriptor, True)
+        yield cast(BinaryIO, BufferedReader(_Joined(start or b"", cast(BinaryIO, pipe)), PIECE_BYTES))
 
 
 @contextmanager
 def unpack(stream: BinaryIO) -> Iterator[BinaryIO]:
     """Yield ``stream`` unpacked; the first bytes of a pipe, which cannot seek, are put back in front."""
-    start = stream.read(2)
+    start = stream.read(_LONGEST_MAGIC)
     joined: BinaryIO
     if stream.seekable():
         stream.seek(-len(start), os.SEEK_CUR)
         joined = stream
     else:
         joined = cast(BinaryIO, BufferedReader(_Joined(start, stream), PIECE_BYTES))
-    if start == _GZIP:
-        with gzip.open(joined, "rb") as unpacked:
-            yield cast(BinaryIO, _Salvaging(unpacked))
-    else:
+    kind = next((magic for magic in _NAMES if start.startswith(magic)), None)
+    if kind is None:
         yield joined
+        return
+    yield cast(BinaryIO, _Salvaging(_opened(kind, joined), _NAMES[kind]))
+
+
+def _opened(kind: bytes, packed: BinaryIO) -> Any:
+    if kind == _GZIP:
+        return gzip.open(packed, "rb")
+    if kind == _BZIP2:
+        return bz2.open(packed, "rb")
+    return lzma.open(packed, "rb") if kind == _XZ else _Zstandard(packed)
+
+
+class _Zstandard:
+    """A reader of Zstandard frames, which raises ``EOFError`` for a cut one as the standard library's readers do."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        import zstandard
+
+        self._packed, self._new = packed, zstandard.ZstdDecompressor().decompressobj
+        self._frame = self._new()
+        self._rest, self._begun = b"", False
+
+    def read1(self, _size: int) -> bytes:
+        """Return the next decompressed bytes; empty at the end."""
+        import zstandard
+
+        while True:
+            data = self._rest or self._packed.read(PIECE_BYTES // 8)
+            self._rest = b""
+            if not data:
+                if self._begun and not self._frame.eof:
+                    raise EOFError("the last frame has no end")
+                return b""
+            if self._frame.eof:
+                self._frame = self._new()
+            self._begun = True
+            try:
+                text = self._frame.decompress(data)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from None
+            self._rest = self._frame.unused_data if self._frame.eof else b""
+            if text:
+                return bytes(text)
 
 
 class _Salvaging:
-    """A gzip reader that returns all readable data before it raises for damage."""
+    """A reader of a compressed stream that returns all readable data before it raises ``DamagedError``."""
 
-    def __init__(self, packed: gzip.GzipFile) -> None:
+    def __init__(self, packed: Any, name: str) -> None:
         self._packed = packed
-        self._damage: Exception | None = None
+        self._name = name
+        self._damage: DamagedError | None = None
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer at the end; raise gzip's error once no readable data is left."""
+        """Return ``size`` bytes, fewer at the end; raise ``DamagedError`` once no readable data is left."""
         parts: list[bytes] = []
         try:
             while size > 0 and self._damage is None and (part := self._packed.read1(size)):
                 parts.append(part)
                 size -= len(part)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            self._damage = error
+        except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
+            self._damage = DamagedError(f"the {self._name} stream is damaged or cut: {error}")
         if self._damage is not None and not parts:
             raise self._damage
         return b"".join(parts)
+
+
+def is_archive(path: str | Path) -> bool:
+    """Return whether a file's name is that of a tar or zip archive."""
+    return str(path).lower().endswith(_ARCHIVES)
+
+
+def archive_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
+    """Yield the name (``archive/member``) and the open stream of each file in an archive, or why it is not read.
+
+    Members are read one after the other from the archive, never written anywhere; use each before the next. Raises
+    ``DamagedError`` for a damaged archive and ``OSError`` for a file that cannot be opened.
+    """
+    found = _zip_members if str(path).lower().endswith(".zip") else _tar_members
+    try:
+        for name, stream in found(path):
+            shown = f"{path}/{name}"
+            if is_archive(name):
+                yield shown, "is an archive in an archive: unpack it first"
+            elif not Path(name).name.startswith("."):
+                yield shown, stream
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DamagedError(f"the archive is damaged or cut: {error}") from None
+
+
+def _tar_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
+    with (
+        Path(path).open("rb") as file,
+        unpack(file) as unpacked,
+        tarfile.open(fileobj=cast(Any, unpacked), mode="r|") as archive,
+    ):
+        for member in archive:
+            if member.isfile() and (stream := archive.extractfile(member)) is not None:
+                yield member.name, _forward(cast(BinaryIO, stream))
+
+
+def _zip_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.is_dir():
+                continue
+            try:
+                with archive.open(member) as stream:
+                    yield member.filename, _forward(cast(BinaryIO, stream))
+            except (RuntimeError, NotImplementedError) as error:
+                yield member.filename, f"cannot be read: {error}"
+
+
+def _forward(stream: BinaryIO) -> BinaryIO:
+    """Return ``stream`` as one that does not seek: an archive is read once, from its beginning to its end."""
+    return cast(BinaryIO, BufferedReader(_Joined(b"", stream), PIECE_BYTES))
 
 
 class _Joined(RawIOBase):
@@ -88,6 +214,6 @@ def binary_kind(piece: bytes) -> str | None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16: save it as UTF-8"
     if head.startswith(_BINARY_SIGNS):
-        return "a binary or archive; only gzip is unpacked"
+        return "a binary or archive; logs are read from gzip, bzip2, xz, Zstandard, tar and zip"
     odd = len(head.translate(None, bytes(range(7, 14)) + bytes(range(27, 256))))
     return "a binary" if odd > max(2, 0.02 * len(head)) else None

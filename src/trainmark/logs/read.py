@@ -1,7 +1,5 @@
 """Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
-import gzip
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +11,7 @@ from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
-from trainmark.logs.opening import binary_kind, unpack
+from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility
 from trainmark.logs.transport import read_pieces
 
@@ -21,15 +19,17 @@ _LARGEST_BLOCK_BYTES = 30 << 20
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
-    """Read the log at ``path`` (text or gzip; one of ``formats``), with facts ``given`` by its reader.
+    """Read the log at ``path`` (text, maybe compressed; one of ``formats``), with facts ``given`` by its reader.
 
     Never raises for the content of a file: a file that cannot be opened, is not text, or has no known format
     is returned with that status.
     """
     name = str(path)
     try:
-        with Path(path).open("rb") as file:
+        with open_log(path) as file:
             return read_stream(file, formats, name, given)
+    except UnusableFileError as error:
+        return _unreadable(name, str(error))
     except OSError as error:
         return _unreadable(name, f"cannot be read: {error.strerror or error}")
 
@@ -48,8 +48,8 @@ def read_stream(
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return _unreadable(name, f"is not text ({sign})")
                     collected.take(piece)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                damage = f"the gzip stream is damaged or cut: {error}"
+            except DamagedError as error:
+                damage = str(error)
             collected.finish()
     except OSError:
         raise
