@@ -36,10 +36,14 @@ def needs_framework(framework: str) -> pytest.MarkDecorator:
     )
 
 
-def require_bf16(framework: str) -> None:
-    """Skip a test that computes in BF16 where the framework cannot: MXNet's oneDNN needs AVX-512."""
-    if framework == "mxnet" and "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip("MXNet's BF16 needs a CPU with AVX-512")
+def require_bf16(framework: str, layout: str | None = None) -> None:
+    """Skip a test that computes in BF16 where the framework cannot: oneDNN's BF16 needs AVX-512.
+
+    MXNet computes it through oneDNN always, TensorFlow only in the layout ``nchw``.
+    """
+    through_onednn = framework == "mxnet" or (framework == "tensorflow" and layout == "nchw")
+    if through_onednn and "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip(f"{framework} computes BF16 through oneDNN, which needs a CPU with AVX-512 for it")
 
 
 def in_frameworks(*frameworks: str, rarely: bool = False) -> list[pytest.MarkDecorator]:

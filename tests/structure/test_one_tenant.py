@@ -31,6 +31,7 @@ EXCEPTIONS = {
     "cli/image_data.py": "the commands of the kind of data set",
     "cli/parse.py": "--layout says how a tree of logs is laid out",
     "measure/rules/tree.py": "the same flag, in the error that names it",
+    "logs/guess/vocabulary.py": "what unknown programs print after a rate",
     "cli/data.py": "the place where the commands of kinds are listed",
 }
 

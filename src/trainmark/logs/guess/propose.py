@@ -101,22 +101,22 @@ def _is_used(found: Meant, values: Floats, before: Any) -> bool:
 
 def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
     """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
-    kept = {}
+    consistent = {}
     rises = np.diff(family.places[counter].values)
     passed = np.diff(family.clock_s) if family.clock_s is not None else None
     for at, found in meant.items():
         values = family.places[at].values
         if found.field in _SECONDS:
             if (np.diff(values) > 0).all() and len(values) > 2:
-                kept[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
+                consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
                 continue
             if passed is not None and passed.sum() > 10 and rises.sum() > 0:
                 own = float(np.median(values)) * _SECONDS[found.field]
                 by_clock = float(passed.sum() / rises.sum())
                 if not 0.5 < own / by_clock < 1.5:
                     continue  # the time of something else: of a whole record, of a part of the step
-        kept[at] = found
-    return kept
+        consistent[at] = found
+    return consistent
 
 
 def _propose(family: Family, fields: _Fields) -> Guess:
