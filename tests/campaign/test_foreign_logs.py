@@ -67,7 +67,7 @@ IMAGENET = "=> creating model '{model}'\n" + "".join(
     "Acc@1   0.00 (  0.00)\tAcc@5   0.00 (  0.00)\n"
     for step in range(60)
 )
-BOTH_WAYS = {"values": {"good": [], "resnet50_v1.5": ["--arch=resnet50_d"]}}
+BOTH_METHODS = {"values": {"good": [], "resnet50_v1.5": ["--arch=resnet50_d"]}}
 
 
 def doubts_of(bench: Bench, log: str, **settings: Any) -> dict[str, str]:
@@ -93,7 +93,7 @@ def test_a_cards_own_word_for_its_programs_only_model_is_contradicted_by_none(be
 
 @pytest.mark.parametrize("word", ["resnet50", "ResNet50_v1.5", "resnet50_d"])
 def test_a_model_by_its_programs_own_name_is_none(bench: Bench, word: str) -> None:
-    axes = {**AXES, "model": BOTH_WAYS}
+    axes = {**AXES, "model": BOTH_METHODS}
     case = {"model": "resnet50_v1.5"}
     log = IMAGENET.format(model=word)
     settings = {"log_format": "pytorch-imagenet", "rule": "median", "axes": axes}

@@ -53,7 +53,7 @@ def _retinanet(samples: int, own: float) -> str:
 
 
 @pytest.mark.parametrize("samples", [4572, 1_170_301])
-def test_a_count_that_is_steps_is_told_from_one_of_samples_by_the_data_set(
+def test_a_count_that_is_steps_differs_from_one_of_samples_by_the_data_set(
     read: Reader, samples: int
 ) -> None:
     log = read(_retinanet(samples, 3900.0))
@@ -71,7 +71,7 @@ def test_a_rate_of_one_device_is_no_disagreement(read: Reader) -> None:
     assert not _doubts(log)
 
 
-def test_two_ways_that_disagree_are_a_doubt_that_names_both(read: Reader) -> None:
+def test_two_methods_that_disagree_are_a_doubt_that_names_both(read: Reader) -> None:
     log = read(_retinanet(4572, 3000.0))
 
     assert "3901" in _doubts(log)["witnesses-disagree"]
@@ -94,9 +94,9 @@ def test_an_epoch_that_the_end_of_the_run_stops_is_left_out(read: Reader) -> Non
 def _llm(benchmark: str, counts: list[tuple[int, int]], *, stops: bool = True, step_s: float = 2.0) -> str:
     """Return a run of blocks of 100 s: the counts at their ends, and a step time of ``step_s``."""
     events = _head(benchmark, 16, 1_574_207_408)
-    for number, (begun, ended) in enumerate(counts):
+    for number, (at_start, ended) in enumerate(counts):
         at = 10 + 110 * number
-        events.append(("block_start", at, None, {"samples_count": begun}))
+        events.append(("block_start", at, None, {"samples_count": at_start}))
         events.append(("tracked_stats", at + 99, {"train_step_time": step_s}, {"step": number}))
         if stops or number == len(counts) - 1:
             events.append(("block_stop", at + 100, None, {"samples_count": ended}))
@@ -155,7 +155,7 @@ def test_a_partial_epoch_counts_by_its_fraction(read: Reader) -> None:
     assert "witnesses-disagree" not in _doubts(log)
 
 
-def test_an_epoch_without_its_stop_is_told(read: Reader) -> None:
+def test_an_epoch_without_its_stop_is_reported(read: Reader) -> None:
     lines = [
         line for line in _rgat(10_000.0, 1.3).splitlines(keepends=True) if '"epoch_num": 1.0}' not in line
     ]
@@ -175,11 +175,11 @@ def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> No
     assert "several-formats" not in _doubts(log)
 
 
-def test_every_dialect_prefers_ways_that_exist() -> None:
-    from trainmark.programs.mlperf.ways import _WAYS
+def test_every_dialect_prefers_methods_that_exist() -> None:
+    from trainmark.programs.mlperf.methods import _METHODS
 
     for name, dialect in DIALECTS.items():
-        assert set(dialect.prefers) <= set(_WAYS), name
+        assert set(dialect.prefers) <= set(_METHODS), name
 
 
 @pytest.mark.parametrize(

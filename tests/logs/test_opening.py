@@ -179,7 +179,7 @@ def test_several_processes_print_the_same_in_the_same_order(tmp_path: Path) -> N
     assert len(one.stdout.splitlines()) == 151
 
 
-def test_processes_and_standard_input_are_refused_together(tmp_path: Path) -> None:
+def test_processes_and_standard_input_exclude_each_other(tmp_path: Path) -> None:
     done = call_trainmark("parse", "-", "-j", "2")
 
     assert done.returncode == 2

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-_SOURCE = "The --out directory of a trainmark run, its results.json, or STORE#CAMPAIGN of a database."
+_SOURCE = "The --out directory of a trainmark run, its results.json, STORE#CAMPAIGN of a database, or a log."
 
 
 @app.command()
@@ -37,13 +37,39 @@ def compare(
         str | None,
         typer.Option(metavar="AXIS,…", help="Axes on which A and B may differ, e.g. precision,compiler."),
     ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="For logs: the number of devices, if they do not state it.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="For logs: the batch size per device, if they do not state it.")
+    ] = None,
+    skip: Annotated[
+        int | None, typer.Option(min=0, help="For logs: the number of records to skip at the start of each.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Compare two results case by case (faster, slower or indistinguishable), and list what differs between A and B.
 
-    Two cases are compared if they have equal values on all axes except the ignored ones.
-    Exit code 1: a case is slower, or has no result any more.
+    Two cases are compared if they have equal values on all axes except the ignored ones. A and B may also be two
+    training logs of any known program.
+    Exit code 1: a case is slower, or has no result any more; of two logs, B is slower or the difference is not known.
     """
+    from trainmark.cli.log_compare import compare_two_logs, is_log
+
+    logs = [is_log(source) for source in (baseline, candidate)]
+    if all(logs):
+        from trainmark.logs import Facts
+
+        given = Facts(gpus=gpus, batch_per_device=batch)
+        raise typer.Exit(compare_two_logs((baseline, candidate), given, skip, within / 100, as_json=as_json))
+    if any(logs) or (gpus, batch, skip) != (None, None, None):
+        from trainmark.errors import InputError
+
+        raise InputError(
+            "one of A and B is a log and the other is not: compare two logs, or two results"
+            if any(logs)
+            else "--gpus, --batch and --skip are for two logs"
+        )
     from trainmark.cli.results import selected
     from trainmark.insight import compare as compared
 

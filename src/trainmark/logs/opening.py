@@ -88,7 +88,7 @@ class _Zstandard:
 
         self._packed, self._new = packed, zstandard.ZstdDecompressor().decompressobj
         self._frame = self._new()
-        self._rest, self._begun = b"", False
+        self._rest, self._started = b"", False
 
     def read1(self, _size: int) -> bytes:
         """Return the next decompressed bytes; empty at the end."""
@@ -98,12 +98,12 @@ class _Zstandard:
             data = self._rest or self._packed.read(PIECE_BYTES // 8)
             self._rest = b""
             if not data:
-                if self._begun and not self._frame.eof:
+                if self._started and not self._frame.eof:
                     raise EOFError("the last frame has no end")
                 return b""
             if self._frame.eof:
                 self._frame = self._new()
-            self._begun = True
+            self._started = True
             try:
                 text = self._frame.decompress(data)
             except zstandard.ZstdError as error:

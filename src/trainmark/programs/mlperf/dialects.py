@@ -1,6 +1,6 @@
 """Benchmarks of MLPerf Training: what their counts mean, and which way to the number each prefers.
 
-Seen in the result logs of mlcommons/training_results_v1.1 and v5.0. The ways are those of ``ways.py``.
+Seen in the result logs of mlcommons/training_results_v1.1 and v5.0. The ways are those of ``methods.py``.
 """
 
 from collections.abc import Mapping

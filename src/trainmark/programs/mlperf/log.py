@@ -2,7 +2,7 @@
 
     :::MLLOG {"namespace": "", "time_ms": 1590000000000, "event_type": "INTERVAL_END", "key": "epoch_stop", "value": …}
 
-Benchmarks count different things (``dialects.py``), so every way to the number is computed (``ways.py``) and held
+Benchmarks count different things (``dialects.py``), so every way to the number is computed (``methods.py``) and held
 against the others. A log that counts no samples (minigo) has no rate, and neither has one whose counts imply more steps
 than a run can have. Records have their own start and stop, so the time between two stops is not that of a record.
 """
@@ -17,7 +17,7 @@ from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
 from trainmark.programs.mlperf.events import in_time, of_key, read_events, rows_of
-from trainmark.programs.mlperf.ways import Run, records_of, witnesses_of
+from trainmark.programs.mlperf.methods import Run, records_of, witnesses_of
 
 _RANK_DELAY_S = 60.0
 """Longest delay between ranks that print the same start; a later start is another run."""

@@ -82,14 +82,14 @@ def segments(rows: Floats) -> list[Span]:
     later = of_key(rows, "run_stop", "eval_stop", "eval_accuracy", "block_stop")
     found = []
     for place, (first, last) in enumerate(ends):
-        begun = float(first[_SAMPLES])
+        at_start = float(first[_SAMPLES])
         if lengths:
-            samples = begun
+            samples = at_start
         else:
-            after = later[(later[:, _TIME] >= last[_TIME]) & (later[:, _SAMPLES] > begun)][:1, _SAMPLES]
+            after = later[(later[:, _TIME] >= last[_TIME]) & (later[:, _SAMPLES] > at_start)][:1, _SAMPLES]
             following = counters[place + 1] if place + 1 < len(ends) else np.nan
             candidates = (float(last[_SAMPLES]), following, *after.tolist())
-            samples = next((count - begun for count in candidates if count > begun), np.nan)
+            samples = next((count - at_start for count in candidates if count > at_start), np.nan)
         steps = float(last[_FIRST_STEP] - first[_FIRST_STEP])
         found.append(
             Span(

@@ -83,14 +83,14 @@ class Run:
 
 def records_of(run: Run) -> Records:
     """Return the records of a run by the first way of its benchmark that gives any."""
-    return next((found for way in run.dialect.prefers if (found := _WAYS[way](run))), {})
+    return next((found for way in run.dialect.prefers if (found := _METHODS[way](run))), {})
 
 
 def witnesses_of(run: Run) -> tuple[Witness, ...]:
     """Return every way to the number as a witness; the whole run only if there is no other."""
-    found = [(way, records) for way in _WAYS if way != "run" and (records := _WAYS[way](run))]
+    found = [(way, records) for way in _METHODS if way != "run" and (records := _METHODS[way](run))]
     if not found:
-        found = [("run", records)] if (records := _WAYS["run"](run)) else []
+        found = [("run", records)] if (records := _METHODS["run"](run)) else []
     main = next((_middle(records) for way, records in found if way in run.dialect.prefers[:1]), None)
     witnesses = []
     for way, records in found:
@@ -217,7 +217,7 @@ def _run(run: Run) -> Records:
     return _of_spans([whole], [float(run.train_samples[-1, _VALUE])], np.nan)
 
 
-_WAYS: Mapping[str, Callable[[Run], Records]] = {
+_METHODS: Mapping[str, Callable[[Run], Records]] = {
     "own": _own,
     "step-time": _step_time,
     "blocks": _blocks,
