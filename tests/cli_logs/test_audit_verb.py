@@ -43,7 +43,7 @@ def test_each_row_gets_its_verdict_and_the_exit_code_shows_whether_all_are_repro
     assert (rows[0]["rule"], rows[0]["value"]) == ("mean-skip-9", value)
     assert rows[1]["rule"] is None
     assert rows[1]["deviation"] == pytest.approx(-0.03, abs=1e-5)
-    assert "1 reproduced, 0 unexplained, 1 contradicted, 1 unreadable" in stderr
+    assert "1 reproduced, 0 unexplained, 0 incomparable, 1 contradicted, 1 unreadable" in stderr
 
 
 def test_a_reproduced_table_gives_exit_code_0_and_a_summary(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_reproduced_table_gives_exit_code_0_and_a_summary(folder: Path) -> Non
     code, stdout, _ = _trainmark("audit", table, "--logs", folder)
 
     assert code == 0
-    assert "1 value: 1 reproduced, 0 unexplained, 0 contradicted, 0 unreadable" in stdout
+    assert "1 value: 1 reproduced, 0 unexplained, 0 incomparable, 0 contradicted, 0 unreadable" in stdout
     assert "1 by summary" in stdout
 
 

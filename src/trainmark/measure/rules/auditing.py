@@ -19,6 +19,7 @@ from trainmark.logs.plausibility import stalls
 from trainmark.measure.rules.catalog import conventional_rules, rules_for
 from trainmark.measure.rules.model import RuleKind, RuleResult
 from trainmark.measure.rules.stretches import span_of_stretches
+from trainmark.measure.rules.units import Dimension, Unit, convert, is_plain, parse_unit
 from trainmark.programs import read_log
 from trainmark.tasks import same_unit
 
@@ -37,6 +38,8 @@ class AuditVerdict(StrEnum):
     REPRODUCED = "reproduced"
     UNEXPLAINED = "unexplained"
     """No known rule gives it, but a part of the log, or a known mix-up of devices, batch or unit, could."""
+    INCOMPARABLE = "incomparable"
+    """The published unit counts something that the log does not let it be converted to."""
     CONTRADICTED = "contradicted"
     """No rule, no part of the log and no known mix-up can give it."""
     UNREADABLE = "unreadable"
@@ -45,6 +48,7 @@ class AuditVerdict(StrEnum):
 _BEST_FIRST = (
     AuditVerdict.REPRODUCED,
     AuditVerdict.UNEXPLAINED,
+    AuditVerdict.INCOMPARABLE,
     AuditVerdict.CONTRADICTED,
     AuditVerdict.UNREADABLE,
 )
@@ -145,6 +149,14 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
     known = {result.rule for result in usual}
     conventional = [rule.compute(readable) for rule in conventional_rules() if rule.name not in known]
     tried = Tried([r for r in usual if r.value is not None], [r for r in conventional if r.value is not None])
+    unit = parse_unit(claim.unit) if claim.unit else None
+    # Equal digits in another unit are more than a coincidence: the usual way says so.
+    if (
+        unit is not None
+        and not is_plain(unit, readable)
+        and not _equal_digits(tried, published, unit, readable)
+    ):
+        return _judge_in_unit(claim, readable, published, tried, unit, notes)
     if not tried.all:
         reasons = "; ".join(dict.fromkeys(p.message for result in usual for p in result.problems))
         return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reasons]))
@@ -315,6 +327,53 @@ def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
     return lines
 
 
+def _equal_digits(tried: Tried, published: Decimal, unit: Unit, log: ParsedLog) -> bool:
+    """Return whether a rule gives the digits of a value whose unit counts other items than the log."""
+    return bool(tried.matching(published)) and any(
+        isinstance(convert(result.value or 0.0, unit, log), str) for result in tried.all
+    )
+
+
+def _judge_in_unit(
+    claim: Claim, log: ParsedLog, published: Decimal, tried: Tried, unit: Unit, notes: list[str]
+) -> AuditFinding:
+    """Return the verdict on a claim in another unit than the log's: each rule's result is converted to it."""
+    converted: list[tuple[RuleResult, float]] = []
+    reason = (
+        "; ".join(dict.fromkeys(p.message for r in tried.all for p in r.problems))
+        or "the log gives no number"
+    )
+    # The program's own figures need no rule.
+    results = tried.all or [RuleResult("figure", 1.0, Status.OK)]
+    for result in results:
+        assert result.value is not None
+        value = convert(result.value, unit, log)
+        if isinstance(value, str):
+            return AuditFinding(claim, AuditVerdict.INCOMPARABLE, note="; ".join([value, *notes]))
+        if unit.dimension in (Dimension.TFLOPS, Dimension.MFU):
+            converted = [(replace(result, rule="figure"), value)]
+            break
+        if tried.all:
+            converted.append((result, value))
+    if not converted:
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reason]))
+    for result, value in converted:
+        if reproduces(value, published):
+            sentence = f"the log's number in {claim.unit}"
+            return AuditFinding(
+                claim,
+                AuditVerdict.REPRODUCED,
+                result.rule,
+                value,
+                float(published) / value - 1,
+                note="; ".join([sentence, *notes]),
+            )
+    first = converted[0][1]
+    off = float(published) / first - 1
+    sentence = f"no rule gives these digits in {claim.unit} (the value shown is by {converted[0][0].rule})"
+    return AuditFinding(claim, AuditVerdict.UNEXPLAINED, None, first, off, note="; ".join([sentence, *notes]))
+
+
 def _not_reproduced(
     claim: Claim, published: Decimal, log: ParsedLog, tried: Tried, chance: float, notes: list[str]
 ) -> AuditFinding:
@@ -327,7 +386,9 @@ def _not_reproduced(
     assert usual.value is not None
     explanation = _possible_source(published, log, tried, claim)
     first = f"no rule reproduces it (the value shown is by {usual.rule})"
-    verdict = AuditVerdict.UNEXPLAINED if explanation else AuditVerdict.CONTRADICTED
+    is_other = bool(claim.unit and log.unit and not same_unit(claim.unit, log.unit))
+    without = AuditVerdict.INCOMPARABLE if is_other else AuditVerdict.CONTRADICTED
+    verdict = AuditVerdict.UNEXPLAINED if explanation else without
     second = explanation or "no part of the log and no known mix-up of devices, batch or unit gives it either"
     note = "; ".join([first, second, *notes])
     return AuditFinding(claim, verdict, None, usual.value, _deviation(published, usual), chance, note)
@@ -342,12 +403,27 @@ def _possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Cl
             f"parts of the log of at least {span.records} records give {span.low:.6g} to {span.high:.6g}: "
             "the value is in that range, but it is unknown which part was used"
         )
+    for result in tried.all:
+        if result.value and (what := _rounded_then_multiplied(result.value, published, log)):
+            return f"{result.rule} gives it if {what}"
     for factor, what in _mix_ups(log, claim):
         for result in tried.all:
             if result.value and reproduces(result.value * factor, published):
                 return f"{result.rule} gives it if {what}"
         if span and span.low * factor <= value <= span.high * factor:
             return f"parts of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
+    return None
+
+
+def _rounded_then_multiplied(value: float, published: Decimal, log: ParsedLog) -> str | None:
+    """Return a sentence if ``published`` is the rounded rate of a device, or node, times their number."""
+    for count, what in ((log.facts.gpus, "devices"), (log.facts.nodes, "nodes")):
+        if count is None or count < 2:
+            continue
+        for digits in range(4):
+            part = Decimal(f"{value / count:.12g}").quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+            if part > 0 and part * count == published:
+                return f"the rate of one of {count} {what} was rounded to {part} and then multiplied"
     return None
 
 
