@@ -22,7 +22,7 @@ from trainmark.suite import load_suite
 
 OPEN: dict[str, Any] = {"compiler": "best", "layout": "best"}
 TWICE = {"name": "adaptive", "steps": 60, "warmup_steps": 12, "repeats": 2}
-WAYS: dict[str, Any] = {
+VARIANTS: dict[str, Any] = {
     "axes": {
         **CARD["axes"],
         "compiler": {
@@ -42,8 +42,8 @@ def throughputs(results: Results) -> dict[tuple[str, ...], float | None]:
     return {tuple(trial.axes.values()): trial.throughput for trial in results.cases[0].trials}
 
 
-def test_the_fastest_that_runs_is_measured_and_everything_tried_is_said(bench: Bench) -> None:
-    bench.write(OPEN, card=WAYS, protocol=TWICE)
+def test_the_fastest_that_runs_is_measured_and_everything_tried_is_reported(bench: Bench) -> None:
+    bench.write(OPEN, card=VARIANTS, protocol=TWICE)
     listener = Listener()
     results = bench.run(listener)
     (case,) = results.cases
@@ -63,7 +63,7 @@ def test_the_fastest_that_runs_is_measured_and_everything_tried_is_said(bench: B
 
 
 def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) -> None:
-    suite = bench.write(OPEN, card=WAYS, protocol=TWICE, gates={"off": []})
+    suite = bench.write(OPEN, card=VARIANTS, protocol=TWICE, gates={"off": []})
     bench.run()
     disturb([events.parent for events in bench.out.glob("runs/*/*/events.jsonl")], 0.0)
     assert [doubt.code for doubt in doubts_of(suite, bench)] == []
@@ -74,7 +74,7 @@ def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) 
 
 
 def test_short_runs_of_another_machine_are_repeated_where_the_case_has_no_run_yet(bench: Bench) -> None:
-    bench.write(OPEN, card=WAYS, protocol=TWICE)
+    bench.write(OPEN, card=VARIANTS, protocol=TWICE)
     bench.run()
     for path in bench.out.glob("runs/*/trial-none-*/manifest.json"):
         manifest = json.loads(path.read_text())
@@ -97,8 +97,8 @@ def doubts_of(suite: Suite, bench: Bench) -> Sequence[Doubt]:
     return results.findings.doubts
 
 
-def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:
-    bench.write(OPEN, card=WAYS, protocol=TWICE)
+def test_short_runs_stay_short_and_are_not_repeated(bench: Bench) -> None:
+    bench.write(OPEN, card=VARIANTS, protocol=TWICE)
     first = bench.run()
     files = sorted(bench.out.glob("runs/*/trial-*/trial.json"))
     assert len(files) == 5
@@ -114,16 +114,16 @@ def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:
 
 
 def test_where_nothing_could_be_measured_the_case_says_what_was_tried(bench: Bench) -> None:
-    bench.write(behaving("crashes", **OPEN), {}, card=WAYS, protocol=TWICE)
+    bench.write(behaving("crashes", **OPEN), {}, card=VARIANTS, protocol=TWICE)
     bad, good = bench.run().cases
     assert (bad.outcome, good.outcome) == (Outcome.FAILED, Outcome.OK)
     assert (bad.reason or "").startswith("no choice could be measured: none, nchw: failed: the program ended")
     assert len(bad.runs) == 1
 
 
-def test_where_every_choice_is_a_gap_its_reasons_are_said_and_nothing_runs(bench: Bench) -> None:
+def test_where_every_choice_is_a_gap_its_reasons_are_reported_and_nothing_runs(bench: Bench) -> None:
     gaps = [{"when": {"layout": layout}, "reason": "it has none"} for layout in ("nchw", "nhwc")]
-    suite = bench.write(OPEN, card=WAYS | {"gaps": gaps}, protocol=TWICE)
+    suite = bench.write(OPEN, card=VARIANTS | {"gaps": gaps}, protocol=TWICE)
     (plan,) = plan_campaign(suite, suite.cases, bench.out, bench.folder / "home")
     assert plan == CannotStart(Outcome.UNSUPPORTED, "it has none")
     (case,) = bench.run().cases
@@ -137,16 +137,16 @@ def test_an_axis_that_the_program_lacks_has_one_candidate(bench: Bench) -> None:
 
 
 def test_the_plan_of_such_a_case_is_its_first_short_run(bench: Bench) -> None:
-    suite = bench.write(OPEN, card=WAYS, protocol=TWICE)
+    suite = bench.write(OPEN, card=VARIANTS, protocol=TWICE)
     (plan,) = plan_campaign(suite, suite.cases, bench.out, bench.folder / "home")
     assert isinstance(plan, Plan)
     (command,) = plan.commands
     assert "/trial-none-nchw/" in " ".join(command.words)
 
 
-def test_the_largest_batch_and_the_best_layout_are_not_searched_together(bench: Bench) -> None:
+def test_the_largest_batch_and_the_best_layout_are_not_searched_at_once(bench: Bench) -> None:
     with pytest.raises(InputError, match=r"layout 'best' cannot be combined with batch_per_device 'max'"):
-        bench.write({"layout": "best", "batch_per_device": "max"}, card=WAYS)
+        bench.write({"layout": "best", "batch_per_device": "max"}, card=VARIANTS)
 
 
 def test_the_fastest_loader_is_measured_and_made_up_data_have_none_to_choose(bench: Bench) -> None:

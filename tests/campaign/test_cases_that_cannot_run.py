@@ -16,7 +16,7 @@ AXES: dict[str, Any] = CARD["axes"]
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 
 
-def beside_a_good_one(bench: Bench, case: dict[str, Any], **settings: Any) -> CaseResult:
+def with_a_good_one(bench: Bench, case: dict[str, Any], **settings: Any) -> CaseResult:
     """Run a case and a good one; return the case's result."""
     bench.write(case, {}, **{"protocol": REPEATS, **settings})
     listener = Listener()
@@ -52,14 +52,14 @@ UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
 def test_what_the_machine_or_the_program_cannot_do_is_unsupported(
     bench: Bench, case: dict[str, Any], reason: str
 ) -> None:
-    bad = beside_a_good_one(bench, case)
+    bad = with_a_good_one(bench, case)
     assert bad.outcome is Outcome.UNSUPPORTED
     assert (bad.reason or "").startswith(reason)
     assert bad.estimate is None
 
 
 def test_a_gpu_that_is_not_there_is_unsupported(bench: Bench) -> None:
-    bad = beside_a_good_one(bench, {"device": "cuda"})
+    bad = with_a_good_one(bench, {"device": "cuda"})
     if bad.outcome is Outcome.OK:
         pytest.skip("this machine has a GPU")
     assert (bad.outcome, bad.reason) == (
@@ -89,7 +89,7 @@ def test_an_environment_that_is_not_made_yet_is_unsupported_with_the_way_out(ben
 def test_an_environment_that_was_moved_is_unsupported_with_the_way_out(bench: Bench) -> None:
     make_empty_environment(bench.folder / "before", "pytorch")
     (bench.folder / "before").rename(bench.folder / "home")
-    bad = beside_a_good_one(
+    bad = with_a_good_one(
         bench,
         {"workload": "trainmark", "framework": "pytorch", "model": "mobilenet_v1"},
         environment={"pytorch": "auto", "fake": "system"},
@@ -113,7 +113,7 @@ NO_PYTHON = [
 def test_a_path_that_is_no_python_makes_the_cases_of_its_framework_unsupported_and_no_others(
     bench: Bench, path: str, reason: str
 ) -> None:
-    bad = beside_a_good_one(
+    bad = with_a_good_one(
         bench,
         {"workload": "trainmark", "framework": "pytorch", "model": "mobilenet_v1"},
         environment={"pytorch": path.format(bench.folder), "fake": "system"},
@@ -125,20 +125,20 @@ DATA = {"axes": AXES | {"data": {"flags": []}}}
 
 
 def test_a_data_set_that_is_missing_fails_its_case_with_the_way_out(bench: Bench) -> None:
-    bad = beside_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"path": "nowhere"}})
+    bad = with_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"path": "nowhere"}})
     assert bad.outcome is Outcome.FAILED
     assert f"data set 'photos': {bench.folder}/nowhere: no such folder" in (bad.reason or "")
 
 
 def test_an_empty_data_set_fails_its_case(bench: Bench) -> None:
     (bench.folder / "empty").mkdir()
-    bad = beside_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"path": "empty"}})
+    bad = with_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"path": "empty"}})
     assert (bad.outcome, "holds no pictures" in (bad.reason or "")) == (Outcome.FAILED, True)
 
 
 def test_a_data_set_that_cannot_be_made_fails_its_case(bench: Bench) -> None:
     make = {"images": 2, "classes": 5}
-    bad = beside_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"make": make}})
+    bad = with_a_good_one(bench, {"data": "photos"}, card=DATA, datasets={"photos": {"make": make}})
     assert bad.outcome is Outcome.FAILED
     assert bad.reason == "data set 'photos': datasets.photos.make: images (2) is less than classes (5)"
 
@@ -175,29 +175,31 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("card", "settings", "told"), REFUSED, ids=[told[-30:] for _, _, told in REFUSED])
-def test_a_card_or_name_that_cannot_be_meant_is_told_before_anything_runs(
-    bench: Bench, card: dict[str, Any], settings: dict[str, Any], told: str
+@pytest.mark.parametrize(
+    ("card", "settings", "reported"), REFUSED, ids=[reported[-30:] for _, _, reported in REFUSED]
+)
+def test_a_card_or_name_that_cannot_be_meant_is_reported_before_anything_runs(
+    bench: Bench, card: dict[str, Any], settings: dict[str, Any], reported: str
 ) -> None:
     bench.write(card=card, **settings)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=reported) as caught:
         bench.run()
     assert "\n" not in str(caught.value)
     assert not bench.out.exists()
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "reported"),
     [
         ({"workload": "fkae"}, "no workload 'fkae'; did you mean 'fake'"),
         ({"framework": "fak"}, r"workload 'fake' has no card for framework 'fak'; did you mean 'fake'\?"),
     ],
 )
 def test_an_unknown_workload_in_the_last_case_stops_the_suite_before_the_first(
-    bench: Bench, case: dict[str, Any], told: str
+    bench: Bench, case: dict[str, Any], reported: str
 ) -> None:
     bench.write({}, case)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=reported):
         bench.run()
     assert not bench.out.exists()
 

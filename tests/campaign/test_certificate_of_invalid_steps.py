@@ -32,7 +32,7 @@ def home_with_mistake(folder: Path, mistake: str) -> Path:
 @pytest.mark.training
 @in_pytorch
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "reported"),
     [
         ("eighty", "predictions of the first step was 32, not 8 as asked for"),
         pytest.param(
@@ -42,12 +42,12 @@ def home_with_mistake(folder: Path, mistake: str) -> Path:
     ],
 )
 def test_the_certificate_does_not_hold_and_names_what_the_first_step_did(
-    mistake: str, said: str, tmp_path: Path
+    mistake: str, reported: str, tmp_path: Path
 ) -> None:
     (certificate,) = certify_environments(
         ["pytorch", "paddle"], [MODEL], home_with_mistake(tmp_path, mistake), announce=lambda _: None
     )
     assert not certificate.parties
-    assert certificate.absent["pytorch"] == f"invalid: {said}"
+    assert certificate.absent["pytorch"] == f"invalid: {reported}"
     assert not certificate.holds
-    assert f"not checked: invalid: {said}" in render_certificate(certificate)
+    assert f"not checked: invalid: {reported}" in render_certificate(certificate)

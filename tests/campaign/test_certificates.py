@@ -30,7 +30,7 @@ SUITE: dict[str, Any] = {
 }
 
 
-def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+def requested(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     suite = Suite(name="s", cases=tuple(Case.model_validate(case) for case in cases))
     site = RunEnvironment(
         suite, load_workloads(), (LocalHost(machine=NodeResources(cores=2, gpus=0)),), Path("/nowhere")
@@ -38,17 +38,17 @@ def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     return [(question.model, question.frameworks) for question in questions(site, suite.cases)]
 
 
-def test_a_model_that_several_frameworks_train_is_asked_about_once() -> None:
+def test_a_model_of_several_frameworks_is_certified_once() -> None:
     both = ({"framework": "pytorch"}, {"framework": "paddle"}, {"framework": "paddle", "devices_per_node": 2})
-    assert asked(*both) == [("resnet50_v1.5", ("pytorch", "paddle"))]
+    assert requested(*both) == [("resnet50_v1.5", ("pytorch", "paddle"))]
 
 
-def test_one_framework_alone_is_not_asked_about() -> None:
-    assert asked({"framework": "pytorch"}, {"framework": "pytorch", "layout": "nhwc"}) == []
+def test_one_framework_alone_is_not_certified() -> None:
+    assert requested({"framework": "pytorch"}, {"framework": "pytorch", "layout": "nhwc"}) == []
 
 
 def test_frameworks_that_train_different_models_are_not_compared() -> None:
-    assert asked({"framework": "pytorch", "model": "mobilenet_v1"}, {"framework": "paddle"}) == []
+    assert requested({"framework": "pytorch", "model": "mobilenet_v1"}, {"framework": "paddle"}) == []
 
 
 def test_what_trains_by_another_optimizer_is_another_question() -> None:

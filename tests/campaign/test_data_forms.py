@@ -39,7 +39,7 @@ class Hearing(Silent):
         self.heard.append((what, done, total))
 
 
-def told(bench: Bench) -> str:
+def reported(bench: Bench) -> str:
     """Return what the program of the only case was told as its data."""
     (events,) = bench.out.glob("runs/*/1/events.jsonl")
     parameters = json.loads(events.read_text().splitlines()[0].removeprefix("DLLL "))
@@ -54,7 +54,7 @@ def test_a_set_that_was_made_without_validation_pictures_gets_them_and_is_traine
     bench.write({"data": "photos"}, card=taking("image-folder"), datasets={"photos": {"make": MAKE}})
 
     assert bench.run().cases[0].outcome is Outcome.OK
-    assert told(bench) == str(folder / "train")
+    assert reported(bench) == str(folder / "train")
     assert describe(folder).digest == before.digest
     train, val = ({path.name for path in (folder / split).iterdir()} for split in ("train", "val"))
     assert train == val
@@ -67,7 +67,7 @@ def test_a_made_data_set_is_converted_once_to_the_form_that_the_program_takes(
     bench.write({"data": "photos"}, card=taking(form), datasets={"photos": {"make": MAKE}})
     hearing = Hearing()
     assert bench.run(hearing).cases[0].outcome is Outcome.OK
-    folder = Path(told(bench))
+    folder = Path(reported(bench))
     assert folder.parent == bench.folder / "home" / "datasets"
     assert folder.name.endswith(f".{form}")
     assert describe_converted(folder).form == form
@@ -90,7 +90,7 @@ def test_the_pictures_of_a_path_are_converted_into_trainmarks_home_by_their_path
         bench.write({"data": "photos"}, card=taking("tfrecord"), datasets={"photos": {"path": name}})
         its = Bench(bench.folder, f"out-{name}")
         assert its.run().cases[0].outcome is Outcome.OK
-        places.append(told(its))
+        places.append(reported(its))
     assert len(set(places)) == 2
     assert all(Path(place).parent == bench.folder / "home" / "datasets" for place in places)
 
@@ -101,7 +101,7 @@ def test_a_form_that_is_already_there_is_taken_from_where_the_suite_says(bench: 
     datasets = {"photos": {"path": "photos", "formats": {"recordio": "records"}}}
     bench.write({"data": "photos"}, card=taking("recordio"), datasets=datasets)
     assert bench.run().cases[0].outcome is Outcome.OK
-    assert told(bench) == str(bench.folder / "records")
+    assert reported(bench) == str(bench.folder / "records")
     assert not (bench.folder / "home" / "datasets").exists()
 
 
@@ -180,7 +180,7 @@ def test_ofrecord_is_taken_from_where_the_suite_says(bench: Bench) -> None:
         {"data": "photos"}, card=taking("ofrecord"), datasets={"photos": {"formats": {"ofrecord": "records"}}}
     )
     assert bench.run().cases[0].outcome is Outcome.OK
-    assert told(bench) == str(given)
+    assert reported(bench) == str(given)
 
 
 @pytest.mark.parametrize(

@@ -32,23 +32,23 @@ FORMS = {"tensorflow": "tfrecord", "mxnet": "recordio"}
 HERE = [name for name in OWN if framework_python(name)]
 """Of which the one suite is made; the tests of the others are skipped by name."""
 
-Asked = tuple[tuple[str, int], ...]
+Requested = tuple[tuple[str, int], ...]
 """Models, each with a number of ranks."""
 
 # One rank on real images, and ResNet-50's steps, are asked of each worker by itself (tests/worker).
-OFTEN: Asked = (("mobilenet_v1", 2),)
-RARELY: Asked = (("resnet50_v1.5", 2),)
+OFTEN: Requested = (("mobilenet_v1", 2),)
+RARELY: Requested = (("resnet50_v1.5", 2),)
 
 Cases = dict[tuple[str, str, int], CaseResult]
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Asked], Cases]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Requested], Cases]:
     """Return what runs a part of the matrix, once; its cases by framework, model and number of ranks."""
-    return cache(lambda asked: run_suite(tmp_path_factory.mktemp("frameworks"), asked))
+    return cache(lambda requested: run_suite(tmp_path_factory.mktemp("frameworks"), requested))
 
 
-def run_suite(folder: Path, asked: Asked) -> Cases:
+def run_suite(folder: Path, requested: Requested) -> Cases:
     home = folder / "home"
     (home / "envs").mkdir(parents=True)
     for name in HERE:
@@ -66,7 +66,10 @@ def run_suite(folder: Path, asked: Asked) -> Cases:
                 "layout": [OWN[name]["layout"] for name in HERE],
                 "compiler": [OWN[name]["compiler"] for name in HERE],
             },
-            {"model": [model for model, _ in asked], "devices_per_node": [ranks for _, ranks in asked]},
+            {
+                "model": [model for model, _ in requested],
+                "devices_per_node": [ranks for _, ranks in requested],
+            },
         ],
     }
     path = folder / "suite.yaml"
@@ -79,16 +82,16 @@ def run_suite(folder: Path, asked: Asked) -> Cases:
 
 @pytest.mark.parametrize("framework", [pytest.param(name, marks=needs_framework(name)) for name in OWN])
 @pytest.mark.parametrize(
-    ("asked", "model", "ranks"),
+    ("requested", "model", "ranks"),
     [
         *(pytest.param(OFTEN, *row) for row in OFTEN),
         *(pytest.param(RARELY, *row, marks=pytest.mark.rare) for row in RARELY),
     ],
 )
 def test_a_framework_trains_on_real_images_in_its_own_form(
-    measured: Callable[[Asked], Cases], asked: Asked, model: str, ranks: int, framework: str
+    measured: Callable[[Requested], Cases], requested: Requested, model: str, ranks: int, framework: str
 ) -> None:
-    case = measured(asked)[framework, model, ranks]
+    case = measured(requested)[framework, model, ranks]
     (run,) = case.runs
     assert case.outcome is Outcome.OK, run.reason
     assert run.measurement is not None

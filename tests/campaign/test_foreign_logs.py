@@ -107,7 +107,7 @@ NGC: dict[str, Any] = {
 }
 
 
-def test_every_fact_in_which_a_log_contradicts_its_case_is_said(bench: Bench) -> None:
+def test_every_fact_in_which_a_log_contradicts_its_case_is_reported(bench: Bench) -> None:
     log = ngc(gpus=2, batch_per_device=8, amp=True)
     case = {"model": "resnet50_v1.5", "layout": "nhwc"}
     assert doubts_of(bench, log, case=case, **NGC) == {

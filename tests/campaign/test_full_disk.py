@@ -51,7 +51,7 @@ def on_it(bench: Bench, script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def told(path: Path) -> str:
+def reported(path: Path) -> str:
     """Return the one line with which ``trainmark run`` ended."""
     text = path.read_text()
     assert "Traceback" not in text
@@ -70,7 +70,7 @@ def test_a_program_that_fills_the_disk_stops_the_suite_and_resume_repeats_its_ru
         "$RUN --resume 2>err2 >/dev/null; echo exit $?",
     )
     assert lines == ["exit 1", "1", "exit 0"], (small.folder / "err2").read_text()
-    assert told(small.folder / "err") == (
+    assert reported(small.folder / "err") == (
         f"trainmark run: {small.out}: the disk is full; no finished run is lost: "
         "free some space and go on with --resume"
     )
@@ -89,7 +89,7 @@ def test_whatever_space_is_left_resume_goes_on_from_there(small: Bench, free_kib
     )
     assert lines[-1] == "exit 0", (small.folder / "err2").read_text()
     assert lines[0] == "exit 1"
-    assert "disk" in told(small.folder / "err")
+    assert "disk" in reported(small.folder / "err")
     assert lines[1:-1] == []
     results = read_results(small.folder / "kept" / "results.json")
     assert (results.complete, results.holds) == (True, True)

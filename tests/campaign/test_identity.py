@@ -93,14 +93,14 @@ CHANGES: list[tuple[Callable[[Bench], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES)
+@pytest.mark.parametrize(("change", "reported"), CHANGES)
 def test_a_resume_with_another_program_is_refused_by_what_differs(
-    foreign: Bench, change: Callable[[Bench], None], told: str
+    foreign: Bench, change: Callable[[Bench], None], reported: str
 ) -> None:
     foreign.run(StopsAfterOneRun())
     change(foreign)
     listener = Listener()
-    with pytest.raises(InputError, match=told + r" start a new --out, or delete those runs"):
+    with pytest.raises(InputError, match=reported + r" start a new --out, or delete those runs"):
         foreign.run(listener, resume=True)
     assert listener.started == [], "nothing runs before it is refused"
 

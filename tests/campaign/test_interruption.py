@@ -104,7 +104,7 @@ def until_dead(pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_two_at_once_in_one_directory_are_kept_apart(bench: Bench) -> None:
+def test_a_second_campaign_in_one_directory_is_refused(bench: Bench) -> None:
     process = hanging(bench)
     second = bench.call("--resume")
     assert second.returncode == 2

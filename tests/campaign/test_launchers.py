@@ -35,7 +35,7 @@ class Way:
 
 
 PLACE = ["--ranks", "{world_size}", "--meet", "{master}:{port}"]
-WAYS: Mapping[str, Way] = {
+VARIANTS: Mapping[str, Way] = {
     "mpirun": Way("pytorch", "ngc-tensorflow-convnets", "by_mpirun.py"),
     "multiproc": Way(
         "pytorch", "ngc-pytorch-convnets", "by_multiproc.py", card={"starter": "{source}/multiproc.py"}
@@ -56,10 +56,10 @@ marks = {
         *([openmpi] if name == "mpirun" else []),
         *([pytest.mark.rare] if name in STARTS_LONG else []),
     ]
-    for name, way in WAYS.items()
+    for name, way in VARIANTS.items()
 }
 every_launcher = pytest.mark.parametrize(
-    "launcher", [pytest.param(name, marks=marks[name]) for name in WAYS], scope="module"
+    "launcher", [pytest.param(name, marks=marks[name]) for name in VARIANTS], scope="module"
 )
 
 
@@ -67,7 +67,7 @@ def launched(
     bench: Bench, launcher: str, *behaviours: str, way: Way | None = None, **settings: Any
 ) -> Results:
     """Run the launcher's program once for each behaviour."""
-    way = way or WAYS[launcher]
+    way = way or VARIANTS[launcher]
     (bench.folder / "home" / "envs").mkdir(parents=True)
     if python := framework_python(way.environment):
         (bench.folder / "home" / "envs" / way.environment).symlink_to(Path(python).parents[1])
@@ -122,9 +122,7 @@ def log_of(bench: Bench, run: RunResult) -> str:
 class TestEveryLauncher:
     pytestmark = pytest.mark.training
 
-    def test_two_ranks_train_together_and_their_log_becomes_a_throughput(
-        self, ended: Ended, launcher: str
-    ) -> None:
+    def test_two_ranks_train_and_their_log_becomes_a_throughput(self, ended: Ended, launcher: str) -> None:
         bench, runs = ended
         run = runs["well"]
         assert run.outcome is Outcome.OK, log_of(bench, run)
@@ -149,15 +147,13 @@ class TestEveryLauncher:
             run.reason or "",
         )
 
-    def test_a_rank_that_is_killed_is_told_as_far_as_the_launcher_tells_it(
-        self, ended: Ended, launcher: str
-    ) -> None:
+    def test_a_killed_rank_is_reported_as_far_as_the_launcher_does(self, ended: Ended, launcher: str) -> None:
         run = ended[1]["is-killed"]
         assert run.outcome is Outcome.FAILED
         assert re.match(KILLED[launcher], run.reason or ""), run.reason
         assert "\n" not in (run.reason or "")
 
-    def test_a_rank_without_memory_is_oom_though_another_one_is_seen_to_fail(
+    def test_a_rank_without_memory_is_oom_although_another_one_fails(
         self, ended: Ended, launcher: str
     ) -> None:
         run = ended[1]["lacks-memory"]
@@ -179,7 +175,7 @@ class TestTimeouts:
     def test_nothing_is_left_of_ranks_that_take_too_long_and_are_deaf_to_signals(
         self, bench: Bench, launcher: str
     ) -> None:
-        limit = WAYS[launcher].limit_s
+        limit = VARIANTS[launcher].limit_s
         (run,) = launched(bench, launcher, "hangs", limits={"timeout_s": limit}).cases[0].runs
         assert run.outcome is Outcome.TIMEOUT
         assert (run.reason or "").startswith(f"it took longer than {limit:g} s")

@@ -54,7 +54,7 @@ def test_a_case_is_measured_at_the_largest_batch_that_fits(bench: Bench) -> None
     assert results.holds
 
 
-def test_the_short_runs_are_kept_and_not_repeated(bench: Bench) -> None:
+def test_the_short_runs_are_stored_and_not_repeated(bench: Bench) -> None:
     bench.write(behaving("needs-20", batch_per_device="max"), protocol=TWICE)
     bench.run()
     probes = {path.parent.name: path for path in bench.out.glob("runs/*/probe-*/outcome.json")}
@@ -94,6 +94,6 @@ def test_the_plan_of_such_a_case_is_the_first_short_run(bench: Bench) -> None:
     assert plan.events == bench.out / "runs" / suite.cases[0].id / "probe-b8" / "events.jsonl"
 
 
-def test_the_published_log_keeps_the_name_that_was_asked_for(bench: Bench) -> None:
+def test_the_published_log_keeps_the_name_that_was_requested(bench: Bench) -> None:
     bench.write(behaving("needs-8", batch_per_device="max"), naming="ngc")
     assert bench.run().cases[0].runs[0].log == "logs/fake_gpu1_fp32_bsmax.txt"

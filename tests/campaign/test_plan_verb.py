@@ -78,7 +78,7 @@ def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "axes:\n  framework: [pytorch, pytoch]\n",
@@ -99,12 +99,12 @@ def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture
         ),
     ],
 )
-def test_a_name_that_nothing_has_is_told_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+def test_a_name_that_nothing_has_is_reported_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, reported: str
 ) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(f"name: x\n{text}")
     for verb in ("plan", "run"):
         assert main([verb, str(suite), "--out", str(tmp_path / "out")]) == 2
-        assert f"{suite}{told}" in capsys.readouterr().err
+        assert f"{suite}{reported}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

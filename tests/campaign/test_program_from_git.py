@@ -172,15 +172,17 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "options", "told"), BAD, ids=[told[:30] for _, _, told in BAD])
-def test_a_source_that_cannot_be_had_is_told_in_one_line(
-    bench: Bench, repository: Repository, source: dict[str, Any], options: dict[str, Any], told: str
+@pytest.mark.parametrize(
+    ("source", "options", "reported"), BAD, ids=[reported[:30] for _, _, reported in BAD]
+)
+def test_a_source_that_cannot_be_had_is_reported_in_one_line(
+    bench: Bench, repository: Repository, source: dict[str, Any], options: dict[str, Any], reported: str
 ) -> None:
     document = card(repository, first_commit(repository))
     document["source"] = {**document["source"], **source}
     result = run(bench, document, options=options)
     assert result.outcome in (Outcome.FAILED, Outcome.UNSUPPORTED)
-    assert told in (result.reason or "")
+    assert reported in (result.reason or "")
     assert "\n" not in (result.reason or "")
     assert result.started_at is None
 
@@ -231,7 +233,7 @@ def test_a_tree_that_a_killed_call_left_is_not_what_a_prepare_step_sees(
 
 
 @pytest.mark.parametrize(
-    ("step", "told"),
+    ("step", "reported"),
     [
         (
             {"words": ["sh", "-c", "echo no space for it; exit 3"]},
@@ -241,15 +243,15 @@ def test_a_tree_that_a_killed_call_left_is_not_what_a_prepare_step_sees(
         ({"words": ["no-such-program"]}, "prepare step 'words' cannot be started: No such file"),
     ],
 )
-def test_a_prepare_step_that_fails_is_told_once_and_tried_once(
-    bench: Bench, repository: Repository, step: dict[str, Any], told: str
+def test_a_prepare_step_that_fails_is_reported_once_and_tried_once(
+    bench: Bench, repository: Repository, step: dict[str, Any], reported: str
 ) -> None:
     document = card(repository, first_commit(repository), **steps(step))
     bench.write(CASE, {**CASE, "batch_per_device": 5}, card=document | {"fixed": {}}, **SETTINGS)
     listener = Readying()
     for case in bench.run(listener).cases:
         assert case.outcome is Outcome.FAILED
-        assert told in (case.reason or "")
+        assert reported in (case.reason or "")
     assert [line for line in listener.heard if line.startswith("preparing")] == listener.heard[-1:]
 
 

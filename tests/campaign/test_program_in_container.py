@@ -138,7 +138,7 @@ def test_a_container_is_ended_when_its_run_takes_too_long(bench: Bench, docker: 
     assert calls(docker)[-1][:2] == ["rm", "--force"]
 
 
-def test_a_folder_that_no_engine_can_mount_is_said(bench: Bench, docker: Path) -> None:
+def test_a_folder_that_no_engine_can_mount_is_reported(bench: Bench, docker: Path) -> None:
     (bench.folder / "a:b").mkdir()
     odd = Bench(bench.folder, "a:b/out")
     (only,) = runs(odd)

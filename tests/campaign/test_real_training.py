@@ -97,7 +97,7 @@ class KillsRankOne(Silent):
     """Kills the process of rank 1 as soon as it trains."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.killed, self.seen = folder, 0, list[int]()
+        self.folder, self.killed, self.found = folder, 0, list[int]()
 
     def pulse(self, pulse: Heartbeat) -> None:
         if pulse.step is None or self.killed:
@@ -106,7 +106,7 @@ class KillsRankOne(Silent):
             # One that has just ended has no environment any more.
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("RANK") == "1":
-                    self.seen = processes_of(self.folder)
+                    self.found = processes_of(self.folder)
                     self.killed = process.pid
                     os.kill(process.pid, signal.SIGKILL)
                     return
@@ -123,7 +123,7 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
     assert listener.killed
     assert results.cases[0].outcome is Outcome.FAILED
     assert results.cases[0].reason == "rank 1 was killed by signal 9 (SIGKILL)"
-    assert listener.killed in listener.seen
+    assert listener.killed in listener.found
     assert not processes_of(trained.folder)
 
 

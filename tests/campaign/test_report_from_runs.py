@@ -13,7 +13,7 @@ from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.schema.names import EVENTS, LOG
 
-KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
+STORED = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 
 
 def test_a_directory_without_results_json_is_reported_from_its_runs(bench: Bench) -> None:
@@ -51,10 +51,12 @@ def test_a_database_tells_the_command_that_made_its_results(
     assert main(["store", "add", str(bench.out), "--to", str(into)]) == 0
     (bench.out / "results.json").unlink()
     for source in (bench.out / "results.sqlite", into, bench.out):
-        assert told(str(source), capsys)["command"] == made
+        assert message(str(source), capsys)["command"] == made
 
 
-def test_a_command_that_nobody_kept_is_not_made_up(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_was_not_stored_is_not_made_up(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench.write({})
     bench.run()
     database = bench.out / "results.sqlite"
@@ -63,16 +65,16 @@ def test_a_command_that_nobody_kept_is_not_made_up(bench: Bench, capsys: pytest.
     connection.commit()
     connection.close()
     # An earlier trainmark's: where its directory still has the document, that has kept it.
-    assert told(str(database), capsys)["command"] == f"trainmark run {bench.suite}"
+    assert message(str(database), capsys)["command"] == f"trainmark run {bench.suite}"
     (bench.out / "results.json").unlink()
-    assert told(str(database), capsys)["command"] is None
+    assert message(str(database), capsys)["command"] is None
     assert main(["report", str(database), "--to", "md"]) == 0
     assert "The command that produced these results was not saved" in capsys.readouterr().out
     assert main(["report", str(bench.out), "--to", "html"]) == 0
     assert "The command that produced these results was not saved" in capsys.readouterr().out
 
 
-def told(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def message(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     assert main(["report", source, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -80,7 +82,7 @@ def told(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["report", "compare", "store", "run"])
-def test_runs_that_no_case_of_an_edited_suite_fits_are_told_and_nothing_is_written(
+def test_runs_that_no_case_of_an_edited_suite_fits_are_reported_and_nothing_is_written(
     bench: Bench, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     bench.write({}, {"precision": "bf16"})
@@ -104,7 +106,7 @@ def test_runs_that_no_case_of_an_edited_suite_fits_are_told_and_nothing_is_writt
     assert document.read_bytes() == stored
 
 
-def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_told_too(
+def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_reported_too(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.write({}, {"precision": "bf16"})
@@ -121,7 +123,7 @@ def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_told_too(
     assert f"1 run of {bench.out / 'results.json'} is missing from runs/: " in capsys.readouterr().err
 
 
-def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_whose_runs_are_all_gone_stay(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.write({})
     bench.run()
     document = bench.out / "results.json"
@@ -137,7 +139,7 @@ def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.C
     assert document.read_bytes() == stored[:-9]
 
 
-def test_runs_that_are_there_and_give_no_number_any_more_are_not_said_to_be_gone(
+def test_runs_that_give_no_number_any_more_are_not_reported_as_gone(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.write({}, {"precision": "bf16"})
@@ -171,7 +173,7 @@ def test_a_database_alone_still_shows_the_certificates(
     bench.write({})
     bench.run()
     # A certificate as a suite of two frameworks leaves it; the next call stores what it finds.
-    stored = next(KEPT.glob("*/certificate.json"))
+    stored = next(STORED.glob("*/certificate.json"))
     folder = bench.out / "equivalence" / stored.parent.name
     folder.mkdir(parents=True)
     (folder / stored.name).write_bytes(stored.read_bytes())
@@ -184,7 +186,7 @@ def test_a_database_alone_still_shows_the_certificates(
     assert reported == json.loads(held.model_dump_json())["certificates"]
 
 
-def test_a_campaign_that_is_not_there_is_told_with_those_that_are(
+def test_a_campaign_that_is_not_there_is_reported_with_those_that_are(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.write({})

@@ -34,7 +34,7 @@ def another(tmp_path: Path, name: str, machine: str) -> RemoteHost:
     return agent_host(name, tmp_path / name, variables={VARIABLE: f"{tmp_path} {machine}"})
 
 
-def test_another_campaign_on_a_host_is_told_by_name_and_refused(
+def test_another_campaign_on_a_host_is_reported_by_name_and_refused(
     two: tuple[RemoteHost, RemoteHost], tmp_path: Path
 ) -> None:
     reported: list[str] = []

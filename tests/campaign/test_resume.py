@@ -152,7 +152,7 @@ def test_the_results_can_be_collected_from_the_directory_alone(bench: Bench) -> 
     assert read_results(bench.out / "results.json") == results
 
 
-def test_a_speedup_stands_against_the_same_case_on_one_device(bench: Bench) -> None:
+def test_a_speedup_compares_with_the_same_case_on_one_device(bench: Bench) -> None:
     bench.write({}, {"devices_per_node": 2}, {"devices_per_node": 2, "precision": "bf16"}, protocol=REPEATS)
     one, two, alone = bench.run().cases
     assert two.speedup is not None

@@ -101,7 +101,7 @@ def test_a_resumed_campaign_goes_on_in_the_same_order() -> None:
         assert run_to_the_end(Schedule(DLPERF, "abcd", done), ok(1.0)) == whole[stopped:]
 
 
-def test_what_ended_a_case_is_told() -> None:
+def test_what_ended_a_case_is_reported() -> None:
     near, separate = [ok(100.0), ok(100.1), ok(100.2)], [ok(100.0 + 5 * n) for n in range(7)]
     assert ended_by(ADAPTIVE, near) is EndedBy.TARGET
     assert ended_by(ADAPTIVE, [ok(100.0)] * 3) is EndedBy.EQUAL_RUNS
@@ -183,7 +183,7 @@ def test_the_schedule_agrees_with_its_rule_at_every_step(
 
 
 @pytest.mark.timeout(60)
-def test_ten_thousand_cases_take_turns_without_looking_at_them_all_each_time() -> None:
+def test_ten_thousand_cases_take_turns_without_a_scan_of_all_each_time() -> None:
     """A look at every case for every run would take this test hours, not seconds."""
     cases = [str(case) for case in range(10_000)]
     order = run_to_the_end(Schedule(DLPERF, cases, [[] for _ in cases]), ok(1.0))

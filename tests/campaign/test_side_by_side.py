@@ -93,7 +93,7 @@ def test_an_error_of_one_run_ends_the_others_and_the_campaign(
         run_on(bench, agents(tmp_path, "first", "second"), Breaks())
 
 
-def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench: Bench) -> None:
+def test_a_concurrent_run_that_ended_well_stays_when_the_campaign_is_stopped(bench: Bench) -> None:
     class Stops(Listener):
         def run_ended(self, result: RunResult, standing: object) -> None:
             # Once the other one has ended and been asked how, of which this thread was not told yet.
@@ -110,7 +110,7 @@ def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench
     assert len(list(bench.out.glob("runs/*/*/outcome.json"))) == 2
 
 
-def test_a_prepare_step_beside_is_ended_when_the_campaign_is_stopped(bench: Bench) -> None:
+def test_a_concurrent_prepare_step_is_ended_when_the_campaign_is_stopped(bench: Bench) -> None:
     started, limit_s = bench.folder / "begun", 60
     program = f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(600)"
     step = {"description": "waiting", "where": "host", "words": [sys.executable, "-c", program]}
@@ -153,7 +153,7 @@ def test_a_case_with_labels_runs_on_such_a_host_and_its_id_says_so(bench: Bench)
     assert (nowhere.outcome, nowhere.reason) == (Outcome.UNSUPPORTED, "no host has the labels gpu=H100")
 
 
-def test_a_case_whose_labels_no_host_has_is_told_and_the_others_go_on(bench: Bench) -> None:
+def test_a_case_whose_labels_no_host_has_is_reported_and_the_others_go_on(bench: Bench) -> None:
     bench.write({"where": {"gpu": "H100"}}, {}, side_by_side=True)
     hosts = (LocalHost("a"), LocalHost("b"))
     nowhere, other = run_campaign(replace(bench.order(), hosts=hosts), Listener()).results.cases

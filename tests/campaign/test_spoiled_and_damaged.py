@@ -93,7 +93,7 @@ def test_a_case_with_spoiled_runs_only_has_an_estimate_all_the_same(bench: Bench
     assert all(run.suspicions for run in case.runs)
 
 
-def test_the_database_tells_of_kept_runs_what_the_gates_of_now_tell(bench: Bench) -> None:
+def test_the_database_has_the_findings_of_the_present_gates_on_stored_runs(bench: Bench) -> None:
     spoil(bench, 2)
     for gates, spoiled in ((ALL, 1), ({"off": ["cpu-shared"]}, 0)):
         bench.write({}, protocol=THREE, gates=gates)
@@ -156,7 +156,7 @@ def test_a_damaged_suite_says_what_it_is_and_what_to_do(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("card", "told"),
+    ("card", "message"),
     [
         (
             {"rule": "mean-skip-ten", "log_format": "pytorch-imagenet"},
@@ -170,10 +170,10 @@ def test_a_damaged_suite_says_what_it_is_and_what_to_do(bench: Bench) -> None:
     ],
 )
 def test_a_card_whose_log_cannot_be_measured_is_refused_before_anything_runs(
-    bench: Bench, card: dict[str, Any], told: str
+    bench: Bench, card: dict[str, Any], message: str
 ) -> None:
     bench.write(card=card)
-    with pytest.raises(InputError, match=r"card\.yaml:\d+: " + told):
+    with pytest.raises(InputError, match=r"card\.yaml:\d+: " + message):
         bench.run()
     assert not bench.out.exists()
 
@@ -231,7 +231,7 @@ class EndsTheLoad(Silent):
 
 
 @pytest.mark.process
-def test_a_run_beside_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench) -> None:
+def test_a_run_next_to_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench) -> None:
     protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "min_repeats": 1, "max_repeats": 3}
     bench.write(
         {"options": {"behaviour": "window-of-3"}}, protocol={**protocol, "target_half_width": None}, gates=ALL

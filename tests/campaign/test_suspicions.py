@@ -13,7 +13,7 @@ from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 
-def test_only_the_gpus_that_a_run_computes_on_are_looked_at() -> None:
+def test_only_the_gpus_that_a_run_computes_on_are_inspected() -> None:
     assert gpus_of(case_of(device="cpu"), None) == ()
     assert gpus_of(case_of(device="cuda", devices_per_node=2), manifest()) == (0, 1)
     assert gpus_of(case_of(device="cuda"), manifest(CUDA_VISIBLE_DEVICES="2,3")) is None

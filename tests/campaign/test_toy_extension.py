@@ -74,7 +74,7 @@ def test_the_axes_of_another_trees_task_are_in_the_csv_and_can_be_chosen_by(out:
     ]
 
 
-def test_without_its_folder_the_task_is_told_to_be_unknown(out: Path) -> None:
+def test_without_its_folder_the_task_is_reported_as_unknown(out: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "trainmark.cli.main", "plan", str(out / "suite.yaml")],
         capture_output=True, text=True, check=False, timeout=600,

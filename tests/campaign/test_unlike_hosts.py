@@ -15,7 +15,7 @@ def has(version: str | None = "2.13.0", python: str = "3.11.7", lock: str | None
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "reported"),
     [
         ([has(), has(), has()], None),
         ([has(), HERE, has(version=None, lock=None)], None),
@@ -25,6 +25,8 @@ def has(version: str | None = "2.13.0", python: str = "3.11.7", lock: str | None
         ([has(), has(lock="sha256:2")], "b: has the environment of lock sha256:2, and a has "),
     ],
 )
-def test_the_host_whose_environment_is_not_the_others_is_named(nodes: list[Node], said: str | None) -> None:
+def test_the_host_whose_environment_is_not_the_others_is_named(
+    nodes: list[Node], reported: str | None
+) -> None:
     found = other_environment(("a", "b", "c")[: len(nodes)], nodes)
-    assert found is None if said is None else (found or "").startswith(said)
+    assert found is None if reported is None else (found or "").startswith(reported)

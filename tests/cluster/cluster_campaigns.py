@@ -75,10 +75,10 @@ def connected(hosts: Cluster) -> Iterator[tuple[Any, ...]]:
             host.close()
 
 
-def run_on(hosts: Cluster, bench: Bench, audience: Silent | None = None, resume: bool = False) -> Results:
+def run_on(hosts: Cluster, bench: Bench, readers: Silent | None = None, resume: bool = False) -> Results:
     """Run a bench's suite on the hosts by ssh, from this process; ``audience`` is who watches."""
     with connected(hosts) as chosen:
-        return run_campaign(replace(bench.order(resume), hosts=chosen), audience or Silent()).results
+        return run_campaign(replace(bench.order(resume), hosts=chosen), readers or Silent()).results
 
 
 def by_command(hosts: Cluster, bench: Bench, engine: str, *more: str) -> list[str]:

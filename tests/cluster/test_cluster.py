@@ -105,7 +105,7 @@ def test_what_runs_on_a_slow_host_is_stopped_and_continued_and_a_stopped_process
         os.kill(number, signal.SIGKILL)
 
 
-def test_a_wrong_clock_is_seen_by_what_ssh_and_slurm_start(hosts: Cluster) -> None:
+def test_processes_of_ssh_and_slurm_have_the_wrong_clock(hosts: Cluster) -> None:
     with hosts.fault("clock", "node02", "900"):
         for answer in (
             hosts.ssh("node02", "date +%s"),
@@ -126,7 +126,7 @@ def test_a_host_refuses_or_shows_another_key_or_has_no_byte_left(hosts: Cluster)
     assert hosts.ssh("node02", "echo x > /tmp/x && cat /tmp/x").stdout == "x\n"
 
 
-def test_two_clusters_stand_side_by_side_and_down_leaves_nothing_and_may_be_said_twice(
+def test_two_clusters_run_side_by_side_and_down_leaves_nothing_and_may_be_repeated(
     hosts: Cluster,
 ) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()

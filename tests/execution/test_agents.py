@@ -79,7 +79,7 @@ def gone_within(seconds: float, mark: str) -> bool:
     return not marked(mark)
 
 
-def test_two_nodes_behind_agents_train_together_and_their_files_come_here(
+def test_two_nodes_behind_agents_train_one_model_and_their_files_come_here(
     bench: Bench, tmp_path: Path
 ) -> None:
     hosts = tuple(agent_host(name, tmp_path / f"disk of {name}") for name in ("first", "second"))
@@ -138,7 +138,7 @@ def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
     assert not list((tmp_path / "their disk").glob(".data*"))
 
 
-def test_what_is_too_much_to_send_is_said(
+def test_what_is_too_much_to_send_is_reported(
     host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trainmark.campaign.transfer.MOST_BYTES", 10)
@@ -206,7 +206,7 @@ NOT_THERE = (
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "explanation"),
     [
         pytest.param(
             UNREACHED,
@@ -223,16 +223,16 @@ NOT_THERE = (
         ),
     ],
 )
-def test_openmpis_message_is_told(
-    words: str, code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_openmpis_message_is_reported(
+    words: str, code: int, explanation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh_that_says(words, code, tmp_path, monkeypatch)
     assert agent_host("other").unreachable() == (
-        f"other: no agent could be started on it (ssh ended with code {code}: {told})"
+        f"other: no agent could be started on it (ssh ended with code {code}: {explanation})"
     )
 
 
-def test_what_is_no_agent_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_program_that_is_no_agent_is_reported(tmp_path: Path) -> None:
     host = agent_host("other", address="silent")
     assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"
     host = agent_host("other", python=tmp_path / "no-python")
@@ -355,7 +355,7 @@ def test_letting_a_host_go_ends_what_runs_there(host: RemoteHost, tmp_path: Path
     assert gone_within(60, str(folder))
 
 
-def test_a_large_file_goes_in_parts_both_ways(host: RemoteHost, tmp_path: Path) -> None:
+def test_a_large_file_goes_in_parts_in_both_directions(host: RemoteHost, tmp_path: Path) -> None:
     content = os.urandom(5 * PART_BYTES + 17)
     host.put(tmp_path / "folder" / "large", content)
     assert (tmp_path / "folder" / "large").read_bytes() == content
@@ -449,7 +449,7 @@ def test_what_a_host_cannot_do_costs_its_case_and_no_other(bench: Bench, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "x" * 300_000,
         "trainmark-agent\n" + "[" * 100_000,
@@ -458,18 +458,18 @@ def test_what_a_host_cannot_do_costs_its_case_and_no_other(bench: Bench, tmp_pat
     ],
 )
 def test_whatever_a_host_says_in_the_place_of_an_agent_it_is_named(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "other"
     place.mkdir()
-    (place / "said").write_text(said + "\n")
-    (place / "ssh").write_text(f"#!/bin/sh\ncat {place}/said\nsleep 1\n")
+    (place / "output").write_text(output + "\n")
+    (place / "ssh").write_text(f"#!/bin/sh\ncat {place}/output\nsleep 1\n")
     (place / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     assert (agent_host("other").unreachable() or "").startswith("other: ")
 
 
-def test_a_machine_that_knows_its_name_by_the_loopback_is_told_by_how_ssh_came_in() -> None:
+def test_a_machine_whose_name_is_the_loopback_has_the_address_that_ssh_used() -> None:
     there = {"SSH_CONNECTION": "10.0.0.9 50000 127.0.0.1 22"}
     assert find_interface("localhost", {}) is None
     assert find_interface("localhost", there) == "lo"

@@ -127,7 +127,7 @@ def test_a_crash_says_where_python_was(tmp_path: Path) -> None:
     assert judged(tmp_path, nowhere + of_two, 1)[1] == f"{reason}, outside of Python code"
 
 
-def test_what_a_rank_said_before_it_aborted_is_the_reason(tmp_path: Path) -> None:
+def test_the_message_of_a_rank_before_it_aborted_is_the_reason(tmp_path: Path) -> None:
     words = "ValueError: this is why\n" + FATAL.format("Aborted")
     assert judged(tmp_path, words, 1)[1] == "the program ended with exit code 1: ValueError: this is why"
 
@@ -238,13 +238,13 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
     assert last_step(read_tail(tmp_path / "train.log")) is None
 
 
-def test_the_last_words_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
+def test_the_last_lines_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
     (tmp_path / "stderr.rank1").write_text("Traceback\nValueError: this is why\n")
     log = "ValueError: this is why\nstep 3/12\ntrainmark-ranks: rank 1 ended with exit code 1\n"
     assert judged(tmp_path, log, 1)[1] == "rank 1 ended with exit code 1: ValueError: this is why"
 
 
-def test_a_rank_that_said_nothing_is_given_no_one_elses_words_of_its_own(tmp_path: Path) -> None:
+def test_a_silent_rank_gets_no_other_ranks_message(tmp_path: Path) -> None:
     (tmp_path / "stderr.rank0").write_text("ValueError: lost my peer\n")
     log = "ValueError: lost my peer\ntrainmark-ranks: rank 1 ended with exit code 7\n"
     assert judged(tmp_path, log, 1)[1] == "rank 1 ended with exit code 7"

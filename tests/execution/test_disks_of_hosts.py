@@ -69,7 +69,7 @@ def test_what_a_node_wrote_is_brought_from_another_disk_though_its_path_is_the_s
     assert not list((theirs / "out").rglob("*.log")), "nothing of the run stays on the host"
 
 
-def test_a_prepare_step_is_done_on_each_disk_and_asked_of_it(ours: Bench, theirs: Path) -> None:
+def test_a_prepare_step_is_done_on_each_disk_and_checked_there(ours: Bench, theirs: Path) -> None:
     ran = run(ours, theirs, {"prepare": [STEP]})
     assert ran.outcome is Outcome.OK, ran.reason
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]
@@ -136,7 +136,7 @@ def test_each_nodes_manifest_says_what_its_own_host_has(ours: Bench, theirs: Pat
     assert [node["framework"]["cudnn"] for node in nodes] == ["9.1", "9.2"]
 
 
-def test_hosts_with_two_versions_of_a_framework_do_not_train_together(ours: Bench, theirs: Path) -> None:
+def test_hosts_with_two_versions_of_a_framework_do_not_train_one_model(ours: Bench, theirs: Path) -> None:
     python = interpreter(ours.folder, "1.0")
     interpreter(theirs, "2.0")
     ran = run(ours, theirs, {"framework": "pytorch"}, str(python))

@@ -61,7 +61,7 @@ def left(bench: Bench, ran: RunResult) -> list[str]:
     return [pid for pid in pids if alive(int(pid))]
 
 
-def test_two_nodes_train_together_and_nothing_of_either_is_lost(bench: Bench) -> None:
+def test_two_nodes_train_one_model_and_nothing_of_either_is_lost(bench: Bench) -> None:
     ran = run(bench)
     folder = bench.out / ran.directory
     assert ran.outcome is Outcome.OK, ran.reason
@@ -167,7 +167,7 @@ def test_ports_that_were_given_away_are_given_to_nobody_else(monkeypatch: pytest
     assert len({first, second, int(other.stdout)}) == 3
 
 
-def test_ports_of_many_ranks_are_found_again_and_again_beside_others_and_with_few_open_files() -> None:
+def test_ports_of_many_ranks_are_found_again_and_again_next_to_others_and_with_few_open_files() -> None:
     ask = (
         "import resource; from trainmark.node import free_ports; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)); "

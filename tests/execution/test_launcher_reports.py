@@ -159,7 +159,7 @@ def test_paddle_names_the_rank_that_lost_another_and_that_ones_words_are_the_rea
     assert judged(tmp_path, log + LOST_IN_PADDLE, 250) == (FAILED, "rank 1 failed: ValueError: no such thing")
 
 
-def test_when_the_other_rank_is_silent_the_loss_is_told(tmp_path: Path) -> None:
+def test_when_the_other_rank_is_silent_the_loss_is_reported(tmp_path: Path) -> None:
     log = paddle(tmp_path, 0, -6, LOST_IN_PADDLE, "1 step 4\n")
     reason = judged(tmp_path, log + LOST_IN_PADDLE, 250)[1] or ""
     assert reason.startswith(

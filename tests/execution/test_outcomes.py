@@ -73,12 +73,12 @@ def test_a_program_that_ends_badly_has_an_outcome_a_reason_and_no_number(
     assert (record(bench)["outcome"], record(bench)["reason"]) == (outcome.value, case.reason)
 
 
-def test_the_step_of_a_crash_is_kept(bench: Bench) -> None:
+def test_the_step_of_a_crash_is_recorded(bench: Bench) -> None:
     only(bench, behaving("crashes"))
     assert record(bench)["last_step"] == 7
 
 
-KEPT = [
+STORED = [
     ("nan-loss", "loss-not-finite"),
     ("stops-early", "steps-differ"),
     ("other-batch", "batch-per-device-differs"),
@@ -87,7 +87,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("behaviour", "code"), KEPT)
+@pytest.mark.parametrize(("behaviour", "code"), STORED)
 def test_a_doubtful_run_keeps_its_result_and_does_not_hold(bench: Bench, behaviour: str, code: str) -> None:
     bench.write(behaving(behaviour))
     results = bench.run()
@@ -96,7 +96,7 @@ def test_a_doubtful_run_keeps_its_result_and_does_not_hold(bench: Bench, behavio
     assert results.holds is False
 
 
-def test_binary_output_without_a_newline_is_kept_untouched_and_measured(bench: Bench) -> None:
+def test_binary_output_without_a_newline_is_stored_untouched_and_measured(bench: Bench) -> None:
     case = only(bench, behaving("garbage-output"))
     assert case.outcome is Outcome.OK
     log = next(bench.out.glob("runs/*/1/train.log")).read_bytes()
@@ -144,7 +144,7 @@ def test_a_program_beyond_the_memory_limit_is_out_of_memory(bench: Bench) -> Non
     assert (case.outcome, case.reason) == (Outcome.OOM, "out of memory: MemoryError")
 
 
-def test_processes_that_exceed_the_memory_limit_together_are_out_of_memory(bench: Bench) -> None:
+def test_processes_that_exceed_the_memory_limit_in_total_are_out_of_memory(bench: Bench) -> None:
     case = only(bench, behaving("takes-memory-in-parts"), limits={"memory": "100MiB"})
     assert case.outcome is Outcome.OOM
     assert "more than 104857600 (limits.memory)" in (case.reason or "")

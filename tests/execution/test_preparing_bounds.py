@@ -36,7 +36,7 @@ def hanging_step(bench: Bench) -> dict[str, Any]:
     return {"prepare": [{"description": "waiting", "where": "host", "words": words}]}
 
 
-def said(bench: Bench) -> tuple[int, int, str]:
+def reported(bench: Bench) -> tuple[int, int, str]:
     step, child, mark = (bench.folder / "prepare-pids").read_text().split()
     return int(step), int(child), mark
 
@@ -60,7 +60,7 @@ def test_a_prepare_step_beyond_the_time_limit_is_ended_and_is_a_timeout(bench: B
     assert (ran.reason or "").startswith(
         "prepare step 'waiting' was ended: it took longer than 6 s (limits.timeout_s)"
     )
-    step, child, mark = said(bench)
+    step, child, mark = reported(bench)
     assert not alive(step)
     assert not alive(child), "its child has a session of its own, and is found by the mark"
     assert Path(mark).parent == (bench.out / ran.directory).resolve()
@@ -86,7 +86,7 @@ def test_nothing_of_a_prepare_step_survives_a_killed_trainmark_and_its_resume(be
     bench.write(card=hanging_step(bench))
     process = bench.start()
     until((bench.folder / "prepare-pids").exists)
-    step, child, _ = said(bench)
+    step, child, _ = reported(bench)
     process.kill()
     process.communicate(timeout=300)
     until(lambda: not alive(step))
@@ -97,7 +97,7 @@ def test_nothing_of_a_prepare_step_survives_a_killed_trainmark_and_its_resume(be
     again.send_signal(signal.SIGINT)
     again.communicate(timeout=300)
     assert again.returncode == 130
-    assert not any(alive(pid) for pid in said(bench)[:2])
+    assert not any(alive(pid) for pid in reported(bench)[:2])
 
 
 def test_a_fetch_that_hangs_is_ended_and_is_a_timeout(bench: Bench, tmp_path: Path, monkeypatch: Any) -> None:

@@ -76,7 +76,7 @@ def test_the_mark_of_a_folder_with_a_longer_name_is_another_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("above", ["of-one-campaign", "of-all"])
-def test_with_the_end_of_a_command_that_is_asked_no_other_ends(tmp_path: Path, above: str) -> None:
+def test_ending_one_command_ends_no_other(tmp_path: Path, above: str) -> None:
     """Every probe of every trainmark on a machine was ended with one whose mark lay above theirs."""
     mark = str(tmp_path / above)
     slow = CommandRunner(LocalHost(), Limits(timeout_s=60), f"{mark}/one" if above == "of-all" else mark)

@@ -95,7 +95,7 @@ def test_an_interrupted_attempt_is_set_aside_and_not_lost(bench: Bench) -> None:
     assert directory.finished(case) == {}
 
 
-def test_an_outcome_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, bench: Bench) -> None:
+def test_an_outcome_that_cannot_be_read_is_reported_by_its_path(tmp_path: Path, bench: Bench) -> None:
     (case,) = bench.write().cases
     directory = ResultDirectory(tmp_path)
     folder = directory.run(case, 1)

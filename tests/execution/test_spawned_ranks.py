@@ -65,7 +65,7 @@ sys.exit(1)
 """
 
 
-def test_errors_that_spawn_leaves_in_the_temporary_folder_are_kept_with_the_run(tmp_path: Path) -> None:
+def test_errors_that_spawn_leaves_in_the_temporary_folder_are_stored_with_the_run(tmp_path: Path) -> None:
     temporary, folder, script = tmp_path / "tmp", tmp_path / "run", tmp_path / "program.py"
     temporary.mkdir()
     folder.mkdir()

@@ -132,7 +132,7 @@ def test_of_the_threads_the_main_one_counts_whichever_got_the_signal(got_it: int
     assert read_stack("Killed") == ()
 
 
-def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() -> None:
+def test_where_all_ranks_wait_or_none_does_each_place_is_reported_and_none_is_blamed() -> None:
     waits, works = (Frame("/a/train.py", 3, "all_reduce"),), (Frame("/a/train.py", 9, "next"),)
     hosts = {0: "a", 1: "b"}
     assert describe_missing_ranks({0: works, 1: works}, hosts) == (
@@ -154,7 +154,7 @@ def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() 
         ("/v/site-packages/mindspore/common/api.py", "__call__"),
     ],
 )
-def test_whoever_waits_in_any_framework_is_told_from_who_does_not_come(file: str, function: str) -> None:
+def test_waiting_ranks_are_distinguished_from_missing_ones_in_any_framework(file: str, function: str) -> None:
     """As each framework's ranks were seen when rank 1 never left its input."""
     found = {0: (Frame(file, 3, function),), 1: (Frame("/v/trainmark/worker/core/feed.py", 77, "next"),)}
     assert describe_missing_ranks(found, {0: "a", 1: "b"}).startswith(

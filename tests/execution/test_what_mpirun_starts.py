@@ -15,7 +15,7 @@ from trainmark.schema.suite import Limits
 
 pytestmark = pytest.mark.process
 
-UNTIL_SEEN = "until grep -qs '\"processes\":[1-9]' {other}/telemetry; do sleep 0.05; done"
+UNTIL_FOUND = "until grep -qs '\"processes\":[1-9]' {other}/telemetry; do sleep 0.05; done"
 
 
 def jobs(folder: Path, other: Host, script: str) -> list[JobOnHost]:
@@ -33,7 +33,7 @@ def test_what_another_host_starts_is_sampled_and_ends_with_who_started_it(
 ) -> None:
     stand_in(tmp_path, monkeypatch)
     other = agent_host("other") if agent else LocalHost("other")
-    carried = run_jobs(jobs(tmp_path, other, UNTIL_SEEN), Limits())
+    carried = run_jobs(jobs(tmp_path, other, UNTIL_FOUND), Limits())
     if not isinstance(other, LocalHost):
         other.close()
     assert carried.stopped is None

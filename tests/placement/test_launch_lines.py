@@ -38,7 +38,7 @@ V100 = 'hosts: ["v100-[01-04]"]\n'
 class Line(NamedTuple):
     """A launch line of a document, and what plans the same: a suite's cases on the hosts of a hosts file."""
 
-    said: str
+    message: str
     suite: str
     cases: str
     hosts: str
@@ -122,7 +122,7 @@ def test_a_documents_launch_line_is_planned_as_its_golden_file(
     (plan,) = planned(line, tmp_path)
     assert isinstance(plan, Plan)
     assert plan.cannot_run is None
-    text = f"# the document: {line.said}\n"
+    text = f"# the document: {line.message}\n"
     text += "".join(f"# hosts: {reported}\n" for reported in line.hosts.splitlines())
     text += "".join(f"# by hand: {reported}\n" for reported in plan.by_hand)
     text += "".join(f"# on {plan.nodes[command.node].host}\n{command.text()}\n" for command in plan.commands)
@@ -132,7 +132,7 @@ def test_a_documents_launch_line_is_planned_as_its_golden_file(
     assert text == golden.read_text(encoding="utf-8")
 
 
-def test_mpirun_is_told_one_thing_for_all_hosts_or_nothing_is_started(tmp_path: Path) -> None:
+def test_mpirun_gets_one_command_for_all_hosts_or_nothing_is_started(tmp_path: Path) -> None:
     apptainer = LINES["002-mpirun-apptainer"]
     differing = apptainer.hosts.replace("10.11.0.3}", "10.11.0.3, mpirun: {bind_to: socket}}")
     (plan,) = planned(apptainer._replace(hosts=differing), tmp_path)

@@ -132,7 +132,7 @@ def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
         ({"devices_per_node": 8}, DGX, None),
     ],
 )
-def test_what_a_machine_lacks_is_said_in_the_plan(
+def test_what_a_machine_lacks_is_reported_in_the_plan(
     axes: dict[str, Any], machine: NodeResources, why: str | None
 ) -> None:
     assert plan(Case.model_validate(axes), machine, VENV).cannot_run == why
@@ -198,7 +198,7 @@ names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).filter(
 SAY = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 
 
-def said_by_a_shell(command: Command) -> tuple[list[str], Mapping[str, str]]:
+def output_of_a_shell(command: Command) -> tuple[list[str], Mapping[str, str]]:
     done = subprocess.run(
         ["/bin/sh", "-c", command.text()],
         capture_output=True,
@@ -215,7 +215,7 @@ def test_a_shell_reads_a_printed_command_as_it_was_meant(
     arguments: list[str], variables: dict[str, str], clean: bool
 ) -> None:
     command = Command(0, (sys.executable, "-I", "-c", SAY, *arguments), variables, ("GONE",) if clean else ())
-    there, environment = said_by_a_shell(command)
+    there, environment = output_of_a_shell(command)
     assert there == arguments
     assert {name: environment.get(name) for name in variables} == variables
     assert ("GONE" in environment) is not (clean and "GONE" not in variables)

@@ -99,7 +99,7 @@ class Views:
     complaints: list[str]
 
 
-def looked_at(pages: Mapping[str, str], folder: Path) -> Views:
+def inspected(pages: Mapping[str, str], folder: Path) -> Views:
     """Return what one browser sees of pages in windows of three widths, and on A4 paper."""
     # A window cannot be as narrow as a phone: the pages stand in frames.
     frames = []

@@ -381,7 +381,7 @@ def cluster() -> Results:
             hosts = tuple(names[where].format(number + 1) for number in range(nodes))
             more = {"hosts": hosts, "manifest": f"sha256:{where}-{nodes}"}
             runs = (made.model_copy(update=more) for made in ok_runs(case, figure, 3))
-            reported = (made.model_copy(update={"ranks": told_ranks(made, devices)}) for made in runs)
+            reported = (made.model_copy(update={"ranks": reported_ranks(made, devices)}) for made in runs)
             cases.append((case, tuple(reported)))
     a100 = {
         "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "memory_bytes": 42_505_273_344}] * 8,
@@ -396,7 +396,7 @@ def cluster() -> Results:
     return results(cases, suite="two-kinds-of-hosts", manifests=manifests)
 
 
-def told_ranks(made: RunResult, devices: int) -> RankTimes | None:
+def reported_ranks(made: RunResult, devices: int) -> RankTimes | None:
     """Return ranks of which the last is 1.3 times as slow as the others; None of one alone."""
     world = len(made.hosts) * devices
     if world == 1 or made.measurement is None or made.measurement.step_times is None:

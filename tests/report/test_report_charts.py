@@ -62,7 +62,7 @@ def test_a_case_without_a_number_is_labelled_with_its_outcome_and_has_no_bar(ren
     assert (oom["median"], oom["low"], oom["high"]) == (None, None, None)
 
 
-def test_single_runs_are_drawn_beside_the_interval(rendering: Rendering) -> None:
+def test_single_runs_are_drawn_next_to_the_interval(rendering: Rendering) -> None:
     data = rendering.charts(sample.ngc_v100)["throughput"].specification["datasets"]
     assert len(data["runs-8"]) == 19
     assert all(row["low"] < row["median"] < row["high"] for row in data["cases-8"])
@@ -126,7 +126,7 @@ def test_no_series_is_drawn_where_no_events_are(tmp_path: Path) -> None:
     ]
 
 
-def test_more_cases_than_panels_are_said_to_be_left_out(tmp_path: Path) -> None:
+def test_more_cases_than_panels_are_reported_as_left_out(tmp_path: Path) -> None:
     cases = [case_of(batch_per_device=i + 1) for i in range(14)]
     results = sample.results([(case, sample.ok_runs(case, 100.0, 1)) for case in cases])
     assert "The first 12 of 14 cases." in charts(results, tmp_path)["steps"].caption

@@ -49,7 +49,7 @@ def test_markdown_goes_to_standard_output(out: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith("# resnet50-v100：训练吞吐率\n")
 
 
-def test_markdown_in_another_folder_links_to_the_runs_and_has_its_plots_beside_it(
+def test_markdown_in_another_folder_links_to_the_runs_and_has_its_plots_next_to_it(
     out: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "docs").mkdir()

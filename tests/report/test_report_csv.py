@@ -53,7 +53,7 @@ def test_a_baseline_has_no_interval_of_its_own_speedup() -> None:
     assert (line["speedup"], line["speedup_low"], line["speedup_high"]) == ("1.0", "", "")
 
 
-def test_why_there_is_no_interval_and_how_many_runs_there_are_stands_there() -> None:
+def test_the_number_of_runs_and_the_reason_for_no_interval_are_in_the_csv() -> None:
     results = sample.waited_for()
     (line,) = read(render_csv(results))
     assert (line["no_interval"], line["ended_by"], line["runs_counted"]) == ("two-runs", "maximum", "2")
@@ -78,7 +78,7 @@ def test_options_that_are_written_alike_share_no_cell_of_a_table() -> None:
     assert shown == {case.id for case in cases}
 
 
-def test_each_doubt_that_a_report_marks_stands_beside_the_number_and_the_ratio() -> None:
+def test_each_doubt_that_a_report_marks_is_next_to_the_number_and_the_ratio() -> None:
     results = sample.real_and_synthetic()
     lines = {
         (line["loader"], line["devices_per_node"]): line

@@ -16,7 +16,7 @@ from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pai
 from trainmark.schema.findings import Verdict
 from trainmark.schema.results import Results, RunResult
 
-KEPT = Path(__file__).parents[2] / "docs" / "results"
+STORED = Path(__file__).parents[2] / "docs" / "results"
 MODEL = "mobilenet_v1"
 SHOWN = "were verified to compute the same training step"
 Axes = dict[str, Any]
@@ -144,7 +144,7 @@ def test_a_certificate_that_saw_nobody_speaks_where_no_other_does() -> None:
 # Every column, or none.
 
 
-def test_another_program_beside_two_that_were_compared_is_named() -> None:
+def test_another_program_next_to_two_that_were_compared_is_named() -> None:
     external = {"workload": "paddleclas", "framework": "paddle"}
     text = report(of([PYTORCH, TENSORFLOW, external], certificate(*BOTH)))
     assert SHOWN not in text
@@ -166,7 +166,7 @@ def test_a_framework_that_the_certificate_does_not_know_is_named() -> None:
     assert "no evidence that jax (nchw, none) did the same work" in text
 
 
-def test_a_framework_that_could_not_be_looked_at_is_named_and_marked() -> None:
+def test_a_framework_that_could_not_be_inspected_is_named_and_marked() -> None:
     absent = {"jax": "failed: exit code 1"}
     text = report(of([PYTORCH, TENSORFLOW, {"framework": "jax"}], certificate(*BOTH, absent=absent)))
     assert (
@@ -182,7 +182,7 @@ def test_a_difference_from_a_framework_without_a_number_marks_nobody() -> None:
     assert "≠" not in text
 
 
-def test_a_framework_that_is_not_as_described_is_told_apart_from_two_that_differ() -> None:
+def test_a_framework_that_is_not_as_described_is_distinguished_from_two_that_differ() -> None:
     wrong = party("tensorflow", "nhwc").model_copy(update={"checks": (check(Subject.DECAY, holds=False),)})
     text = report(of([PYTORCH, TENSORFLOW], certificate(party("pytorch"), wrong)))
     assert "NOT the same work. tensorflow differs from the description in weight decay; see" in text
@@ -211,7 +211,7 @@ def test_a_compiler_that_was_not_compared_is_named_and_not_claimed() -> None:
     assert "≠" not in text
 
 
-def test_a_layout_that_was_not_compared_is_named_beside_one_that_was() -> None:
+def test_a_layout_that_was_not_compared_is_named_next_to_one_that_was() -> None:
     cases = [
         {**axes, "devices_per_node": n}
         for n in (1, 2)
@@ -240,7 +240,7 @@ def test_a_compiler_of_another_table_does_not_speak_against_the_eager_step() -> 
     assert "≠" not in text
 
 
-def test_a_compiler_that_could_not_be_looked_at_is_named_and_marked() -> None:
+def test_a_compiler_that_could_not_be_inspected_is_named_and_marked() -> None:
     unseen = graph(checks=(), absent="timeout: 900 s")
     results = of([PYTORCH, GRAPH], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", unseen)))
     text = report(results)
@@ -250,7 +250,7 @@ def test_a_compiler_that_could_not_be_looked_at_is_named_and_marked() -> None:
     assert "not checked timeout: 900 s" in render_markdown(results, Path("/nowhere"))
 
 
-def test_mixed_precision_is_said_not_to_be_compared() -> None:
+def test_mixed_precision_is_reported_as_not_compared() -> None:
     mixed = [{**axes, "precision": "amp-bf16"} for axes in (PYTORCH, TENSORFLOW)]
     assert "Only FP32 was compared; the arithmetic of amp-bf16 is different" in report(
         of(mixed, certificate(*BOTH))
@@ -320,7 +320,7 @@ def test_each_optimizer_has_the_certificate_that_is_about_it() -> None:
     assert (lamb.rules, {work.verdict for work in lamb.works}) == (("lamb",), {Verdict.DIFFERENT})
 
 
-def test_frameworks_by_different_optimizers_are_never_said_to_be_equal() -> None:
+def test_frameworks_by_different_optimizers_are_never_reported_to_be_equal() -> None:
     of_others = of_bert("paddle", "tensorflow", rules=LAMB)
     others = [bert("paddle", **LAMB), bert("tensorflow", **LAMB)]
     text = report(of([*BY_ADAMW, *others], OF_ADAMW, of_others))
@@ -390,7 +390,7 @@ def test_one_framework_alone_is_compared_with_nobody() -> None:
 
 
 @pytest.mark.parametrize("language", list(Language))
-def test_every_sentence_can_be_said_in_every_language(language: Language) -> None:
+def test_every_sentence_exists_in_every_language(language: Language) -> None:
     failing = graph(checks=(check(Subject.UPDATES, holds=False),))
     wrong = party("tensorflow", "nhwc", "cpu", failing).model_copy(
         update={"checks": (check(Subject.DECAY, holds=False),)}
@@ -409,7 +409,7 @@ def test_every_sentence_can_be_said_in_every_language(language: Language) -> Non
 
 
 def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show() -> None:
-    document = json.loads((KEPT / "h200-frameworks" / "results.json").read_text())
+    document = json.loads((STORED / "h200-frameworks" / "results.json").read_text())
     for observed in (observed for found in document["certificates"] for observed in found["parties"]):
         observed.pop("variants", None)
     text = report(Results.model_validate(document))

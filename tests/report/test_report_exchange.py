@@ -14,7 +14,7 @@ from trainmark.store import write_results
 from trainmark.tasks import case_of
 
 
-def kept(results: Results, folder: Path) -> str:
+def stored(results: Results, folder: Path) -> str:
     folder.mkdir()
     write_results(folder / "results.json", results)
     return str(folder)
@@ -22,7 +22,7 @@ def kept(results: Results, folder: Path) -> str:
 
 @pytest.fixture
 def two_frameworks(tmp_path: Path) -> str:
-    return kept(sample.two_frameworks(), tmp_path / "out")
+    return stored(sample.two_frameworks(), tmp_path / "out")
 
 
 def test_results_of_two_frameworks_are_refused_as_rows_that_would_share_their_names(
@@ -49,7 +49,7 @@ def test_only_chooses_the_framework_of_the_rows(
     assert {row["gpu_num"] for row in rows} == {1, 2, 4, 8, 16, 32}
 
 
-def test_frameworks_stay_apart_in_the_result_of_dlperf(
+def test_frameworks_stay_separate_in_the_result_of_dlperf(
     two_frameworks: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--to", "dlperf-json", "--only", "batch_per_device=160"]
@@ -66,10 +66,10 @@ def two_models() -> Results:
     return sample.results([(case, sample.ok_runs(case, 300.0, 1)) for case in cases])
 
 
-def test_a_model_without_a_mission_is_left_out_and_said_and_the_others_are_printed(
+def test_a_model_without_a_mission_is_left_out_and_reported_and_the_others_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", kept(two_models(), tmp_path / "out"), "--to", "paddle-json"]) == 1
+    assert main(["report", stored(two_models(), tmp_path / "out"), "--to", "paddle-json"]) == 1
 
     reported = capsys.readouterr()
     assert [row["model_name"] for row in json.loads(reported.out)] == ["clas_ResNet50V1.5_bs32_fp32"]
@@ -77,10 +77,10 @@ def test_a_model_without_a_mission_is_left_out_and_said_and_the_others_are_print
     assert "no mission is known for the model 'my-own'" in reported.err
 
 
-def test_what_is_in_doubt_is_said_beside_rows_that_have_no_place_for_it(
+def test_what_is_in_doubt_is_reported_next_to_rows_that_have_no_place_for_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = kept(sample.real_and_synthetic(), tmp_path / "out")
+    out = stored(sample.real_and_synthetic(), tmp_path / "out")
     assert main(["report", out, "--to", "dlperf-json", "--only", "data=imagenet"]) == 0
     reported = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[::2] for line in reported] == [["in doubt", "not-steady"]] * 2
@@ -88,7 +88,7 @@ def test_what_is_in_doubt_is_said_beside_rows_that_have_no_place_for_it(
     assert capsys.readouterr().err == ""
 
 
-def test_what_others_disturbed_is_no_row_beside_sound_runs_and_never_a_database_s(
+def test_a_spoiled_run_is_no_row_next_to_sound_runs_and_never_one_of_a_database(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy = Suspicion(code="cpu-shared", sentence="others took the cores", about=About.MACHINE)
@@ -96,7 +96,7 @@ def test_what_others_disturbed_is_no_row_beside_sound_runs_and_never_a_database_
     runs = sample.ok_runs(case, 300.0, 3)
     spoiled = sample.run(case, 3, throughput=30.0, suspicions=(busy,))
     lost = sample.run(alone, 1, throughput=40.0, suspicions=(busy,))
-    out = kept(sample.results([(case, (*runs[:2], spoiled)), (alone, (lost,))]), tmp_path / "out")
+    out = stored(sample.results([(case, (*runs[:2], spoiled)), (alone, (lost,))]), tmp_path / "out")
     assert main(["report", out, "--to", "paddle-json"]) == 1
     reported = capsys.readouterr()
     assert [row["FINAL_RESULT"] for row in json.loads(reported.out)] == [300.0, 301.2]
@@ -112,7 +112,7 @@ def test_what_others_disturbed_is_no_row_beside_sound_runs_and_never_a_database_
 def test_a_mission_or_a_model_that_is_named_takes_the_unknown_model_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = kept(two_models(), tmp_path / "out")
+    out = stored(two_models(), tmp_path / "out")
     assert main(["report", out, "--to", "paddle-json", "--mission", "image classification"]) == 0
     assert {row["mission_name"] for row in json.loads(capsys.readouterr().out)} == {"图像分类"}
 
@@ -124,7 +124,7 @@ def test_a_mission_or_a_model_that_is_named_takes_the_unknown_model_in(
 
 def test_rows_that_are_left_out_do_not_keep_the_file_from_being_written(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    out = kept(two_models(), tmp_path / "out")
+    out = stored(two_models(), tmp_path / "out")
     assert main(["report", out, "--to", "paddle-json", "--output", str(file)]) == 1
     assert len(json.loads(file.read_text())) == 1
 
@@ -134,7 +134,7 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
 ) -> None:
     case = case_of(nodes=2)
     results = sample.results([(case, (sample.failed_run(case, Outcome.UNSUPPORTED, "one host today"),))])
-    assert main(["report", kept(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
+    assert main(["report", stored(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
 
     reported = capsys.readouterr()
     assert json.loads(reported.out) == []
@@ -161,7 +161,7 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
 def test_what_cannot_be_meant_is_one_line_and_exit_2(
     words: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", kept(two_models(), tmp_path / "out"), *words]) == 2
+    assert main(["report", stored(two_models(), tmp_path / "out"), *words]) == 2
 
     reported = capsys.readouterr()
     assert (reported.out, reported.err.count("\n")) == ("", 1)

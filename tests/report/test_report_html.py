@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import sample_results as sample
-from browser import WINDOWS, Views, looked_at, needs_browser
+from browser import WINDOWS, Views, inspected, needs_browser
 from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
@@ -174,7 +174,7 @@ def views(rendering: Rendering, tmp_path_factory: pytest.TempPathFactory) -> Vie
         )
         for example in WITHOUT_SCRIPTS
     }
-    return looked_at(pages, tmp_path_factory.mktemp("browser"))
+    return inspected(pages, tmp_path_factory.mktemp("browser"))
 
 
 @needs_browser

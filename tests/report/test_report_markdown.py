@@ -108,12 +108,12 @@ def test_several_frameworks_stand_side_by_side_in_one_table_a_batch_size(tmp_pat
     assert "no evidence that the frameworks did the same work" in text
 
 
-def test_a_layout_that_belongs_to_its_framework_stands_in_its_column(tmp_path: Path) -> None:
+def test_a_layout_that_belongs_to_its_framework_is_in_its_column(tmp_path: Path) -> None:
     table = rows(rendered(sample.with_certificate(), tmp_path), "nodes")
     assert table[0] == ["nodes", "devices", "tensorflow (nhwc, graph)", "pytorch (nchw)"]
 
 
-def test_frameworks_whose_work_was_shown_to_be_equal_are_said_to_be_so(tmp_path: Path) -> None:
+def test_frameworks_with_a_certificate_are_reported_as_equal(tmp_path: Path) -> None:
     text = rendered(sample.with_certificate(), tmp_path)
     assert "no evidence" not in text
     assert "pytorch, tensorflow were verified to compute the same training step" in text
@@ -239,7 +239,7 @@ def test_a_suite_that_is_not_finished_says_so_first(tmp_path: Path) -> None:
     assert "No run succeeded" in overview
 
 
-def test_gates_that_are_off_and_runs_of_which_nobody_knows_what_they_ran_are_said(tmp_path: Path) -> None:
+def test_gates_that_are_off_and_runs_of_unknown_identity_are_reported(tmp_path: Path) -> None:
     results = sample.ngc_v100()
     first, *others = results.cases
     older = first.model_copy(
@@ -408,7 +408,7 @@ def test_two_units_never_share_a_table(tmp_path: Path) -> None:
             assert shown == {unit}, (name, table)
 
 
-def test_a_case_without_a_number_stands_with_those_of_its_model(tmp_path: Path) -> None:
+def test_a_case_without_a_number_is_with_those_of_its_model(tmp_path: Path) -> None:
     text = rendered(sample.two_units(), tmp_path)
     assert re.search(r"### [^\n]*sequences/s\n\n[^#]*OOM", text.split("## Throughput")[1].split("\n## ")[0])
 

@@ -71,20 +71,20 @@ def test_of_many_cases_the_first_are_named_and_the_others_counted(tmp_path: Path
 
 
 @pytest.mark.parametrize("gpus", [(), (gpu(None),), (gpu(0.0),), (gpu(0.49),)])
-def test_where_none_was_held_nothing_is_said(gpus: tuple[GpuSummary, ...], tmp_path: Path) -> None:
+def test_where_none_was_held_nothing_is_reported(gpus: tuple[GpuSummary, ...], tmp_path: Path) -> None:
     results = sampled(gpus)
     assert find(results).power == ()
     assert "power limit" not in render_markdown(results, tmp_path).split("## Telemetry")[0]
 
 
 @pytest.mark.parametrize(
-    ("mhz", "said"),
+    ("mhz", "reported"),
     [
         (1725.4, "window's samples: fp32 b32 1n1g (1725 MHz, 697 W). In"),
         (None, "window's samples: fp32 b32 1n1g. In"),
     ],
 )
-def test_the_clock_and_the_power_are_told(mhz: float | None, said: str, tmp_path: Path) -> None:
+def test_the_clock_and_the_power_are_reported(mhz: float | None, reported: str, tmp_path: Path) -> None:
     text = render_markdown(sampled((gpu(0.5, mhz),)), tmp_path)
-    assert said in text
+    assert reported in text
     assert "功耗上限" in render_markdown(sampled((gpu(0.5, mhz),)), tmp_path, Language.ZH)

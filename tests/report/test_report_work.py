@@ -11,7 +11,7 @@ from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.results import Results
 
 
-def told(results: Results, folder: Path) -> str:
+def reported(results: Results, folder: Path) -> str:
     sample.write_runs(folder, results)
     return render_markdown(results, folder, Language.EN)
 
@@ -33,7 +33,7 @@ def counting(results: Results, **changes: object) -> Results:
 def test_tokens_stand_with_padding_and_without_and_the_share_by_its_convention(tmp_path: Path) -> None:
     work = {"sequences": 1000, "tokens": 128_000, "tokens_without_padding": 96_000}
     results = counting(sample.one_case(), work=work, window_s=10.0, mfu={"counted": 0.25, "6N+12LHQT": 0.31})
-    text = told(results, tmp_path)
+    text = reported(results, tmp_path)
     (head,) = [line for line in text.splitlines() if "tokens without padding/s" in line]
     assert [word.strip() for word in head.strip("|").split("|")][1:] == [
         "sequences/s",
@@ -52,7 +52,7 @@ def test_the_roofline_has_a_column_where_it_is_known(tmp_path: Path) -> None:
     results = counting(
         sample.one_case(), work={"images": 1000}, window_s=10.0, mfu={"counted": 0.25}, roofline=0.381
     )
-    text = told(results, tmp_path)
+    text = reported(results, tmp_path)
     assert "| MFU (counted) | share of the roofline |" in text
     assert "25.0 % | 38.1 % |" in text
 
@@ -63,7 +63,7 @@ def test_what_is_in_doubt_is_marked_here_too(tmp_path: Path) -> None:
     (case,) = results.cases
     doubt = Suspicion(code="cpu-shared", sentence="others took the cores", about=About.MACHINE)
     runs = tuple(run.model_copy(update={"suspicions": (doubt,)}) for run in case.runs)
-    text = told(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
+    text = reported(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
     assert "100.0† | 12800† | 25.0 %† |" in text
 
 
@@ -80,24 +80,24 @@ def test_a_peak_that_was_disturbed_makes_no_share_higher(tmp_path: Path) -> None
         )
         for run, one, (mfu, peak) in zip(case.runs, measured, reported_of, strict=True)
     )
-    text = told(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
+    text = reported(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
     assert "100.0 | 40.0 % |" in text
 
 
 @pytest.mark.parametrize("work", [{}, {"images": 1000}])
 def test_of_one_counter_and_no_peak_there_is_no_such_table(work: dict[str, int], tmp_path: Path) -> None:
-    assert "MFU" not in told(counting(sample.one_case(), work=work), tmp_path)
+    assert "MFU" not in reported(counting(sample.one_case(), work=work), tmp_path)
 
 
-def test_a_run_that_did_more_than_the_peak_has_no_share_and_the_peak_is_told_as_too_low(
+def test_a_run_that_did_more_than_the_peak_has_no_share_and_the_peak_is_reported_as_too_low(
     tmp_path: Path,
 ) -> None:
     results = counting(sample.one_case(), work={"images": 1000}, window_s=10.0, peak_operations_per_s=1e9)
-    text = told(results, tmp_path)
+    text = reported(results, tmp_path)
     assert "a run exceeded the measured peak, so that peak is too low and no share is given" in text
 
 
-def test_of_a_case_without_memory_the_largest_batch_that_fits_is_told() -> None:
+def test_of_a_case_without_memory_the_largest_batch_that_fits_is_reported() -> None:
     results = sample.two_frameworks()
     (found,) = find(results).fitting
     assert (found.batch, "b160-2n8g" in found.case, "b128-2n8g" in found.by) == (128, True, True)
@@ -115,6 +115,6 @@ def test_of_a_case_without_memory_the_largest_batch_that_fits_is_told() -> None:
 
 
 def test_the_report_says_which_batch_fits(tmp_path: Path) -> None:
-    assert "out of memory; the largest batch per device known to fit here is 128" in told(
+    assert "out of memory; the largest batch per device known to fit here is 128" in reported(
         sample.two_frameworks(), tmp_path
     )

@@ -122,14 +122,14 @@ def complaints(manifest: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", JobKind)
-@pytest.mark.parametrize(("asked", "hosts"), [("little", None), ("much", ["gpu[01-04]"])])
+@pytest.mark.parametrize(("wanted", "hosts"), [("little", None), ("much", ["gpu[01-04]"])])
 def test_a_job_reads_as_its_golden_file(
-    capsys: pytest.CaptureFixture[str], suite: Path, kind: JobKind, asked: str, hosts: list[str] | None
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: JobKind, wanted: str, hosts: list[str] | None
 ) -> None:
     more = {} if hosts is None else {"hosts": hosts}
-    text = planned(capsys, suite, kind, {"little": LITTLE, "much": MUCH}[asked], **more)
+    text = planned(capsys, suite, kind, {"little": LITTLE, "much": MUCH}[wanted], **more)
     text = text.replace(f"{suite.parent}/", "/home/me/")
-    golden = GOLDEN / f"{kind}-{asked}.{'sh' if kind is JobKind.SBATCH else 'yaml'}"
+    golden = GOLDEN / f"{kind}-{wanted}.{'sh' if kind is JobKind.SBATCH else 'yaml'}"
     if os.environ.get("TRAINMARK_UPDATE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
@@ -185,7 +185,7 @@ def test_the_pods_find_the_suite_and_its_card_where_the_suite_says(
     assert lying == {"suite.yaml": SUITE, "cards/mine.yaml": CARD}
 
 
-def test_only_the_selected_cases_are_measured_and_asked_for(
+def test_only_the_selected_cases_are_measured_and_requested(
     capsys: pytest.CaptureFixture[str], suite: Path
 ) -> None:
     script = planned(capsys, suite, "sbatch", LITTLE, "--only", "nodes=1,devices_per_node=1")
@@ -194,7 +194,7 @@ def test_only_the_selected_cases_are_measured_and_asked_for(
     assert script.endswith("--resume --only nodes=1,devices_per_node=1\n")
 
 
-def test_of_more_hosts_than_are_needed_slurm_is_asked_for_the_first(
+def test_of_more_hosts_than_needed_slurm_gets_the_first(
     capsys: pytest.CaptureFixture[str], suite: Path
 ) -> None:
     script = planned(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-08]"])
@@ -223,8 +223,8 @@ lines = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(lines, min_size=1, max_size=6), st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._+-]{0,80}\Z"))
-def test_whatever_a_suite_says_reaches_the_pods_as_it_was_written(said: list[str], name: str) -> None:
-    text = "\n".join(said) + "\n"
+def test_whatever_a_suite_says_reaches_the_pods_as_it_was_written(message: list[str], name: str) -> None:
+    text = "\n".join(message) + "\n"
     with TemporaryDirectory() as folder:
         suite = Path(folder) / "suite.yaml"
         suite.write_bytes(yaml.safe_dump({"name": name, "description": text}, allow_unicode=True).encode())
@@ -264,13 +264,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "job", "why"), REFUSED)
-def test_what_cannot_be_a_job_is_said_in_one_line(
+def test_what_cannot_be_a_job_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], suite: Path, kind: str, job: dict[str, Any], why: str
 ) -> None:
     assert refusal(capsys, suite, kind, job) == why
 
 
-def test_fewer_hosts_than_nodes_are_said(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
+def test_fewer_hosts_than_nodes_are_reported(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
     reported = refusal(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-02]"])
     assert reported == "suite.yaml: 4 nodes are asked for, and the hosts file has 2 hosts\n"
 
@@ -370,9 +370,9 @@ def until_it_waits(pid: int, number: signal.Signals) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(("restarts", "asked"), [(None, True), ("4", True), ("5", False)])
+@pytest.mark.parametrize(("restarts", "wanted"), [(None, True), ("4", True), ("5", False)])
 def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
-    queued: Path, restarts: str | None, asked: bool
+    queued: Path, restarts: str | None, wanted: bool
 ) -> None:
     environment = {"PATH": f"{queued.parent}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
     environment |= {} if restarts is None else {"SLURM_RESTART_COUNT": restarts}
@@ -386,7 +386,7 @@ def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
         assert job.wait(60) == 130
     reported = (queued.parent / "said").read_text().splitlines()
     assert reported[0].startswith("-m trainmark.cli.main run ")
-    assert reported[1:] == ["ended", *(["scontrol requeue 17"] if asked else [])]
+    assert reported[1:] == ["ended", *(["scontrol requeue 17"] if wanted else [])]
 
 
 def test_a_job_that_is_done_ends_as_the_suite_does(queued: Path) -> None:

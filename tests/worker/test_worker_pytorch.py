@@ -255,7 +255,7 @@ print(json.dumps([in_slots, shapes, crops, maker.asked, unreadable, same]))
 def test_files_and_pictures_reach_nvjpeg_through_slots_that_are_used_again_and_again(tmp_path: Path) -> None:
     data = make_images(tmp_path / "data", count=12)
 
-    looked_at = in_pytorch(f"""
+    inspected = in_pytorch(f"""
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -299,7 +299,7 @@ print(json.dumps(told))
 """)
 
     # None is another one's, each batch has its share decoded, and there are fewer slots than parts that were read.
-    assert looked_at == [[0, 24 * round(0.4 * 8), True], [0, 0, True], [0, 24 * 4, True]]
+    assert inspected == [[0, 24 * round(0.4 * 8), True], [0, 0, True], [0, 24 * 4, True]]
 
 
 def test_a_process_decodes_no_picture_that_would_take_the_room_of_the_files_after_it(tmp_path: Path) -> None:

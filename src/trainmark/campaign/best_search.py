@@ -55,7 +55,7 @@ def write_trial(folder: Path, trial: Trial) -> None:
 
 
 def forget_trial(folder: Path) -> None:
-    """Let a short run be none that a case is settled by."""
+    """Return that a short run never settles a case."""
     (folder / FILE).unlink(missing_ok=True)
 
 

@@ -39,7 +39,7 @@ from trainmark.workload import UnsupportedByCard
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run: a suite, which of its cases, on which hosts, where the results go, and whether to go on."""
+    """The order for a campaign: a suite, the chosen cases, the hosts, the result directory, and whether to resume."""
 
     suite: Suite
     cases: tuple[Case, ...]
@@ -52,7 +52,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CampaignEnding:
-    """How a campaign ended: its results so far, and whether somebody stopped it."""
+    """The end of a campaign: its results so far, and whether it was stopped."""
 
     results: Results
     interrupted: bool

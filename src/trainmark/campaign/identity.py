@@ -1,4 +1,4 @@
-"""What a run is about to run, as the parts of an identity."""
+"""The parts of a run's identity: program, data, packages and machine."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ _OF_THE_CALL = (
 
 
 class Identifier:
-    """Says what runs of a site's cases are; a file that has not changed is hashed once."""
+    """Identities of the runs of a site's cases; a file that has not changed is hashed once."""
 
     def __init__(self, run_env: RunEnvironment) -> None:
         self._run_env = run_env

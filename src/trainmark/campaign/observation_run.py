@@ -25,7 +25,7 @@ Steps = TypeVar("Steps", bound=Followed)
 
 @dataclass(frozen=True, slots=True)
 class Observed(Generic[Steps]):
-    """What a worker tells of its three steps, with the framework's version and the device that it used."""
+    """A worker's report on its three steps, with the framework's version and the device."""
 
     steps: Steps
     version: str | None

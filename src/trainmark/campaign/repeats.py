@@ -1,4 +1,4 @@
-"""How many runs a case has and why not more; what more of them, or another protocol in the same time, would give."""
+"""Number of runs of a case and the reason for no more; the gain of more runs, or of another protocol."""
 
 from collections.abc import Sequence
 from math import inf

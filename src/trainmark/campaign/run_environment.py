@@ -45,7 +45,7 @@ _PROBE = Limits(timeout_s=1800)
 
 
 class MoreOfSpec(TypedDict, total=False):
-    """What a run's spec may be given besides: where its ranks meet, and words after the program's own."""
+    """Additions to a run's spec: the rendezvous of its ranks, and words after the program's own."""
 
     port: int
     more_words: tuple[str, ...]
@@ -61,7 +61,7 @@ class CannotStart:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a program runs: its interpreter, by its path here, and the manifest of all nodes as they are with it."""
+    """The environment of a program: its interpreter, by its path here, and the manifest of all nodes with it."""
 
     interpreter: FrameworkPython
     manifest: Manifest
@@ -198,7 +198,7 @@ class RunEnvironment:
 
     @property
     def placement_hosts(self) -> tuple[PlacementHost, ...]:
-        """What placement must know of the hosts, as they are now: what is sent to one has a path of its own there."""
+        """Return the sites of the hosts for placement; a file that is sent to a host has another path there."""
         return tuple(
             PlacementHost(
                 host.machine(),
@@ -231,7 +231,7 @@ class RunEnvironment:
 
     @property
     def machine(self) -> NodeResources:
-        """What the first host has."""
+        """The site of the first host."""
         return self.hosts[0].machine()
 
     def hosts_of(self, case: Case) -> tuple[Host, ...]:

@@ -1,4 +1,4 @@
-"""Which run comes next: pass by pass over the cases, in a random order, until each has enough runs.
+"""Order of the runs: pass by pass over the cases, in random order, until each has enough runs.
 
 Runs of one case are spread over the whole campaign instead of following each other, so that a machine that
 grows slower (heat, a neighbour) slows every case alike instead of the last ones only. Within a pass the order is drawn
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is: runs finished, and how many there will be at least."""
+    """Progress of a campaign: finished runs, and the least number that there will be."""
 
     finished: int
     at_least: int
@@ -122,7 +122,7 @@ class Schedule:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """The campaign's progress."""
         return Progress(self._finished, self._at_least)
 
     def take(self, may_run: Callable[[int], bool]) -> int | None:
@@ -141,7 +141,7 @@ class Schedule:
         return None
 
     def put_back(self, case: int) -> None:
-        """Let a case that was taken wait again: it was not run."""
+        """Return a case that was taken to the waiting ones, because it was not run."""
         heapq.heappush(self._waiting, self._turn(case))
 
     def next(self) -> int | None:
@@ -174,7 +174,7 @@ class Schedule:
         return self._left_s
 
     def retire(self, case: int) -> None:
-        """Give a waiting case no further run."""
+        """Remove a waiting case from the schedule."""
         self._waiting = [turn for turn in self._waiting if turn[-1] != case]
         heapq.heapify(self._waiting)
         self._at_least -= self._coming[case]

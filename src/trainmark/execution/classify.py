@@ -43,7 +43,7 @@ _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAI
 
 @dataclass(frozen=True, slots=True)
 class NodeExit:
-    """How a node's first process ended: its exit code (negative: a signal), and kernel OOM kills meanwhile.
+    """The end of a node's first process: its exit code (negative: a signal), and the kernel's OOM kills meanwhile.
 
     ``log`` is what its processes printed.
     """

@@ -15,7 +15,7 @@ _MOST_LEVELS = 3
 
 
 def is_shared(host: Host, there: Path, here: Path) -> bool:
-    """Tell whether a folder on a host and one here are the same: equal paths are no sign of it, nor are others."""
+    """Return whether a folder on a host and one here are the same, which their paths do not show."""
     token = f".trainmark-{secrets.token_hex(8)}"
     (here / token).touch()
     try:

@@ -39,7 +39,7 @@ _REMOVAL_S = 60.0
 
 
 class PreparationError(TrainmarkError):
-    """What a run needs cannot be made; ``outcome`` is what that is for the run."""
+    """A requirement of a run cannot be made; ``outcome`` is the run's outcome."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What each rank of a run said last, and what its launcher says of it: in a node's log, or kept by itself.
+"""The last error of each rank of a run, from a node's log or the rank's own file, and its launcher's message.
 
 ``ranks.py`` keeps every rank's standard error as ``stderr.rankN``, ``paddle.distributed.launch`` all that a rank prints
 as ``paddle/workerlog.N`` (of which the log repeats rank 0), NVIDIA's ``multiproc.py`` the standard output of all but

@@ -66,7 +66,7 @@ class SourceError(TrainmarkError):
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """How git is run, and whose disk the repositories are on."""
+    """The way git is run, and the host that stores the repositories."""
 
     runner: CommandRunner
 
@@ -113,7 +113,7 @@ def fetch(checkout: Checkout, git: Git) -> None:
 
 
 def is_cached(checkout: Checkout, git: Git) -> bool:
-    """Tell whether the commit is in the cache."""
+    """Return whether the commit is in the cache."""
     question = ("cat-file", "-e", f"{checkout.commit}^{{commit}}")
     host = git.runner.host
     found = host.which("git") is not None and host.has(checkout.cache)

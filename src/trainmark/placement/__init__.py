@@ -1,4 +1,4 @@
-"""Where the processes of a run start: from a case, a card and the hosts to commands that can be read."""
+"""Placement of a run's processes: from a case, a card and the hosts to readable commands."""
 
 from trainmark.node import free_ports
 from trainmark.placement.container import removal_command

@@ -23,7 +23,7 @@ _SEPARATORS = ":,\"'\n"
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What a command in a container needs of the host: its folders, its GPUs, and where it is started.
+    """Requirements of a command in a container: the host's folders, its GPUs, and the working directory.
 
     ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU. With ``rdma`` the
     container gets the host's RDMA devices. What is ``placed_from_outside`` is told its rank by variables of an mpirun

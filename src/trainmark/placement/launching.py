@@ -1,4 +1,4 @@
-"""How each launcher starts the ranks of a run: the words before the program's, and who is started where."""
+"""Launchers: the words before the program's that start the ranks of a run, and the place of each rank."""
 
 import shlex
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from trainmark.workload import filled
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the ranks meet, who takes part, and what a node's ranks compute on.
+    """The rendezvous of the ranks, their number, and the devices of a node's ranks.
 
     ``hosts`` are the nodes' addresses, the first of them the one that the others go to; ``devices`` are a node's GPUs
     by name, none for a program that computes on the CPU.
@@ -82,7 +82,7 @@ def manual_steps(spec: RunSpec) -> tuple[str, ...]:
 
 
 def launches_containers(spec: RunSpec) -> bool:
-    """Whether mpirun stands outside and starts each rank in a container, as Apptainer's can be on every host.
+    """Return whether mpirun runs outside and starts each rank in a container, as with Apptainer.
 
     Docker's are a daemon's children, which know nothing of their mpirun.
     """

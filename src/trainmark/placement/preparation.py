@@ -1,4 +1,4 @@
-"""What a run needs before it: the program's source, the image, and the card's prepare steps, as readable commands."""
+"""Preparation of a run as readable commands: the program's source, the image, and the card's prepare steps."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""What decides the plan of one run: the case, its program, where it runs, how it is measured, and its folders."""
+"""Input of a run's plan: the case, its program, its hosts, the protocol, and its folders."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ class FrameworkPython:
 
 @dataclass(frozen=True, slots=True)
 class PlacementHost:
-    """What placement must know of a host: its name, where others reach it, what it has, and what lies where on it.
+    """A host for placement: its name, its address for others, its devices, and its folders.
 
     ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
     """
@@ -94,14 +94,14 @@ class RunSpec:
 
     @property
     def launcher(self) -> Launcher:
-        """What starts the ranks: what the suite says of the built-in workers, else the card."""
+        """The launcher of the ranks: the suite's for the built-in workers, else the card's."""
         if self.started_by is not None and self.is_built_in:
             return self.started_by
         return self.card.launcher
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the program is one of our own workers."""
+        """True if the program is a built-in worker."""
         return isinstance(self.card.source, BuiltinSource)
 
     @property
@@ -111,7 +111,7 @@ class RunSpec:
 
     @property
     def device(self) -> Device:
-        """What a rank computes on: never ``auto``."""
+        """The device of a rank, never ``auto``."""
         return device_of(self.case, self.machine(0))
 
     def host(self, node: int) -> PlacementHost:

@@ -1,4 +1,4 @@
-"""What a report is made of, before it is Markdown or HTML: sections of paragraphs, tables, charts and code.
+"""Parts of a report before it is Markdown or HTML: sections of paragraphs, tables, charts and code.
 
 Every text here is plain: the renderers escape it for their format.
 """
@@ -12,7 +12,7 @@ from trainmark.report.charts.theme import Drawing
 
 
 class Style(StrEnum):
-    """How a piece of text is set."""
+    """Style of a piece of text."""
 
     PLAIN = "plain"
     CODE = "code"

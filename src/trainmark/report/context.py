@@ -1,4 +1,4 @@
-"""What every section is written from: results, findings, language, what varies, and the signs of numbers."""
+"""Context of every section: results, findings, language, varying axes, and the marks of numbers."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How every chart looks, and how a specification becomes an SVG file."""
+"""Theme of all charts, and the conversion of a specification to an SVG file."""
 
 import re
 import unicodedata

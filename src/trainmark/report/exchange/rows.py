@@ -1,4 +1,4 @@
-"""What the exchange formats are made of: one measured (or failed) run, free of where it came from."""
+"""Rows of the exchange formats: one measured or failed run, independent of its source."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What `trainmark check` found of the hosts before the suite was run, where its results are kept beside the runs."""
+"""Section on the findings of `trainmark check` about the hosts before the suite was run."""
 
 from pydantic import ValidationError
 

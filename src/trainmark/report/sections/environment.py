@@ -1,4 +1,4 @@
-"""What the runs ran on and by which recipe: the manifests, the runs' own parameters, the telemetry.
+"""Section on the runs' environment and recipe: manifests, the runs' own parameters, telemetry.
 
 A manifest is read tolerantly: one of another version shows what it has.
 """

@@ -1,4 +1,4 @@
-"""Whether the frameworks that stand side by side did equal work, and how that was shown."""
+"""Section on the certificates of equal work between the compared frameworks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

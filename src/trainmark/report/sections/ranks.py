@@ -1,4 +1,4 @@
-"""What the ranks did beside each other: who is slow and who waits, what the exchange takes, how windows began."""
+"""Section on the ranks: slow and waiting ones, the time of the gradient exchange, the starts of windows."""
 
 from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context

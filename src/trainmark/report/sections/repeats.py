@@ -1,4 +1,4 @@
-"""How many runs each case has where they were waited for: what ended them, what more of them would give."""
+"""Section on the number of runs of each case in an adaptive campaign, and the gain of more runs."""
 
 from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context

@@ -1,4 +1,4 @@
-"""What the short runs found where cases ask for the best value of an axis: everything tried, and what was taken."""
+"""Section on the short runs of cases that ask for an axis' best value: candidates and choice."""
 
 from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain

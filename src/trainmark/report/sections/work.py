@@ -1,4 +1,4 @@
-"""What a case worked on beside its headline, each counter by its name, and how far it is from the measured peaks."""
+"""Section on a case's further counters, and its share of the measured peaks."""
 
 from collections.abc import Sequence
 from statistics import median

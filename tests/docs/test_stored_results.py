@@ -12,7 +12,7 @@ from trainmark.cli.main import main
 from trainmark.node.archives import unpack
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-KEPT = sorted(path for path in RESULTS.iterdir() if path.is_dir())
+STORED = sorted(path for path in RESULTS.iterdir() if path.is_dir())
 MOST_BYTES = 400_000
 """Of an archive (docs/adr/0015)."""
 SMALLEST = "h200-scaling"
@@ -28,8 +28,8 @@ def unpacked(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("result", KEPT, ids=lambda path: path.name)
-def test_an_archive_is_small_and_has_the_checksum_beside_it(result: Path) -> None:
+@pytest.mark.parametrize("result", STORED, ids=lambda path: path.name)
+def test_an_archive_is_small_and_has_the_checksum_next_to_it(result: Path) -> None:
     digest, name = (result / "runs.tar.xz.sha256").read_text(encoding="ascii").split()
     data = (result / name).read_bytes()
 
@@ -38,7 +38,7 @@ def test_an_archive_is_small_and_has_the_checksum_beside_it(result: Path) -> Non
     assert len(data) < MOST_BYTES
 
 
-@pytest.mark.parametrize("result", KEPT, ids=lambda path: path.name)
+@pytest.mark.parametrize("result", STORED, ids=lambda path: path.name)
 def test_an_archive_holds_the_runs_of_the_results_and_says_nothing_of_who_packed_it(result: Path) -> None:
     cases = json.loads((result / "results.json").read_bytes())["cases"]
     runs = {run["directory"] for case in cases for run in case["runs"]}
@@ -52,7 +52,7 @@ def test_an_archive_holds_the_runs_of_the_results_and_says_nothing_of_who_packed
     }
 
 
-def test_unpacked_runs_give_the_kept_numbers_again(
+def test_unpacked_runs_give_the_stored_numbers_again(
     unpacked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored = json.loads((unpacked / "results.json").read_bytes())
