@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from trainmark.errors import InputError
-from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of
+from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of, mean_rate, overall_rate
 
 SAMPLE_KEYS = ("head", "line", "end")
 
@@ -27,7 +27,8 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
     ``batch`` (per device), ``global_batch``, ``amp``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
     milliseconds), and in lines ``step``, ``steps``, ``elapsed_s``, ``step_time_s``, ``step_time_ms``, ``rate``,
     ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``, ``average_steps_per_s``,
-    ``samples`` (so far), ``elapsed`` and ``elapsed_hms``.
+    ``samples`` (so far), ``elapsed``, ``elapsed_hms``, ``timestamp`` (seconds since 1970), and from 0 ``step0`` and
+    ``record``. The end also has ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
@@ -45,12 +46,15 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
             "amp": run.amp,
             "steps": len(run.step_times_s),
             "interval": run.interval,
+            "gpu_list": ",".join(map(str, range(run.gpus))),
         }
         yield from fill("head", {**fixed, "clock": run.start, "ms": 0})
         for line in lines_of(run):
             yield from fill("line", {**fixed, **_values(line, run)})
         end = end_of(run)
-        yield from fill("end", {**fixed, "clock": end, "ms": end.microsecond // 1000})
+        totals = {"mean_rate": mean_rate(run), "overall_rate": overall_rate(run)}
+        best = {"best_rate": max((line.rate for line in lines_of(run)), default=0.0)}
+        yield from fill("end", {**fixed, **totals, **best, "clock": end, "ms": end.microsecond // 1000})
 
     try:
         list(sample(SampleRun([0.5] * 2)))
@@ -62,6 +66,9 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
 def _values(line: Line, run: SampleRun) -> dict[str, Any]:
     return {
         "step": line.step,
+        "step0": line.step - 1,
+        "record": line.step // run.interval - 1,
+        "timestamp": line.clock.timestamp(),
         "clock": line.clock,
         "ms": line.clock.microsecond // 1000,
         "elapsed_s": line.elapsed_s,
