@@ -24,7 +24,7 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
     """Return the writer of synthetic logs; raise ``InputError`` naming ``where`` for an unknown key or field.
 
     ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in: ``gpus``,
-    ``batch`` (per device), ``global_batch``, ``amp``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
+    ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp``, ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
     milliseconds), and in lines ``step``, ``steps``, ``elapsed_s``, ``step_time_s``, ``step_time_ms``, ``rate``,
     ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``, ``average_steps_per_s``,
     ``samples`` (so far), ``elapsed``, ``elapsed_hms``, ``timestamp`` (seconds since 1970), and from 0 ``step0`` and
@@ -46,6 +46,7 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
             "amp": run.amp,
             "steps": len(run.step_times_s),
             "interval": run.interval,
+            "fp16_or_fp32": "fp16" if run.amp else "fp32",
             "gpu_list": ",".join(map(str, range(run.gpus))),
         }
         yield from fill("head", {**fixed, "clock": run.start, "ms": 0})
@@ -69,6 +70,7 @@ def _values(line: Line, run: SampleRun) -> dict[str, Any]:
         "step0": line.step - 1,
         "record": line.step // run.interval - 1,
         "timestamp": line.clock.timestamp(),
+        "interval_s": line.step_time_s * run.interval,
         "clock": line.clock,
         "ms": line.clock.microsecond // 1000,
         "elapsed_s": line.elapsed_s,
