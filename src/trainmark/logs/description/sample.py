@@ -24,11 +24,12 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
     """Return the writer of synthetic logs; raise ``InputError`` naming ``where`` for an unknown key or field.
 
     ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in: ``gpus``,
-    ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp``, ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its
-    milliseconds), and in lines ``step``, ``steps``, ``elapsed_s``, ``step_time_s``, ``step_time_ms``, ``rate``,
-    ``device_rate``, ``last_step_time_s``, ``last_rate``, ``steps_per_s``, ``average_rate``, ``average_steps_per_s``,
-    ``samples`` (so far), ``elapsed``, ``elapsed_hms``, ``timestamp`` (seconds since 1970), and from 0 ``step0`` and
-    ``record``. The end also has ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp``, ``fp16_or_fp32``, ``clock`` (a date:
+    ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds), ``steps`` and ``interval``. Lines also have ``step``, from 0
+    ``step0`` and ``record``, ``timestamp`` (seconds since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``,
+    ``interval_s``, ``step_time_s``, ``step_time_ms``, ``steps_per_s``, ``rate``, ``device_rate``,
+    ``last_step_time_s``, ``last_rate``, ``average_rate``, ``average_steps_per_s`` and ``samples`` (so far); the end
+    has ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
