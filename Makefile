@@ -58,7 +58,7 @@ demo: $(STAMP)
 	@$(VENV)/bin/trainmark env create pytorch
 	@echo "== measuring: suites/demo.yaml (at most five minutes; cases that do not fit are left out)"
 	@$(VENV)/bin/trainmark run suites/demo.yaml --out demo-report --resume; code=$$?; \
-	[ $$code != 1 ] || echo "== a case is in doubt or has no number (exit code 1): the report says which, and why"; \
+	[ $$code != 1 ] || echo "== a case is in doubt or has no number: the report says which, and why"; \
 	[ $$code -le 1 ] || exit $$code; \
 	echo "== open demo-report/report.html in a browser"
 
