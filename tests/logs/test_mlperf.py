@@ -82,6 +82,28 @@ def test_a_count_that_fits_no_data_set_gives_the_programs_own_number(read: Reade
     assert measure_log(read(_retinanet(777, 3900.0))).value == pytest.approx(3900)
 
 
+def test_the_programs_own_number_alone_is_a_doubt(read: Reader) -> None:
+    lines = [
+        line for line in _retinanet(4572, 3900.0).splitlines(keepends=True) if "train_samples" not in line
+    ]
+
+    assert "own-figure-only" in _doubts(read("".join(lines)))
+
+
+def test_a_log_that_lost_the_name_of_its_benchmark_is_in_doubt(read: Reader) -> None:
+    lines = [
+        line for line in _retinanet(4572, 3900.0).splitlines(keepends=True) if "submission_ben" not in line
+    ]
+
+    assert "benchmark-unknown" in _doubts(read("".join(lines)))
+
+
+def test_one_block_whose_counts_are_equal_is_no_length(read: Reader) -> None:
+    log = read(_llm("llama2_70b_lora", [(800, 800)]))
+
+    assert "blocks" not in {one.name for one in measure_log(log).witnesses}
+
+
 def test_an_epoch_that_the_end_of_the_run_stops_is_left_out(read: Reader) -> None:
     lines = _retinanet(4572, 3900.0).splitlines(keepends=True)
     late = _text(("epoch_start", 1650, 4, {"epoch_num": 4}), ("epoch_stop", 1701, 4, {"epoch_num": 4}))

@@ -17,7 +17,7 @@ from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
 from trainmark.programs.mlperf.events import in_time, of_key, read_events, rows_of
-from trainmark.programs.mlperf.methods import Run, records_of, witnesses_of
+from trainmark.programs.mlperf.methods import Run, only_own, records_of, witnesses_of
 
 _RANK_DELAY_S = 60.0
 """Longest delay between ranks that print the same start; a later start is another run."""
@@ -90,6 +90,15 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         return (Problem("several-runs", f"the file contains {len(runs)} runs: split it"),)
     run = Run.of(runs[0])
     found = []
+    if not run.is_named and (run.epochs or run.blocks):
+        sentence = "the log does not name its benchmark, which decides what its counts mean"
+        found.append(Problem("benchmark-unknown", sentence))
+    if only_own(run):
+        sentence = (
+            "the number is the program's own throughput alone, which in some submissions is that of one device: "
+            "the log has no count that could confirm it"
+        )
+        found.append(Problem("own-figure-only", sentence))
     if run.unpaired:
         sentence = (
             f"{run.unpaired} starts or stops of epochs do not pair: their time and samples are not counted"

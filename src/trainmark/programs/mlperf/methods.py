@@ -39,6 +39,7 @@ class Run:
     rows: Floats
     dialect: Dialect
     name: str | None
+    is_named: bool
     batch: float
     epochs: list[Span]
     blocks: list[Span]
@@ -53,16 +54,18 @@ class Run:
         )
         known = benchmark[np.isfinite(benchmark)]
         name = BENCHMARKS[int(known[0])] if len(known) else None
+        size = float(batch[0]) if len(batch) else np.nan
         epochs, unpaired = spans(rows, "epoch_start", "epoch_stop")
         blocks, _ = spans(rows, "block_start", "block_stop")
         return cls(
             rows=rows,
             dialect=DIALECTS.get(name or "", USUAL),
             name=name,
-            batch=float(batch[0]) if len(batch) else np.nan,
+            batch=size,
             epochs=epochs,
             blocks=blocks,
-            training=segments(rows),
+            training=segments(rows, size),
+            is_named=len(benchmark) > 0,
             unpaired=unpaired,
         )
 
@@ -84,6 +87,11 @@ class Run:
 def records_of(run: Run) -> Records:
     """Return the records of a run by the first way of its benchmark that gives any."""
     return next((found for way in run.dialect.prefers if (found := _METHODS[way](run))), {})
+
+
+def only_own(run: Run) -> bool:
+    """Return whether the program's own throughput is the only way to a number."""
+    return bool(_own(run)) and not any(method(run) for way, method in _METHODS.items() if way != "own")
 
 
 def witnesses_of(run: Run) -> tuple[Witness, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from trainmark.logs.columns import Floats
 from trainmark.programs.mlperf.events import KEYS, of_key
 
+_CLOSE = 0.01
 _TIME, _NUMBER, _COUNT, _SAMPLES, _FIRST_STEP, _STEP_COUNT = 1, 2, 3, 4, 6, 7
 
 
@@ -60,12 +61,12 @@ def spans(rows: Floats, start: str, stop: str) -> tuple[list[Span], int]:
     return found, int(unpaired) + len(started)
 
 
-def segments(rows: Floats) -> list[Span]:
+def segments(rows: Floats, batch: float) -> list[Span]:
     """Return the training within blocks, without evaluation, with the samples of each; NaN samples if unknown.
 
     A segment begins at ``block_start`` and ends at the first of ``eval_start``, ``block_stop``, the next start and
     ``run_stop``: some programs stop only the last of their blocks. ``samples_count`` is a counter of samples, or, if
-    all blocks have the same one from the first start on, the length of a block.
+    all blocks have the same one from the first start on, the length of a block. ``batch`` is the samples of a step.
     """
     ends: list[tuple[Floats, Floats]] = []
     started: Floats | None = None
@@ -78,7 +79,10 @@ def segments(rows: Floats) -> list[Span]:
             started = row
     counters = [float(first[_SAMPLES]) for first, _ in ends]
     same = len(set(counters)) == 1 and counters[0] > 0
-    lengths = same and ends[0][1][_SAMPLES] == counters[0]
+    # Of a single block only its steps can tell.
+    steps = float(ends[0][1][_FIRST_STEP] - ends[0][0][_FIRST_STEP]) if ends else np.nan
+    confirmed = len(ends) > 1 or abs(steps * batch / counters[0] - 1) < _CLOSE if same else False
+    lengths = same and confirmed and ends[0][1][_SAMPLES] == counters[0]
     later = of_key(rows, "run_stop", "eval_stop", "eval_accuracy", "block_stop")
     found = []
     for place, (first, last) in enumerate(ends):
