@@ -1,4 +1,4 @@
-"""Axes that vary among a suite's cases, and the layout of tables that follows from them.
+"""Axes that vary among a suite's cases, and the arrangement of tables that follows from them.
 
 A table has one unit. It has devices down its side and precision x batch (or, where there are several, the frameworks)
 across its top, as published tables of this field have; whatever else varies makes a table of its own. Where all
