@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from preloading import call_trainmark
+from trainmark.cli.log_output import _logs_at
 from trainmark.errors import InputError
+from trainmark.logs import Facts
+from trainmark.logs.discover import FoundPath
 from trainmark.programs.given import described_format, read_by_format
 
 _LOG = "".join(f"done {at} of 90 at {100 + at % 2}.0 img/s now\n" for at in range(1, 91))
@@ -124,3 +127,20 @@ def test_explain_needs_a_file_and_prints_text(log: Path, words: tuple[str, ...],
 
     assert done.returncode == 2
     assert expected in done.stderr
+
+
+def test_explain_of_a_damaged_log_says_so_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(b"\x1f\x8b damaged")
+
+    done = call_trainmark("parse", tmp_path / "a.log", "--format", "timm", "--explain")
+
+    assert done.returncode == 1
+    assert "the gzip stream is damaged or cut" in done.stdout
+
+
+def test_a_folder_that_cannot_be_walked_is_named_with_its_own_sentence() -> None:
+    found = FoundPath("logs", "the folder cannot be read: Permission denied")
+
+    (log,) = _logs_at(found, None, Facts())
+
+    assert [problem.message for problem in log.problems] == ["the folder cannot be read: Permission denied"]

@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -376,17 +376,19 @@ def measure_run(
     return _measure_log(case, card, folder / LOG, commands)
 
 
-def _read_by_card(card: Card, log: Path, given: Facts | None = None) -> ParsedLog:
+def _reader_of(card: Card) -> Callable[[Path, Facts | None], ParsedLog]:
+    """Return the reader of a program's logs: of the known formats, or of the one that its card describes."""
     if isinstance(card.log_format, str):
-        return read_log(log, given)
+        return read_log
     known = described_format(card.log_format, f"the card of {card.name}", card.name)
-    return read_by_format(log, known, given)
+    return lambda log, given: read_by_format(log, known, given)
 
 
 def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
     """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
-    alone = _read_by_card(card, log)
-    read = _read_by_card(card, log, missing_facts(alone.facts, case))
+    reader = _reader_of(card)
+    alone = reader(log, None)
+    read = reader(log, missing_facts(alone.facts, case))
     name = card.format_name
     if read.format is None:
         raise NotMeasurable(f"{log.name} is {read.status.value}: no log of the card's format '{name}'")

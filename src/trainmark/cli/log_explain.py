@@ -19,40 +19,31 @@ _WIDTH = 160
 def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_name: str | None) -> int:
     """Print how each log was read; return 1 if a number is missing or in doubt."""
     from trainmark.errors import InputError
+    from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import is_doubtful
+    from trainmark.programs import formats, read_log
+    from trainmark.programs.given import given_format, read_by_format
 
+    known = given_format(format_name) if format_name is not None else None
     if "-" in paths:
         raise InputError("--explain reads a log twice: give a file, not standard input")
     doubtful = False
     for path in paths:
         if not Path(path).is_file():
             raise InputError(f"{path}: --explain needs a file")
-        log, result = _read(path, rule, given, format_name)
+        log = read_by_format(path, known, given) if known else read_log(path, given, guess=True)
+        result = measure_log(log, rule)
         doubtful |= is_doubtful(log, result)
-        sys.stdout.writelines(f"{line}\n" for line in _explain(path, log, result, format_name))
+        shown = known or next((one for one in formats() if one.name == log.format), None)
+        sys.stdout.writelines(f"{line}\n" for line in _explain(path, log, result, shown))
     return 1 if doubtful else 0
 
 
-def _read(
-    path: str, rule: "Rule | None", given: "Facts", format_name: str | None
-) -> "tuple[ParsedLog, RuleResult]":
-    from trainmark.measure.rules import measure_log
-    from trainmark.programs import read_log
-    from trainmark.programs.given import given_format, read_by_format
-
-    if format_name is None:
-        log = read_log(path, given, guess=True)
-    else:
-        log = read_by_format(path, given_format(format_name), given)
-    return log, measure_log(log, rule)
-
-
-def _explain(path: str, log: "ParsedLog", result: "RuleResult", format_name: str | None) -> Iterator[str]:
+def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
     from trainmark.programs.guessing import NAME, proposal, propose
 
     yield f"{path}: {log.format or 'unknown format'}, {result.status}"
     guess = propose(Path(path)) if log.format == NAME else None
-    known = _format(log, format_name)
     if known is not None:
         yield from _lines(path, known)
     elif guess is not None:
@@ -76,24 +67,11 @@ def _explain(path: str, log: "ParsedLog", result: "RuleResult", format_name: str
         yield proposal(guess).rstrip()
 
 
-def _format(log: "ParsedLog", format_name: str | None) -> "Format | None":
-    from trainmark.programs import formats
-    from trainmark.programs.given import given_format
-
-    if format_name is not None:
-        return given_format(format_name)
-    return next((known for known in formats() if known.name == log.format), None)
-
-
 def _lines(path: str, known: "Format") -> Iterator[str]:
     """Yield how many of the first lines each pattern matches, and the first lines that none matches."""
-    from trainmark.logs.gathering import HEAD_BYTES
-    from trainmark.logs.opening import unpack
-    from trainmark.logs.transport import clean, strip_colours
+    from trainmark.programs.guessing import read_head
 
-    with Path(path).open("rb") as file, unpack(file) as unpacked:
-        text = strip_colours(clean(unpacked.read(HEAD_BYTES)))
-    lines = [line + b"\n" for line in text.split(b"\n") if line.strip()]
+    lines = [line + b"\n" for line in read_head(Path(path)).split(b"\n") if line.strip()]
     matched: set[int] = set()
     for number, pattern in enumerate(known.records, start=1):
         hits = {at for at, line in enumerate(lines) if pattern.search(line)}

@@ -159,12 +159,13 @@ def _readings_of(
 
 def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     """Yield the log at a path; of an archive, each of its members."""
+    from trainmark.logs import ParsedLog, Problem, Status
     from trainmark.logs.opening import is_archive
     from trainmark.programs import read_log, read_stream
     from trainmark.programs.given import read_by_format
 
     if found.error:
-        yield _unreadable(found.path, found.error)
+        yield ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
     elif found.path == "-":
         yield read_stream(sys.stdin.buffer, "-", given)
     elif is_archive(found.path):
@@ -177,21 +178,18 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
 
 def _members(path: str, given: "Facts") -> "Iterator[ParsedLog]":
     from trainmark.logs.opening import DamagedError, archive_members
+    from trainmark.logs.read import unreadable_log
     from trainmark.programs import read_stream
 
     try:
         for name, member in archive_members(path):
-            yield _unreadable(name, member) if isinstance(member, str) else read_stream(member, name, given)
+            yield (
+                unreadable_log(name, member) if isinstance(member, str) else read_stream(member, name, given)
+            )
     except DamagedError as error:
-        yield _unreadable(path, str(error))
+        yield unreadable_log(path, str(error))
     except OSError as error:
-        yield _unreadable(path, f"cannot be read: {error.strerror or error}")
-
-
-def _unreadable(path: str, why: str) -> "ParsedLog":
-    from trainmark.logs import ParsedLog, Problem, Status
-
-    return ParsedLog(path, Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
+        yield unreadable_log(path, f"cannot be read: {error.strerror or error}")
 
 
 def _progress_line(row: dict[str, Any], steady: bool | None) -> str:

@@ -11,14 +11,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
-from trainmark.measure.rules.series import NoNumberError, series
+from trainmark.measure.rules.steady_records import PARTS, means_of_parts
 from trainmark.measure.statistics import student_t
 from trainmark.tasks import same_unit
 
-PARTS = 8
-_FEWEST = 2 * PARTS
 _NOT_COMPARED = ("global_batch",)
 
 
@@ -78,17 +76,10 @@ def _side(log: ParsedLog, result: RuleResult) -> LogSide:
 
 def _half_width(log: ParsedLog, skipped: int) -> float | None:
     """Return half the width of the 95 % interval on the logarithm; None for averages and for fewer than 16 records."""
-    if log.meaning is Meaning.RUNNING or log.records.average_rate is not None:
+    parts = means_of_parts(log, skipped) if log.records.average_rate is None else None
+    if parts is None:
         return None
-    try:
-        rates = np.concatenate([np.asarray(block) for block in series(log).rates(skipped)] or [np.empty(0)])
-    except NoNumberError:
-        return None
-    times = 1 / rates[np.isfinite(rates)]
-    if len(times) < _FEWEST:
-        return None
-    parts = np.log([part.mean() for part in np.array_split(times, PARTS)])
-    return float(student_t(PARTS - 1) * parts.std(ddof=1) / np.sqrt(PARTS))
+    return float(student_t(PARTS - 1) * np.log(parts).std(ddof=1) / np.sqrt(PARTS))
 
 
 def _ratio_interval(one: LogSide, other: LogSide, ratio: float) -> tuple[float, float] | None:

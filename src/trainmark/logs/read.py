@@ -29,9 +29,9 @@ def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = 
         with open_log(path) as file:
             return read_stream(file, formats, name, given)
     except UnusableFileError as error:
-        return _unreadable(name, str(error))
+        return unreadable_log(name, str(error))
     except OSError as error:
-        return _unreadable(name, f"cannot be read: {error.strerror or error}")
+        return unreadable_log(name, f"cannot be read: {error.strerror or error}")
 
 
 def read_stream(
@@ -46,7 +46,7 @@ def read_stream(
             try:
                 for piece in read_pieces(unpacked):
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
-                        return _unreadable(name, f"is not text ({sign})")
+                        return unreadable_log(name, f"is not text ({sign})")
                     collected.take(piece)
             except DamagedError as error:
                 damage = str(error)
@@ -73,7 +73,7 @@ def conclude(
     """
     if not collected.total_bytes:
         if damage:
-            return _unreadable(name, damage)
+            return unreadable_log(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
     try:
         with np.errstate(all="ignore"):
@@ -89,7 +89,7 @@ def _beyond(collected: LogCollector, name: str, error: Exception) -> ParsedLog:
     """Return the log as unreadable after an exception in the reader of its format."""
     of = f"as a log of {collected.format.name}" if collected.format else "in any known format"
     where = f"cannot be read {of}: {type(error).__name__}: {str(error)[:160]}"
-    return _unreadable(name, f"{where}; please report this together with the line that causes it")
+    return unreadable_log(name, f"{where}; please report this together with the line that causes it")
 
 
 def _keep_freed_memory() -> None:
@@ -101,5 +101,6 @@ def _keep_freed_memory() -> None:
     np.empty(_LARGEST_BLOCK_BYTES, np.uint8)
 
 
-def _unreadable(name: str, why: str) -> ParsedLog:
+def unreadable_log(name: str, why: str) -> ParsedLog:
+    """Return the result for a file that cannot be read; ``why`` continues "the file …"."""
     return ParsedLog(log=name, status=Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))

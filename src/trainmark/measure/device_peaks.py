@@ -41,12 +41,13 @@ def load_peaks() -> tuple[Peak, ...]:
 
 def find_peak(device: str) -> Peak | None:
     """Return the peaks of ``device`` (a driver's name or a short one); None if it is unknown."""
-    wanted = _plain(device)
+    wanted = plain(device)
     return next(
-        (peak for peak in load_peaks() if wanted in {_plain(name) for name in (peak.device, *peak.aliases)}),
+        (peak for peak in load_peaks() if wanted in {plain(name) for name in (peak.device, *peak.aliases)}),
         None,
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Return a name without what its spellings differ in: letters and digits, in small letters."""
     return re.sub(r"[^a-z0-9]", "", text.lower())

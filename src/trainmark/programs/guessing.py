@@ -12,20 +12,28 @@ from trainmark.logs.description import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
-from trainmark.logs.opening import unpack
+from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import clean, strip_colours
 
 NAME = "guessed"
 
 
+def read_head(path: Path) -> bytes:
+    """Return the first part of the log at ``path`` as patterns see it; empty if it is compressed and damaged there."""
+    try:
+        with path.open("rb") as file, unpack(file) as unpacked:
+            return strip_colours(clean(unpacked.read(HEAD_BYTES)))
+    except DamagedError:
+        return b""
+
+
 def propose(path: Path) -> Guess | None:
     """Return a format proposed from the first part of the log at ``path``; None if its lines allow none."""
     try:
-        with path.open("rb") as file, unpack(file) as unpacked:
-            text = unpacked.read(HEAD_BYTES)
-    except (OSError, EOFError, ValueError):
+        text = read_head(path)
+    except OSError:
         return None
-    return guess_format(strip_colours(clean(text[: text.rfind(b"\n") + 1])))
+    return guess_format(text[: text.rfind(b"\n") + 1])
 
 
 def read_guessed(unknown: ParsedLog, path: Path, given: Facts | None) -> ParsedLog | None:

@@ -32,12 +32,12 @@ def formats() -> "tuple[Format, ...]":
 @cache
 def _formats_by_folder() -> "dict[str, Format]":
     """Return each folder's format: data (``log.yaml``) or, where a pattern cannot say it, a module (``log.py``)."""
-    from trainmark.logs.description import build_format, read_description
+    from trainmark.logs.description import build_format
 
-    found = {}
+    described, found = _descriptions_by_folder(), {}
     for folder in _folders():
-        if (folder / _DESCRIPTION).is_file():
-            found[folder.name] = build_format(read_description(folder / _DESCRIPTION))
+        if folder.name in described:
+            found[folder.name] = build_format(described[folder.name])
         elif (folder / "log.py").is_file():
             found[folder.name] = import_module(f"{programs.__name__}.{folder.name}.log").FORMAT
     return found
@@ -45,10 +45,15 @@ def _formats_by_folder() -> "dict[str, Format]":
 
 def descriptions() -> "tuple[FormatDescription, ...]":
     """Return the descriptions of all formats that are data, sorted by folder."""
+    return tuple(_descriptions_by_folder().values())
+
+
+@cache
+def _descriptions_by_folder() -> "dict[str, FormatDescription]":
     from trainmark.logs.description import read_description
 
-    files = (folder / _DESCRIPTION for folder in _folders())
-    return tuple(read_description(file) for file in files if file.is_file())
+    files = {folder.name: folder / _DESCRIPTION for folder in _folders()}
+    return {name: read_description(file) for name, file in files.items() if file.is_file()}
 
 
 @cache

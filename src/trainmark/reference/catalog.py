@@ -1,6 +1,5 @@
 """The catalogue of published figures and hardware peaks: loading, and finding entries by name."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
+from trainmark.measure.device_peaks import plain
 from trainmark.reference.model import Reference
 
 _GROUP_KEYS = frozenset(Reference.model_fields)
@@ -88,19 +88,15 @@ def select(
         if word is None:
             continue
         known = sorted({text(reference) for reference in found} - {""})
-        if not any(_plain(word) in _plain(one) for one in known):
+        if not any(plain(word) in plain(one) for one in known):
             raise InputError(
                 f"no published figure with {axis} '{word}'{nearest(word, known)} ({', '.join(known)})"
             )
     return tuple(
         reference
         for reference in found
-        if all(word is None or _plain(word) in _plain(text(reference)) for word, text in texts.values())
+        if all(word is None or plain(word) in plain(text(reference)) for word, text in texts.values())
     )
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _device_text(reference: Reference) -> str:

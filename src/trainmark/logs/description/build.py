@@ -26,7 +26,7 @@ _SETTINGS: Mapping[str, Callable[[LogContext], dict[str, str]]] = {
     "namespace": namespace_arguments,
     "dllogger": dll_parameters,
 }
-_FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share", "total_s", "total_samples")
+_FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share")
 _RECORD_KEYS = ("pattern", "unit", "overall")
 _DOUBT_KEYS = ("pattern", "code", "message", "severity")
 

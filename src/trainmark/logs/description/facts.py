@@ -16,7 +16,7 @@ from trainmark.schema.case import Precision
 
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")
-_SOURCE_KEYS = ("pattern", "setting", "words", "items", "product", "is", "last")
+_SOURCE_KEYS = ("pattern", "setting", "words", "items", "product", "is")
 _LARGEST = 10**15
 
 Settings = Mapping[str, str]
@@ -83,7 +83,7 @@ def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
             if name not in known:
                 raise InputError(f"{where}: no value or fact '{name}'{nearest(name, known)}")
         return lambda run: evaluate(tree, run.number)
-    return _by_pattern(source, where, last=False)
+    return _by_pattern(source, where)
 
 
 def _detailed(source: Mapping[str, Any], where: str) -> Find:
@@ -94,7 +94,7 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
     if ("pattern" in source) == ("setting" in source):
         raise InputError(f"{where}: give either 'pattern' or 'setting'")
     if "pattern" in source:
-        find = _by_pattern(str(source["pattern"]), where, last=bool(source.get("last")))
+        find = _by_pattern(str(source["pattern"]), where)
     else:
         name = str(source["setting"])
         find = lambda run: run.settings.get(name)  # noqa: E731
@@ -118,13 +118,11 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
     return found
 
 
-def _by_pattern(text: str, where: str, *, last: bool) -> Find:
+def _by_pattern(text: str, where: str) -> Find:
     pattern = compile_pattern(text, where)
 
     def found(run: Run) -> str | None:
         match = pattern.search(run.text)
-        if last:
-            match = next(iter([*pattern.finditer(run.text)][-1:]), None)
         if match is None:
             return None
         # A pattern without a group is one that says something by being there.

@@ -59,9 +59,9 @@ def _is_only_a_repeat(tree: Any) -> bool:
             elif argument[0] > 0:
                 return False
         elif code is codes.SUBPATTERN:
-            has_repeat = has_repeat or _is_only_a_repeat(argument[3])
             if not _is_only_a_repeat(argument[3]):
                 return False
+            has_repeat = True
         elif code is codes.BRANCH:
             has_repeat = has_repeat or any(map(_is_only_a_repeat, argument[1]))
         else:

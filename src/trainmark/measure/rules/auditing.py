@@ -329,49 +329,33 @@ def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
 
 def _equal_digits(tried: Tried, published: Decimal, unit: Unit, log: ParsedLog) -> bool:
     """Return whether a rule gives the digits of a value whose unit counts other items than the log."""
-    return bool(tried.matching(published)) and any(
-        isinstance(convert(result.value or 0.0, unit, log), str) for result in tried.all
-    )
+    return bool(tried.matching(published)) and isinstance(convert(1.0, unit, log), str)
 
 
 def _judge_in_unit(
     claim: Claim, log: ParsedLog, published: Decimal, tried: Tried, unit: Unit, notes: list[str]
 ) -> AuditFinding:
     """Return the verdict on a claim in another unit than the log's: each rule's result is converted to it."""
-    converted: list[tuple[RuleResult, float]] = []
-    reason = (
-        "; ".join(dict.fromkeys(p.message for r in tried.all for p in r.problems))
-        or "the log gives no number"
-    )
-    # The program's own figures need no rule.
-    results = tried.all or [RuleResult("figure", 1.0, Status.OK)]
-    for result in results:
-        assert result.value is not None
-        value = convert(result.value, unit, log)
-        if isinstance(value, str):
-            return AuditFinding(claim, AuditVerdict.INCOMPARABLE, note="; ".join([value, *notes]))
-        if unit.dimension in (Dimension.TFLOPS, Dimension.MFU):
-            converted = [(replace(result, rule="figure"), value)]
-            break
-        if tried.all:
-            converted.append((result, value))
-    if not converted:
-        return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reason]))
-    for result, value in converted:
-        if reproduces(value, published):
-            sentence = f"the log's number in {claim.unit}"
-            return AuditFinding(
-                claim,
-                AuditVerdict.REPRODUCED,
-                result.rule,
-                value,
-                float(published) / value - 1,
-                note="; ".join([sentence, *notes]),
-            )
-    first = converted[0][1]
-    off = float(published) / first - 1
-    sentence = f"no rule gives these digits in {claim.unit} (the value shown is by {converted[0][0].rule})"
-    return AuditFinding(claim, AuditVerdict.UNEXPLAINED, None, first, off, note="; ".join([sentence, *notes]))
+    one = convert(1.0, unit, log)
+    if isinstance(one, str):
+        return AuditFinding(claim, AuditVerdict.INCOMPARABLE, note="; ".join([one, *notes]))
+    # TFLOP/s and MFU are the program's own figures, whatever the throughput is.
+    values = [("figure", one)] if unit.dimension in (Dimension.TFLOPS, Dimension.MFU) else []
+    if not values:
+        converted = ((r.rule, convert(r.value, unit, log)) for r in tried.all if r.value is not None)
+        values = [(rule, value) for rule, value in converted if not isinstance(value, str)]
+    if not values:
+        note = "; ".join([*notes, "the log gives no number"])
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=note)
+    verdict, sentence = AuditVerdict.REPRODUCED, f"the log's number in {claim.unit}"
+    matching = next(((rule, value) for rule, value in values if reproduces(value, published)), None)
+    if matching is None:
+        verdict = AuditVerdict.UNEXPLAINED
+        sentence = f"no rule gives these digits in {claim.unit} (the value shown is by {values[0][0]})"
+    value = (matching or values[0])[1]
+    off = float(published) / value - 1
+    rule = matching[0] if matching else None
+    return AuditFinding(claim, verdict, rule, value, off, note="; ".join([sentence, *notes]))
 
 
 def _not_reproduced(

@@ -284,7 +284,7 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
 def _compared(log: ParsedLog, result: RuleResult, value: float) -> RuleResult:
     """Return ``result`` with the log's witnesses and the problems that they show."""
     problems = (*result.problems, *_against_summary(log, value), *utilisation_problems(log))
-    witnesses = find_witnesses(log, result.skipped)
+    witnesses = find_witnesses(log, result.skipped, value)
     reported = frozenset(problem.code for problem in (*log.problems, *problems))
     return replace(
         result, problems=(*problems, *disagreement(log, value, witnesses, reported)), witnesses=witnesses

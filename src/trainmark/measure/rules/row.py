@@ -4,6 +4,7 @@ from typing import Any
 
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules.model import RuleResult
+from trainmark.measure.rules.utilisation import mfu_of
 
 KEYS = (
     "log",
@@ -52,18 +53,12 @@ def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
         reading_status(log, result),
         [_problem(problem) for problem in reading_problems(log, result)],
         log.global_batch,
-        _utilisation(log),
+        mfu_of(log),
         log.figures.get("tflops"),
         list(result.needs),
         [{"name": one.name, "value": one.value, "how": one.how} for one in result.witnesses],
     )
     return dict(zip(KEYS, values, strict=True))
-
-
-def _utilisation(log: ParsedLog) -> float | None:
-    """Return the model FLOPs utilisation that the program printed last, as a share."""
-    percent = log.figures.get("mfu")
-    return log.figures.get("mfu_share") if percent is None else round(percent / 100, 6)
 
 
 def reading_status(log: ParsedLog, result: RuleResult) -> Status:

@@ -2,14 +2,15 @@
 
 import numpy as np
 
+from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.measure.rules.series import NoNumberError, series
 from trainmark.measure.steadiness import judge_steadiness
 from trainmark.schema.measurement import CannotSay, Steadiness
 
-_PARTS = 8
+PARTS = 8
 _STUDENT = 2.365
-"""The quantile of Student's t for 95 % and ``_PARTS - 1`` degrees of freedom."""
+"""The quantile of Student's t for 95 % and ``PARTS - 1`` degrees of freedom."""
 _MAD = 1.4826
 
 
@@ -19,18 +20,35 @@ def noise(log: ParsedLog, skipped: int) -> float | None:
     It is half the width of a 95 % interval from eight parts of the window. Their spread is the median deviation,
     because a stall is not noise.
     """
-    try:
-        if log.meaning is Meaning.RUNNING:
-            return None
-        rates = np.concatenate([np.asarray(block) for block in series(log).rates(skipped)] or [np.empty(0)])
-    except NoNumberError:
+    parts = means_of_parts(log, skipped)
+    if parts is None:
+        return None
+    middle = float(np.median(parts))
+    return _STUDENT * _MAD * float(np.median(np.abs(parts - middle))) / (float(np.sqrt(PARTS)) * middle)
+
+
+def means_of_parts(log: ParsedLog, skipped: int) -> Floats | None:
+    """Return the mean time of a unit in each of ``PARTS`` parts of the window; None without two records a part.
+
+    Neighbouring records resemble each other, so their spread would make the mean look better known than it is.
+    """
+    rates = _rates(log, skipped)
+    if rates is None:
         return None
     times = 1 / rates[np.isfinite(rates)]
-    if len(times) < 2 * _PARTS:
+    if len(times) < 2 * PARTS:
         return None
-    parts = np.array([part.mean() for part in np.array_split(times, _PARTS)])
-    middle = float(np.median(parts))
-    return _STUDENT * _MAD * float(np.median(np.abs(parts - middle))) / (float(np.sqrt(_PARTS)) * middle)
+    return np.array([part.mean() for part in np.array_split(times, PARTS)])
+
+
+def _rates(log: ParsedLog, skipped: int) -> Floats | None:
+    """Return the rates after the first ``skipped`` records; None for running averages, which hide each record's."""
+    if log.meaning is Meaning.RUNNING:
+        return None
+    try:
+        return np.concatenate([np.asarray(block) for block in series(log).rates(skipped)] or [np.empty(0)])
+    except NoNumberError:
+        return None
 
 
 def judge_records(log: ParsedLog, skipped: int) -> Steadiness:
@@ -38,11 +56,8 @@ def judge_records(log: ParsedLog, skipped: int) -> Steadiness:
 
     A log of running averages gives no verdict, because they hide the time of each record.
     """
-    try:
-        if log.meaning is Meaning.RUNNING:
-            raise NoNumberError("running-averages", "the records are running averages")
-        rates = np.concatenate([np.asarray(block) for block in series(log).rates(skipped)] or [np.empty(0)])
-    except NoNumberError:
+    rates = _rates(log, skipped)
+    if rates is None:
         return Steadiness(steady=None, settled_after=None, bias=None, cannot_say=CannotSay.NO_STEP_TIMES)
     with np.errstate(divide="ignore"):
         return judge_steadiness(1 / rates)

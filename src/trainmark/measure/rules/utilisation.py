@@ -22,7 +22,7 @@ _FORMATS = (
 def mfu_of(log: ParsedLog) -> float | None:
     """Return the utilisation that the program printed last, as a share; None if it printed none."""
     percent = log.figures.get("mfu")
-    return log.figures.get("mfu_share") if percent is None else percent / 100
+    return log.figures.get("mfu_share") if percent is None else round(percent / 100, 6)
 
 
 def utilisation_problems(log: ParsedLog) -> list[Problem]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Witness
 from trainmark.logs.plausibility.step_timing import measure_timing
-from trainmark.measure.rules.averages import by_averages, has_averages
+from trainmark.measure.rules.averages import has_averages
 from trainmark.measure.rules.formulas import harmonic_mean, mean
 from trainmark.measure.rules.series import NoNumberError, global_batch, series
 
@@ -32,41 +32,47 @@ _COMPARED = frozenset(
 """Problems that compare the same witnesses more closely."""
 
 
-def find_witnesses(log: ParsedLog, skipped: int) -> tuple[Witness, ...]:
-    """Return every way to the throughput after the first ``skipped`` records, in the log's unit over all devices."""
+def find_witnesses(log: ParsedLog, skipped: int, value: float) -> tuple[Witness, ...]:
+    """Return every way to the throughput after the first ``skipped`` records, in the log's unit over all devices.
+
+    ``value`` is the number by the rule ``window``, which is itself computed by one of the ways.
+    """
     if log.own_run is not None or log.records.count <= skipped:
         return log.witnesses
     with np.errstate(all="ignore"):
-        found = (*_of_records(log, skipped), *log.witnesses, *_of_summary(log))
+        found = (*_of_records(log, skipped, value), *log.witnesses, *_of_summary(log))
     return tuple(witness for witness in found if 0 < witness.value < float("inf"))
 
 
-def _of_records(log: ParsedLog, skipped: int) -> Iterator[Witness]:
-    records, own = log.records, None
+def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]:
+    records = log.records
     batch = _batch(log)
-    if has_averages(log):
-        # The line's other figures are of one step only.
-        own = _average(log, skipped)
-        if own is not None:
-            yield Witness("running average", own, "the difference of two averages since the epoch's start")
-    elif records.rate is not None and log.meaning is not Meaning.RUNNING and not _fails(log):
-        found = series(log)
-        own = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
-        yield Witness("printed rate", own, "samples over time of the printed rates")
+    rate = _by_rates(log, skipped, value)
+    if rate is not None:
+        yield rate
     of_all_steps = log.meaning is Meaning.INTERVAL and not has_averages(log) and not log.counts_samples
     if records.step_time_s is not None and batch is not None and of_all_steps:
         times = records.step_time_s
         seconds = mean(lambda: times.blocks(skipped, records.count))
         yield Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
     if records.clock_s is not None:
-        yield from _of_stamps(log, own, batch)
+        yield from _of_stamps(log, rate.value if rate else None, batch)
 
 
-def _average(log: ParsedLog, skipped: int) -> float | None:
-    try:
-        return by_averages(log, skipped)[0]
-    except NoNumberError:
+def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
+    """Return the witness of the printed rates, or of the averages, beside which a line's figures are of one step."""
+    if has_averages(log):
+        return Witness("running average", value, "the difference of two averages since the epoch's start")
+    if log.records.rate is None or log.meaning is Meaning.RUNNING:
         return None
+    if log.meaning is Meaning.SAMPLED:
+        # The number may be by the clock, and the scope of the rates unknown.
+        try:
+            found = series(log)
+        except NoNumberError:
+            return None
+        value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
+    return Witness("printed rate", value, "samples over time of the printed rates")
 
 
 def _of_stamps(log: ParsedLog, rate: float | None, batch: int | None) -> Iterator[Witness]:
@@ -93,14 +99,6 @@ def _of_summary(log: ParsedLog) -> Iterator[Witness]:
     summary = log.figures.get("summary")
     if summary is not None:
         yield Witness("program's summary", summary, "the result that the program prints at its end")
-
-
-def _fails(log: ParsedLog) -> bool:
-    try:
-        series(log)
-    except NoNumberError:
-        return True
-    return False
 
 
 def _batch(log: ParsedLog) -> int | None:
