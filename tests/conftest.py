@@ -1,9 +1,11 @@
 """Fixtures of all rooms; what they need is imported when a test asks for it."""
 
+import hashlib
 import os
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,12 @@ MARKED_BY_FIXTURE = {"views": "browser"}
 SLOW = frozenset((Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").split())
 """Test functions that ``make check`` leaves to ``make test`` (``scripts/slow_tests.py``)."""
 
+RARE_UNTIL = "TRAINMARK_RARE_UNTIL"
+"""The variable with the time (seconds since 1970) after which no rare test starts: CI ends in time on any CPU."""
+
+RARE_ORDER = "TRAINMARK_RARE_ORDER"
+"""The variable with a word that decides the order of the rare tests: another word, and others are left out."""
+
 _failed: list[str] = []
 """The tests of this run that failed, in their order."""
 
@@ -73,8 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
         if item.nodeid.partition("[")[0] in SLOW:
             item.add_marker("slow")
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        file, group = item.nodeid.partition("::")[0], _group(item)
+        if group is None:
+            item.add_marker(pytest.mark.xdist_group(file))
+        elif item.get_closest_marker("rare") and group.startswith(("worker-", "equal-work")):
+            # pytest-xdist joins the names of an item's groups: one process need not work off all rare tests.
+            item.add_marker(pytest.mark.xdist_group(f"rare-{file}"))
     # Sorting is stable: within a group the order stays.
     items.sort(key=_place_in_line)
 
@@ -107,13 +119,28 @@ def pytest_sessionfinish(exitstatus: int) -> None:
         Path(report).write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
-def _place_in_line(item: pytest.Item) -> int:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out the rare tests for which there is no time any more; the summary counts them, with this reason."""
+    until = os.environ.get(RARE_UNTIL)
+    if until and item.get_closest_marker("rare") and time.time() > float(until):
+        pytest.skip(f"rare, and the time for rare tests is over (${RARE_UNTIL})")
+
+
+def _group(item: pytest.Item) -> str | None:
     group = item.get_closest_marker("xdist_group")
-    assert group is not None
-    name = str(group.args[0])
+    return None if group is None else str(group.args[0])
+
+
+def _place_in_line(item: pytest.Item) -> tuple[int, str]:
+    """Return a key that puts the groups that take longest first and rare tests last, in the order of a word."""
+    name = _group(item)
+    assert name is not None
+    if item.get_closest_marker("rare"):
+        order = f"{os.environ.get(RARE_ORDER, '')} {item.nodeid.partition('::')[0]}"
+        return len(LONGEST_FIRST) + 2, hashlib.sha256(order.encode()).hexdigest()
     if name in LONGEST_FIRST:
-        return LONGEST_FIRST.index(name)
-    return len(LONGEST_FIRST) + (item.get_closest_marker("training") is None)
+        return LONGEST_FIRST.index(name), ""
+    return len(LONGEST_FIRST) + (item.get_closest_marker("training") is None), ""
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def cases() -> list[object]:
 def test_a_change_is_seen(framework: str, name: str, tmp_path: Path) -> None:
     change = CHANGES[name]
     flags = flags_of(framework, name)
-    if name.startswith("one-layer"):
+    if name.startswith("one-layer") or name == "another-type":
         require_bf16(framework)
     if change.real:
         flags |= {"data": make_images(tmp_path / "images", 24), "loader_workers": 1}
@@ -138,7 +138,7 @@ def otherwise(framework: str, flags: Mapping[str, Any], rarely: bool = True) -> 
 def test_a_sound_run_of_another_kind_is_in_no_doubt(
     framework: str, flags: dict[str, Any], tmp_path: Path
 ) -> None:
-    require_bf16(framework)
+    require_bf16(framework, flags.get("layout"))
     ran = run(
         framework, tmp_path, "none", 2 if "gradients" in flags else 1, **{**IDIOMS[framework].flags, **flags}
     )

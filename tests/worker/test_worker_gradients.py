@@ -57,7 +57,9 @@ def test_gradients_that_travel_in_16_bits_leave_the_ranks_with_the_same_paramete
     tmp_path: Path, precision: str
 ) -> None:
     ddp, narrow = (
-        train_together(tmp_path, gradients=name, precision=precision, loss_scale="128", steps=4)[0]
+        train_together(
+            tmp_path, gradients=name, precision=precision, loss_scale="128", steps=4, batch_per_device=8
+        )[0]
         for name in ("ddp", "flat-16")
     )
 

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.training, needs_framework(TENSORFLOW), pytest.mark.xdi
 
 IMAGES = 16
 COMPILED: dict[str, Any] = {"layout": "nhwc", "compiler": "graph"}
+# At 32 x 32 pixels the last batch norms see one value per image: over two images, gradients are the noise of rounding.
+SOUND: dict[str, Any] = {**COMPILED, "batch_per_device": 4}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tfrecord_is_trained_on(tmp_path: Path, data: Path) -> None:
-    ran = train(tmp_path, TENSORFLOW, data=data / "shards2", steps=5, **COMPILED)
+    ran = train(tmp_path, TENSORFLOW, data=data / "shards2", steps=5, **SOUND)
 
     assert ran.code == 0, ran.stderr
     assert ran.parameters["decoder"] == "tf.io.decode_and_crop_jpeg"
@@ -53,7 +55,7 @@ def test_tfrecord_is_trained_on(tmp_path: Path, data: Path) -> None:
 def test_two_ranks_hold_the_same_parameters_after_the_window(
     tmp_path: Path, data: Path, model: str, source: str, flags: dict[str, str]
 ) -> None:
-    given = {**COMPILED, "model": model, "data": data / source, "steps": 5, **flags}
+    given = {**SOUND, "model": model, "data": data / source, "steps": 5, **flags}
     first, second = train_together(tmp_path, TENSORFLOW, **given)
 
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
@@ -61,7 +63,7 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(
     assert first.parameters["backend"] == "ring"
     assert first.last["ranks_agree"] is True
     assert first.doubts == []
-    assert first.last["rank_samples"] == [6, 6]
+    assert first.last["rank_samples"] == [12, 12]
     assert second.stdout == ""
 
 
