@@ -224,7 +224,7 @@ def test_a_ratio_of_two_batches_that_were_each_the_largest_says_so(tmp_path: Pat
     separate = rendered(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)]), tmp_path)
     assert "1.90§" in separate
     assert "94.9 %§" in separate
-    note = "- § short runs chose different values for the two sides: batch per device 136 against 144."
+    note = "- § the two sides use different values, chosen by their own short runs: batch per device 136 against 144."
     assert separate.count(note) == 1
     (_, of_two) = csv.DictReader(
         io.StringIO(render_csv(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)])))
@@ -315,7 +315,8 @@ def test_commands_that_differ_in_seed_and_folder_alone_are_shown_once(tmp_path: 
         for run in sample.ok_runs(case_of(), 80.0, 3)
     )
     text = rendered(sample.results([(case_of(), runs)]), tmp_path)
-    assert "fp32 b32 1n1g, repeat 1; its 3 repeats differ at most in the seed and the output folder:" in text
+    of_all = "the commands of its 3 repeats differ at most in the seed and the output folder:"
+    assert f"fp32 b32 1n1g, repeat 1; {of_all}" in text
     assert text.count("train.py --steps=2") == 1
 
 

@@ -52,7 +52,8 @@ def compare(
 
     Two cases are compared if they have equal values on all axes except the ignored ones. A and B may also be two
     training logs of any known program.
-    Exit code 1: a case is slower, or has no result any more; of two logs, B is slower or the difference is not known.
+    Exit code 1: a case is slower in B, or has a result only in A. For two logs: B is slower, or the logs have too few
+    records to tell.
     """
     from trainmark.cli.log_compare import compare_two_logs, is_log
 

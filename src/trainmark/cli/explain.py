@@ -19,7 +19,10 @@ def explain(
     ],
     reference: Annotated[
         str | None,
-        typer.Option(help="The published figure to compare with; default: the fastest one of the same case."),
+        typer.Option(
+            help="The published figure to compare with; default: the fastest one with the same framework, model, "
+            "precision and hardware."
+        ),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")

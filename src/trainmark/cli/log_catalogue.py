@@ -4,7 +4,7 @@ import json
 
 
 def list_rules(*, as_json: bool) -> str:
-    """Return the rules and who publishes by them, as text or as one JSON object per line."""
+    """Return the rules and the publishers that use each, as text or as one JSON object per line."""
     from trainmark.measure.rules import catalogue
 
     if as_json:
@@ -26,7 +26,7 @@ def list_rules(*, as_json: bool) -> str:
         lines += [rule.name, f"    {rule.formula}", f"    published by: {rule.published_by}"]
         lines += [f"    for: {', '.join(sorted(rule.formats)) or 'every format'}"]
     lines += [
-        "With a number of your choice: --skip N with mean, median, harmonic, trimmed or window; mean-last-N.",
+        "To choose the number: --skip N with mean, median, harmonic, trimmed or window; or mean-last-N.",
         "",
     ]
     return "\n".join(lines)

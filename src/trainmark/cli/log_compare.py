@@ -15,8 +15,8 @@ _SQLITE = b"SQLite format 3\0"
 _SENTENCES = {
     "faster": "B is faster",
     "slower": "B is slower",
-    "indistinguishable": "B cannot be told from A",
-    "unknown": "the size of the difference is not known: an interval needs 16 records of single intervals in each log",
+    "indistinguishable": "B is indistinguishable from A",
+    "unknown": "cannot be judged: an interval needs at least 16 records per log, each of a single logging interval",
 }
 
 
@@ -60,7 +60,7 @@ def _lines(found: "LogComparison") -> list[str]:
     span = f" [{found.interval[0]:.4g}, {found.interval[1]:.4g}]" if found.interval else ""
     lines.append(f"B/A = {found.ratio:.4g}{span}: {_SENTENCES[found.change]}")
     if not found.differences:
-        return [*lines, "The logs name no other difference."]
+        return [*lines, "The logs show no other difference."]
     lines.append("What else differs:")
     for name, (before, after) in list(found.differences.items())[:_MOST_DIFFERENCES]:
         lines.append(f"  {name}: {before or 'not printed'} in A, {after or 'not printed'} in B")

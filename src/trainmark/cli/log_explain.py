@@ -1,4 +1,4 @@
-"""``trainmark parse --explain``: how a log was read: its lines, its facts, and every way to the number."""
+"""``trainmark parse --explain``: show how a log was read: lines, facts, and the throughput by every method."""
 
 import sys
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format |
         if value is not None:
             yield f"  {fact.name}: {value}"
     if log.records.count:
-        yield f"  records: {log.records.count}, of which {result.skipped} are left out as warm-up"
+        yield f"  records: {log.records.count}, of which {result.skipped} are skipped as warm-up"
     for witness in result.witnesses:
         yield f"  by the {witness.name}: {witness.value:.6g} {log.unit} ({witness.how})"
     if result.value is not None:
@@ -63,7 +63,7 @@ def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format |
     if result.needs:
         yield f"  add {' '.join(result.needs)} for a number"
     if guess is not None:
-        yield "  the format that is proposed: save it as NAME.yaml, correct it, and read the log by --format NAME.yaml"
+        yield "  proposed format: save it as NAME.yaml, correct it, and read the log with --format NAME.yaml"
         yield proposal(guess).rstrip()
 
 

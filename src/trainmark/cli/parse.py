@@ -48,9 +48,7 @@ PrecisionName = Annotated[
 ]
 Model = Annotated[
     str | None,
-    typer.Option(
-        help="The model's name, if the log does not state it; with --to it always replaces the log's."
-    ),
+    typer.Option(help="The model's name, if the log does not state it; with --to, it overrides the log's."),
 ]
 Tree = Annotated[
     str | None,
@@ -89,7 +87,7 @@ FormatName = Annotated[
     typer.Option(
         "--format",
         metavar="NAME|FILE.yaml",
-        help="Read by this format only: a name of --list-formats, or a file that describes one "
+        help="Read the logs as this format: a name of --list-formats, or a file that describes one "
         "(docs/describe-a-log.md).",
     ),
 ]
@@ -97,7 +95,7 @@ Explain = Annotated[
     bool,
     typer.Option(
         "--explain",
-        help="Print which lines matched, the facts, every way to the number, and a proposed format.",
+        help="Print the matching lines, the facts, the throughput by every method, and a proposed format.",
     ),
 ]
 Jobs = Annotated[
@@ -106,7 +104,9 @@ Jobs = Annotated[
         "--jobs", "-j", min=1, help="The number of processes that read logs; the output is the same."
     ),
 ]
-ListRules = Annotated[bool, typer.Option("--list-rules", help="List the rules and who publishes by them.")]
+ListRules = Annotated[
+    bool, typer.Option("--list-rules", help="List the rules, and the publishers that use each.")
+]
 ListFormats = Annotated[bool, typer.Option("--list-formats", help="List the known log formats.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per log, one per line.")]
 

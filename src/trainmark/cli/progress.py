@@ -17,7 +17,7 @@ from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
 _PULSE_INTERVAL_S = 15.0
-"""Least time between two progress lines of a run, in seconds, if there is no terminal."""
+"""Shortest time between two progress lines of a run, in seconds, if stderr is not a terminal."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class ProgressPrinter:
             self._live.stop()
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Show the progress of a data set's creation or conversion; about ten lines in all without a terminal."""
+        """Show the progress of a data set's creation or conversion; without a terminal, about ten lines in total."""
         text = f"{what}: {done} of {total}"
         tenth = done * 10 // max(1, total)
         if self._live:
@@ -71,7 +71,7 @@ class ProgressPrinter:
         self._prepared = (what, tenth)
 
     def readying(self, what: str) -> None:
-        """Print what is fetched or prepared."""
+        """Print the description of a fetch or a preparation."""
         self._print(what)
 
     def probing(self, batch: int) -> None:

@@ -34,7 +34,7 @@ def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
 
 
 def selected(results: "Results", only: str | None) -> "Results":
-    """Return the results of the cases that ``only`` selects (None: all); their findings are to be recomputed."""
+    """Return the results of the cases that ``only`` selects (None: all); findings are removed, to be recomputed."""
     from trainmark.suite import select
 
     if only is None:

@@ -57,9 +57,9 @@ def run(
 ) -> None:
     """Run a suite, print a table of the results, and save everything in the --out directory.
 
-    Exit code 0: every case has a valid result; a doubt about the machine or the window does not change it. 1: a case
-    has no result (out of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the
-    directory cannot be used.
+    Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
+    of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be
+    used.
     """
     from trainmark.campaign import Order, reserve_hosts, run_campaign
     from trainmark.cli.hosts import chosen_hosts

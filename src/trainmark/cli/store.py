@@ -53,7 +53,9 @@ def add(
     url = database_url(to)
     for folder in directories:
         if url.database and url.get_backend_name() == "sqlite" and _is_within(folder, Path(url.database)):
-            raise InputError(f"{url.database}: is the own database of {folder} and contains its runs already")
+            raise InputError(
+                f"{url.database}: this is the database of {folder} itself and already contains its runs"
+            )
     # All are read before the first is added, so that an invalid argument adds nothing.
     loaded = [(folder, results_of(folder)) for folder in directories]
     store = Store(url)
