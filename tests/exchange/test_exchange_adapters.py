@@ -9,9 +9,10 @@ from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
-from trainmark.schema.case import Case, Precision
+from trainmark.schema.case import Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.parameters import Parameters
+from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Results, RunResult
 from trainmark.schema.suite import Protocol, ProtocolName
 from trainmark.tasks import case_of

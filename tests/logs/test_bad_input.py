@@ -18,7 +18,7 @@ from trainmark.logs import Facts, ParsedLog, Severity, Status, find_logs
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log, samples, synthetic_log
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def _codes(log: ParsedLog) -> set[str]:

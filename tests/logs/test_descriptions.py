@@ -10,7 +10,7 @@ from trainmark.measure.rules import find_rule, measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log
 from trainmark.programs.registry import descriptions
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 CLOSE = 1e-4
 

@@ -9,7 +9,7 @@ import pytest
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_stream
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.synthetic import SampleRun, overall_rate
 from trainmark.measure.rules import RuleResult, measure_log
 from trainmark.programs import read_log, synthetic_log
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _OWN_RUNS = Path(__file__).parent / "own_runs"
 _GIVEN = Facts(gpus=8, batch_per_device=64)

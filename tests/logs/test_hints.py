@@ -3,7 +3,7 @@
 import pytest
 
 from trainmark.logs import Hints, read_hints
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _SINGLE = frozenset({Precision.FP32, Precision.TF32})
 _EITHER_FP16 = frozenset({Precision.FP16, Precision.AMP_FP16})

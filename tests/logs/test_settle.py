@@ -5,7 +5,7 @@ from conftest_logs import Reader, sample
 
 from trainmark.logs import Facts, Hints, Severity
 from trainmark.logs.settle import merge_facts
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _SINGLE = frozenset({Precision.FP32, Precision.TF32})
 

@@ -7,7 +7,7 @@ from conftest_logs import Reader, rates, sample
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.transport import Demultiplexer, clean, read_pieces, strip_colours
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def test_clean_text_has_no_nul_no_colour_and_one_kind_of_line_end() -> None:

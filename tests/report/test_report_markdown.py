@@ -28,11 +28,12 @@ from trainmark.report.blocks import (
     printable,
 )
 from trainmark.report.markdown import to_markdown
-from trainmark.schema.case import Case, Precision
+from trainmark.schema.case import Case
 from trainmark.schema.gates import GateName
 from trainmark.schema.measurement import Steadiness
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.parameters import Parameters
+from trainmark.schema.precision import Precision
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.tasks import case_of

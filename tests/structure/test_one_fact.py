@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import trainmark
-from trainmark.schema.case import Case, Precision
+from trainmark.schema.case import Case
+from trainmark.schema.precision import Precision
 from trainmark.schema.suite import NamingScheme
 from trainmark.suite.naming import log_name
 from trainmark.tasks import case_of

@@ -10,8 +10,9 @@ import yaml
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
 from trainmark.programs import find_format
-from trainmark.schema.case import Case, Device, Precision
+from trainmark.schema.case import Case, Device
 from trainmark.schema.launcher import Launcher
+from trainmark.schema.precision import Precision
 from trainmark.tasks import case_of
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmark.node import Heartbeat, StepPace
-from trainmark.schema.case import Case, Device, Precision
+from trainmark.schema.case import Case, Device
 from trainmark.schema.manifest import CpuFacts
 from trainmark.schema.outcome import Outcome
+from trainmark.schema.precision import Precision
 
 LONG = 1.5
 """A first run is ended early when it is expected to take longer than this many shares."""

@@ -20,9 +20,10 @@ from trainmark.extensions import folders
 from trainmark.files import write_atomically
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
-from trainmark.schema.case import Case, Device, Precision
+from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
 from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Suite
 from trainmark.tasks import TASKS, case_of, fixed_axes_of, task_of
 from trainmark.workload import BuiltinSource, find_gap, load_workloads

@@ -9,8 +9,9 @@ from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
 from trainmark.logs.settle import TF32_UNKNOWN
-from trainmark.schema.case import BEST, HALF, MAX_BATCH, SINGLE, Case
+from trainmark.schema.case import BEST, MAX_BATCH, Case
 from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.precision import HALF, SINGLE
 from trainmark.tasks import TASKS, model_word, same_model
 from trainmark.workload import Card
 

@@ -216,7 +216,7 @@ def _given(
 ) -> "Facts":
     from trainmark.errors import InputError, nearest
     from trainmark.logs import Facts
-    from trainmark.schema.case import Precision
+    from trainmark.schema.precision import Precision
 
     if precision is not None and precision not in set(Precision):
         known = ", ".join(Precision)

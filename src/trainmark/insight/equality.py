@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainmark.schema.case import BUILT_IN, Case, Device, Precision
+from trainmark.schema.case import BUILT_IN, Case, Device
 from trainmark.schema.certificate import Certificate, Check, Party
 from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
+from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult
 from trainmark.tasks import case_of, fixed_axes_of, task_of
 from trainmark.worker.tasks.causal_lm.facts import STREAM

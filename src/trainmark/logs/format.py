@@ -8,7 +8,7 @@ from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.model import EndState, Facts, Meaning, OwnRun, Problem, Scope, Witness
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from trainmark.logs.plausibility.bounds import is_possible
-from trainmark.schema.case import HALF, SINGLE, Precision
+from trainmark.schema.precision import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
 _END = r"(?=[\W_]|$)"

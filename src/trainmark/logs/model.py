@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from trainmark.schema.case import Precision
 from trainmark.schema.parameters import Parameters
+from trainmark.schema.precision import Precision
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column

@@ -2,7 +2,7 @@
 
 import re
 
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no", "none")
 

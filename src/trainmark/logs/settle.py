@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from trainmark.logs.hardware import has_tf32
 from trainmark.logs.hints import Hints
 from trainmark.logs.model import Facts, Problem, Severity
-from trainmark.schema.case import SINGLE, Precision
+from trainmark.schema.precision import SINGLE, Precision
 
 TF32_UNKNOWN = "tf32-unknown"
 """Problem code of a log that reports single precision but not whether TF32 was on."""

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 from trainmark.schema.recipe import AxisValue
 from trainmark.tasks import KnownAxis
 

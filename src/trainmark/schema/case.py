@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from trainmark.errors import nearest
 from trainmark.schema.frozen import Frozen
+from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import TaskAxes, declared_tasks, default_model, own_axes, task_of_model
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
@@ -63,29 +64,6 @@ SYNTHETIC = "synthetic"
 UNKNOWN_TASK: Literal["unknown_task"] = "unknown_task"
 UNKNOWN_AXIS: Literal["unknown_axis"] = "unknown_axis"
 """The types of the errors of a case whose task, or one of whose axes, is unknown; their message is one sentence."""
-
-
-class Precision(StrEnum):
-    """The number formats of a training step; ``fp32`` means that TF32 is off."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    AMP_FP16 = "amp-fp16"
-    AMP_BF16 = "amp-bf16"
-    FP16 = "fp16"
-    BF16 = "bf16"
-
-    @property
-    def published(self) -> str:
-        """The name in published log names and databases: ``amp`` means FP16 there, so BF16 needs another name."""
-        return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
-
-
-SINGLE = frozenset({Precision.FP32, Precision.TF32})
-"""Precisions that programs and published names call ``fp32``; the name does not say whether TF32 was off."""
-
-HALF = (frozenset({Precision.FP16, Precision.AMP_FP16}), frozenset({Precision.BF16, Precision.AMP_BF16}))
-"""Precisions with one name elsewhere: mixed precision, and training entirely in the narrow type."""
 
 
 class Device(StrEnum):

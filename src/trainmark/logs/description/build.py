@@ -18,7 +18,7 @@ from trainmark.logs.format import (
     unknown_end,
 )
 from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _SCOPES = {"all": Scope.GLOBAL, "node": Scope.NODE, "device": Scope.DEVICE}
 _MEANINGS = {"interval": Meaning.INTERVAL, "epoch": Meaning.RUNNING, "step": Meaning.SAMPLED}

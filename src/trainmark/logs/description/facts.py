@@ -12,7 +12,7 @@ from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import count_items
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")

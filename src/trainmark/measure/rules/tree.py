@@ -20,7 +20,7 @@ from trainmark.measure.rules.dlperf import BASELINE, PlacementSummary, no_speedu
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.naming import Naming
 from trainmark.programs import read_log
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _ABOUT_NAMES = frozenset(
     {"from-name", "name-contradicts-log", "flag-contradicts-log", "flag-contradicts-name"}

@@ -17,7 +17,7 @@ import re
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _PRECISIONS = {
     "amp_bf16": Precision.AMP_BF16,

@@ -17,7 +17,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, parse_setting, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb"\] +(\w+) \.{2,} ?([^\n]+)|print\] +(\w+)  ([^\n]+)")
 _STAMP = rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)\] \[INFO\] \[timer\.py:\d+:stop\] "

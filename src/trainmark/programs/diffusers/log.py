@@ -11,7 +11,7 @@ import re
 from trainmark.logs.format import Format, LogContext, search_integer, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def facts(context: LogContext) -> Facts:

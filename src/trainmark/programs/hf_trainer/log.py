@@ -17,7 +17,7 @@ from itertools import pairwise
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _EVALUATION_SHARE = 0.02
 

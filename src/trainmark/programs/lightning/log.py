@@ -13,7 +13,7 @@ from trainmark.logs.format import Format, LogContext, ends_with, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope
 from trainmark.programs.doubts import model_parallel
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _PRECISIONS = (
     (rb"Using bfloat16 Automatic Mixed Precision", Precision.AMP_BF16),

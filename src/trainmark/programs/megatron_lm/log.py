@@ -16,7 +16,7 @@ from trainmark.logs.format import Format, LogContext, config_lines, ends_with, p
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.programs.doubts import model_parallel
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _ARGUMENT = re.compile(rb"\n *(?:\d+: *)?(\w+) \.{3,} ?([^\n]+)")
 _STEP = rb"iteration +(?P<step>\d+)/ *\d+ \|"

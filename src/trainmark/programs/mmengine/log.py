@@ -14,7 +14,7 @@ import re
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def facts(context: LogContext) -> Facts:

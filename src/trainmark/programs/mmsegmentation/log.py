@@ -12,7 +12,7 @@ import re
 from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb"\n *([a-z_]\w*) ?= ?([^\n]+)")
 

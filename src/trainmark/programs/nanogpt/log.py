@@ -20,7 +20,7 @@ from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _ITERATION = re.compile(rb"iter (?P<step>\d+): loss [^\s,]+, time (?P<step_time_ms>[\d.]+)ms[,\s]")
 _EVALUATION = re.compile(rb"step (\d+): train loss [^\n]*, val loss ")

@@ -15,7 +15,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def facts(context: LogContext) -> Facts:

@@ -13,7 +13,7 @@ import re
 from trainmark.logs.format import Format, LogContext, Published, count_items, dll_parameters, parse_setting
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+) *\|")
 _SUMMARY = re.compile(rb'(?:Summary: [^\n]*train\.ips : |"step": ?\[\][^\n]*"train\.ips": )([^\s,}]+)[\s,}]')

@@ -21,7 +21,7 @@ from trainmark.logs.format import (
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import precision_from_switch
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def parameters(context: LogContext) -> dict[str, str]:

@@ -13,7 +13,7 @@ import re
 from trainmark.logs.format import Format, LogContext, config_lines, parse_setting, unknown_end
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb"\| INFO \| +(\w+): ([^\n]+)")
 _PRECISIONS = {

@@ -18,7 +18,7 @@ from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Meaning, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import mentions_mixed_precision
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb" INFO: +(\w[\w.]*) *: ([^\n]*)\n")
 

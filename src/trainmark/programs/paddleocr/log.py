@@ -16,7 +16,7 @@ from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.paddle import PaddleDevices, paddle_devices
 from trainmark.logs.precision import precision_from_switch
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb"(?:ppocr|root) INFO: +(\w+) : ([^\n]*)\n")
 _LINE = (

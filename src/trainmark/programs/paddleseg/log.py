@@ -15,7 +15,7 @@ from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import EndState, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import mentions_mixed_precision
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 _CONFIG = re.compile(rb"\n *([A-Za-z_][\w ]*): ([^\n]+)")
 

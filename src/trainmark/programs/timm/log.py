@@ -12,7 +12,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 MIXED = {"bfloat16": Precision.AMP_BF16, "float16": Precision.AMP_FP16}
 

@@ -13,7 +13,7 @@ from trainmark.logs.events import DEFAULT_UNIT, RunEvents, parse_events
 from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, parse_setting
 from trainmark.logs.model import Facts, OwnRun, Problem, Scope
-from trainmark.schema.case import Precision
+from trainmark.schema.precision import Precision
 
 
 def facts(context: LogContext) -> Facts:

@@ -13,10 +13,11 @@ from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
-from trainmark.schema.case import Case, Precision, axes_of
+from trainmark.schema.case import Case, axes_of
 from trainmark.schema.measurement import NoInterval
 from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
+from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Results, StoredManifest, pooled
 from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name

@@ -6,9 +6,9 @@ from trainmark.equivalence.render import model_label, shape_label
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
-from trainmark.schema.case import Precision
 from trainmark.schema.certificate import Certificate, Check, Party, Subject
 from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
+from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import TASKS, AxisLabel
 
