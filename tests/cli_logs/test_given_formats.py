@@ -68,6 +68,18 @@ def test_a_known_name_may_be_given_too_and_no_other_format_is_tried(log: Path) -
             "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: '= tp * 2'}\n",
             "no value or fact 'tp'",
         ),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: {setting: a, within: 'b'}}\n",
+            "'within' needs a 'pattern'",
+        ),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nfacts: {gpus: {pattern: a, within: '('}}\n",
+            "gpus: within: '(' is no regular expression",
+        ),
+        (
+            "title: x\nunit: images/s\nrecords: ['{rate}']\nlast_step: = steps\n",
+            "last_step: no value or fact 'steps'",
+        ),
         ("title: [", "is not YAML"),
         ("- a\n", "expected keys with values"),
     ],

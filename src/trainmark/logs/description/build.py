@@ -5,6 +5,7 @@ from typing import Any
 
 from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
+from trainmark.logs.description.ending import make_end
 from trainmark.logs.description.facts import make_facts
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import (
@@ -13,9 +14,7 @@ from trainmark.logs.format import (
     Published,
     config_lines,
     dll_parameters,
-    ends_with,
     namespace_arguments,
-    unknown_end,
 )
 from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
 from trainmark.schema.precision import Precision
@@ -57,7 +56,7 @@ def build_format(description: FormatDescription) -> Format:
         mark=_joined(text.mark or tuple(map(_pattern_of, text.records)), f"{where}: mark"),
         parameters=settings,
         facts=facts,
-        end_state=ends_with(_joined(text.end, f"{where}: end")) if text.end else unknown_end,
+        end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, settings),
         figures={name: compile_pattern(one, f"{where}: {name}") for name, one in text.figures.items()},
         header=_joined(text.start, f"{where}: start") if text.start else None,
         doubts=_doubts(text),

@@ -10,7 +10,7 @@ from trainmark.files import parse_yaml
 
 Source = Any
 """Where a fact is found: a pattern (its first group), ``= an expression``, ``{setting: name}`` or
-``{pattern: …, words: {…}}``, or a list of these, of which the first that finds something counts."""
+``{pattern: …, within: …, words: {…}}``, or a list of these, of which the first that finds something counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,10 @@ class FormatDescription:
     prints its arguments: ``namespace``, ``dllogger``, or a pattern of two groups, name and value. ``facts`` and
     ``values`` say where each fact of the run, and each helping number, is found. ``figures`` are the program's own
     results: ``summary``, ``table``, ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the
-    beginning of every complete log, ``end`` the end of a run. ``doubts`` are problems that a pattern in the log shows.
-    ``sample`` is how a synthetic log is written (``sample.py``). ``examples`` are logs with the number that they give.
+    beginning of every complete log, ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch``
+    say where the counters are found that a complete run, or epoch, reaches. ``doubts`` are problems that a pattern in
+    the log shows. ``sample`` is how a synthetic log is written (``sample.py``). ``examples`` are logs with the number
+    that they give.
     """
 
     name: str
@@ -43,6 +45,9 @@ class FormatDescription:
     figures: Mapping[str, str] = field(default_factory=dict)
     start: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
+    last_step: Source = None
+    last_epoch: Source = None
+    last_step_of_epoch: Source = None
     doubts: tuple[Mapping[str, str], ...] = ()
     epoch_seconds: str | None = None
     accumulates: bool = False
@@ -64,6 +69,7 @@ _REQUIRED = ("title", "unit", "records")
 _LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
 _MAPPINGS = ("facts", "values", "figures", "sample")
 _SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps")
+_SOURCES = ("last_step", "last_epoch", "last_step_of_epoch")
 _COUNTS = ("averages_from", "warmup_steps")
 _CHOICES = {"rate_of": ("all", "node", "device"), "rate_covers": ("interval", "epoch", "step")}
 
@@ -123,6 +129,8 @@ def _checked(key: str, value: Any, where: str) -> Any:
                     f"{where}: {key}: '{item}' is not {'keys with values' if kind is Mapping else 'text'}"
                 )
         return tuple(items)
+    if key in _SOURCES:
+        return value
     wanted: tuple[type | tuple[type, ...], str] = (str, "text")
     if key in _MAPPINGS:
         wanted = (Mapping, "keys with values")

@@ -16,7 +16,7 @@ from trainmark.schema.precision import Precision
 
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")
-_SOURCE_KEYS = ("pattern", "setting", "words", "items", "product", "is")
+_SOURCE_KEYS = ("pattern", "within", "setting", "words", "items", "product", "is")
 _LARGEST = 10**15
 
 Settings = Mapping[str, str]
@@ -67,6 +67,17 @@ def make_facts(
     return read
 
 
+def make_number(
+    source: Any, known: Mapping[str, Any], where: str
+) -> Callable[[bytes, Settings], float | None]:
+    """Return the function that reads one number; ``known`` are the values and facts that an expression may use."""
+    if source is None:
+        return lambda _text, _settings: None
+    find = _finder(source, where, known)
+    finders = {name: _finder(one, f"{where}: {name}", known) for name, one in known.items()}
+    return lambda text, settings: _as_number(find(Run(text, settings, finders)))
+
+
 def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
     if isinstance(source, Sequence) and not isinstance(source, str):
         each = [_finder(one, where, known) for one in source]
@@ -93,8 +104,10 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
             raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _SOURCE_KEYS)}")
     if ("pattern" in source) == ("setting" in source):
         raise InputError(f"{where}: give either 'pattern' or 'setting'")
+    if "within" in source and "pattern" not in source:
+        raise InputError(f"{where}: 'within' needs a 'pattern' to search for within that section")
     if "pattern" in source:
-        find = _by_pattern(str(source["pattern"]), where)
+        find = _by_pattern(str(source["pattern"]), where, source.get("within"))
     else:
         name = str(source["setting"])
         find = lambda run: run.settings.get(name)  # noqa: E731
@@ -118,18 +131,24 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
     return found
 
 
-def _by_pattern(text: str, where: str) -> Find:
+def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
     pattern = compile_pattern(text, where)
+    section = compile_pattern(str(within), f"{where}: within") if within is not None else None
 
     def found(run: Run) -> str | None:
-        match = pattern.search(run.text)
-        if match is None:
-            return None
-        # A pattern without a group is one that says something by being there.
-        word = next((group for group in match.groups() if group), match[0])
-        return bytes(word).decode("utf-8", "replace").strip().strip("'\"")
+        part = _first_group(section, run.text) if section is not None else run.text
+        word = _first_group(pattern, part) if part is not None else None
+        return None if word is None else word.decode("utf-8", "replace").strip().strip("'\"")
 
     return found
+
+
+def _first_group(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
+    match = pattern.search(text)
+    if match is None:
+        return None
+    # A pattern without a group is one that says something by being there.
+    return next((bytes(group) for group in match.groups() if group), bytes(match[0]))
 
 
 def _precision(word: str | float | None) -> Precision | None:

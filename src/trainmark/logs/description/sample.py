@@ -20,16 +20,30 @@ class _Filler(string.Formatter):
         return kwargs[field_name], field_name
 
 
+class _Switch:
+    """True or False as a sample's field: ``{amp}`` is the word, ``{amp:on|off}`` the text of each."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def __str__(self) -> str:
+        return str(self.on)
+
+    def __format__(self, spec: str) -> str:
+        on, _, off = (spec or "True|False").partition("|")
+        return on if self.on else off
+
+
 def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], Iterator[str]]:
     """Return the writer of synthetic logs; raise ``InputError`` naming ``where`` for an unknown key or field.
 
-    ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in: ``gpus``,
-    ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp``, ``fp16_or_fp32``, ``clock`` (a date:
-    ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds), ``steps`` and ``interval``. Lines also have ``step``, from 0
-    ``step0`` and ``record``, ``timestamp`` (seconds since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``,
-    ``interval_s``, ``step_time_s``, ``step_time_ms``, ``steps_per_s``, ``rate``, ``device_rate``,
-    ``last_step_time_s``, ``last_rate``, ``average_rate``, ``average_steps_per_s`` and ``samples`` (so far); the end
-    has ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in:
+    ``gpus``, ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp`` (True or False; ``{amp:on|off}``
+    are other words), ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds),
+    ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
+    since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``, ``step_time_ms``,
+    ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_rate``, ``average_rate``,
+    ``average_steps_per_s`` and ``samples`` (so far); the end has ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
@@ -44,7 +58,7 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
             "gpus": run.gpus,
             "batch": run.batch_per_device,
             "global_batch": run.global_batch,
-            "amp": run.amp,
+            "amp": _Switch(run.amp),
             "steps": len(run.step_times_s),
             "interval": run.interval,
             "fp16_or_fp32": "fp16" if run.amp else "fp32",

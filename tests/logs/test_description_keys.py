@@ -1,0 +1,60 @@
+"""Keys of a format's description: where the end of a run is found, and facts of one section of a log."""
+
+import pytest
+
+from trainmark.logs.description.build import build_format
+from trainmark.logs.description.document import parse_description
+from trainmark.logs.format import Format, LogContext
+from trainmark.logs.model import EndState
+
+
+def _format(**keys: object) -> Format:
+    document = {"title": "x", "unit": "images/s", "records": ["step {step} {rate} done"], **keys}
+    return build_format(parse_description(document, "x.yaml", "x"))
+
+
+def _context(text: str, step: int | None, interval: int = 10, epoch: int | None = None) -> LogContext:
+    words = text.encode()
+    return LogContext(
+        head=words, tail=words, text=words, last_step=step, step_interval=interval, last_epoch=epoch
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "expected"),
+    [
+        ("step 95/100", 95, EndState.FOUND),
+        ("step 90/100", 90, EndState.MISSING),
+        ("step 100/100", 100, EndState.FOUND),
+        ("step 100", 100, EndState.UNKNOWN),
+    ],
+)
+def test_a_run_ends_with_the_record_at_the_printed_total(text: str, step: int, expected: EndState) -> None:
+    known = _format(last_step=r"step \d+/(\d+)")
+
+    assert known.end_state(_context(text, step)) is expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(1, EndState.MISSING), (2, EndState.FOUND)])
+def test_a_run_ends_in_its_last_epoch_with_the_line_of_the_end(epoch: int, expected: EndState) -> None:
+    known = _format(
+        end="END epoch", last_epoch="= epochs - 1", values={"epochs": {"pattern": r"epochs: (\d+)"}}
+    )
+
+    assert known.end_state(_context("epochs: 3\nEND epoch", 10, epoch=epoch)) is expected
+
+
+@pytest.mark.parametrize(("step", "expected"), [(80, EndState.MISSING), (95, EndState.UNKNOWN)])
+def test_a_log_that_stops_within_an_epoch_is_incomplete(step: int, expected: EndState) -> None:
+    known = _format(last_step_of_epoch=r"of (\d+)")
+
+    assert known.end_state(_context("of 100", step)) is expected
+
+
+def test_a_fact_is_searched_for_in_its_section_only() -> None:
+    known = _format(
+        facts={"global_batch": {"pattern": r"batch: (\d+)", "within": r"^TRAIN:\n((?:  [^\n]*\n)+)"}}
+    )
+
+    assert known.facts(_context("TEST:\n  batch: 1\nTRAIN:\n  batch: 8\n", 1)).global_batch == 8
+    assert known.facts(_context("TEST:\n  batch: 1\n", 1)).global_batch is None
