@@ -197,6 +197,18 @@ def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> No
     assert "several-formats" not in _doubts(log)
 
 
+@pytest.mark.parametrize(("own", "doubts"), [(11_900.0, set()), (95_200.0, {"witnesses-disagree"})])
+def test_berts_own_throughput_is_compared_with_the_whole_run(
+    read: Reader, own: float, doubts: set[str]
+) -> None:
+    events = [event for event in _head("bert", 896, 0) if event[0] != "train_samples"]
+    events += [("epoch_start", 10, None, {"epoch_num": 0})]
+    events += [("tracked_stats", 22 + 12 * n, {"throughput": own}, {"epoch_num": n}) for n in range(15)]
+    events += [("epoch_stop", 210, None, {"epoch_num": 2_380_000})]
+    events += [("run_stop", 210, None, {"status": "success"}), ("train_samples", 210, 2_380_000, {})]
+    assert set(_doubts(read(_text(*events)))) == doubts
+
+
 def test_every_dialect_prefers_methods_that_exist() -> None:
     from trainmark.programs.mlperf.methods import _METHODS
 

@@ -95,8 +95,9 @@ def only_own(run: Run) -> bool:
 
 
 def witnesses_of(run: Run) -> tuple[Witness, ...]:
-    """Return every way to the number as a witness; the whole run only if there is no other."""
-    found = [(way, records) for way in _METHODS if way != "run" and (records := _METHODS[way](run))]
+    """Return every way to the number as a witness; the whole run only if preferred second or without another."""
+    usual = [way for way in _METHODS if way != "run" or way in run.dialect.prefers[:2]]
+    found = [(way, records) for way in usual if (records := _METHODS[way](run))]
     if not found:
         found = [("run", records)] if (records := _METHODS["run"](run)) else []
     main = next((_middle(records) for way, records in found if way in run.dialect.prefers[:1]), None)
