@@ -1,6 +1,9 @@
 """``--format`` reads a log by a described format alone, ``--explain`` prints how a log was read."""
 
 import json
+import subprocess
+import sys
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +45,57 @@ def test_a_known_name_may_be_given_too_and_no_other_format_is_tried(log: Path) -
 
     assert json.loads(done.stdout)["status"] == "unknown"
     assert done.returncode == 1
+
+
+def test_standard_input_is_read_by_the_given_format(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "trainmark.cli.main",
+            "parse",
+            "-",
+            "--format",
+            _described(tmp_path),
+            "--json",
+        ],
+        input=_LOG.encode(),
+        capture_output=True,
+        check=False,
+    )
+
+    row = json.loads(done.stdout)
+    assert (row["log"], row["format"], row["unit"]) == ("-", "mine", "images/s")
+
+
+def test_members_of_an_archive_are_read_by_the_given_format(tmp_path: Path, log: Path) -> None:
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        archive.add(log, "a.log")
+
+    done = call_trainmark("parse", tmp_path / "logs.tar", "--format", _described(tmp_path), "--json")
+
+    assert json.loads(done.stdout)["format"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--follow", "LOG"), ("--tree", "."), ("LOG", "--to", "dlperf-json")],
+    ids=lambda words: words[0],
+)
+def test_a_format_is_refused_where_it_would_be_ignored(log: Path, words: tuple[str, ...]) -> None:
+    done = call_trainmark(
+        "parse", *(str(log) if word == "LOG" else word for word in words), "--format", "timm"
+    )
+
+    assert done.returncode == 2
+    assert "--format is for paths" in done.stderr
+
+
+def test_two_logs_are_compared_by_the_given_format(tmp_path: Path, log: Path) -> None:
+    done = call_trainmark("compare", log, log, "--format", _described(tmp_path), "--json")
+
+    found = json.loads(done.stdout)
+    assert (found["baseline"]["format"], found["candidate"]["format"]) == ("mine", "mine")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def compare(
     skip: Annotated[
         int | None, typer.Option(min=0, help="For logs: the number of records to skip at the start of each.")
     ] = None,
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME|FILE.yaml",
+            help="For logs: read both by this format only, as in trainmark parse.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
     """Compare two results case by case (faster, slower or indistinguishable), and list what differs between A and B.
@@ -62,14 +70,15 @@ def compare(
         from trainmark.logs import Facts
 
         given = Facts(gpus=gpus, batch_per_device=batch)
-        raise typer.Exit(compare_two_logs((baseline, candidate), given, skip, within / 100, as_json=as_json))
-    if any(logs) or (gpus, batch, skip) != (None, None, None):
+        sources = (baseline, candidate)
+        raise typer.Exit(compare_two_logs(sources, given, skip, within / 100, format_name, as_json=as_json))
+    if any(logs) or (gpus, batch, skip, format_name) != (None, None, None, None):
         from trainmark.errors import InputError
 
         raise InputError(
             "one of A and B is a log and the other is not: compare two logs, or two results"
             if any(logs)
-            else "--gpus, --batch and --skip are for two logs"
+            else "--gpus, --batch, --skip and --format are for two logs"
         )
     from trainmark.cli.results import selected
     from trainmark.insight import compare as compared

@@ -30,15 +30,26 @@ def is_log(source: str) -> bool:
 
 
 def compare_two_logs(
-    sources: tuple[str, str], given: "Facts", skip: int | None, within: float, *, as_json: bool
+    sources: tuple[str, str],
+    given: "Facts",
+    skip: int | None,
+    within: float,
+    format_name: str | None = None,
+    *,
+    as_json: bool,
 ) -> int:
     """Print the comparison of two logs; return 1 if the second is slower, or the difference is not known."""
     from trainmark.insight.log_comparison import compare_logs
     from trainmark.measure.rules import find_rule, measure_log
     from trainmark.programs import read_log
+    from trainmark.programs.given import given_format, read_by_format
 
+    known = given_format(format_name) if format_name is not None else None
     rule = find_rule("window", skip) if skip is not None else None
-    logs = [read_log(source, given, guess=True) for source in sources]
+    logs = [
+        read_by_format(source, known, given) if known else read_log(source, given, guess=True)
+        for source in sources
+    ]
     read = [(log, measure_log(log, rule)) for log in logs]
     found = compare_logs(read[0], read[1], within)
     if as_json:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
@@ -161,30 +161,39 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
     """Yield the log at a path; of an archive, each of its members."""
     from trainmark.logs import ParsedLog, Problem, Status
     from trainmark.logs.opening import is_archive
-    from trainmark.programs import read_log, read_stream
+    from trainmark.programs import read_log
     from trainmark.programs.given import read_by_format
 
     if found.error:
         yield ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
     elif found.path == "-":
-        yield read_stream(sys.stdin.buffer, "-", given)
+        yield _read_stream(sys.stdin.buffer, "-", known, given)
     elif is_archive(found.path):
-        yield from _members(found.path, given)
+        yield from _members(found.path, known, given)
     elif known is not None:
         yield read_by_format(found.path, known, given)
     else:
         yield read_log(found.path, given, guess=True)
 
 
-def _members(path: str, given: "Facts") -> "Iterator[ParsedLog]":
+def _read_stream(stream: BinaryIO, name: str, known: "Format | None", given: "Facts") -> "ParsedLog":
+    """Return the log in a stream, read by the given format if there is one."""
+    from trainmark.programs import read_stream
+    from trainmark.programs.given import read_stream_by_format
+
+    return read_stream_by_format(stream, name, known, given) if known else read_stream(stream, name, given)
+
+
+def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     from trainmark.logs.opening import DamagedError, archive_members
     from trainmark.logs.read import unreadable_log
-    from trainmark.programs import read_stream
 
     try:
         for name, member in archive_members(path):
             yield (
-                unreadable_log(name, member) if isinstance(member, str) else read_stream(member, name, given)
+                unreadable_log(name, member)
+                if isinstance(member, str)
+                else _read_stream(member, name, known, given)
             )
     except DamagedError as error:
         yield unreadable_log(path, str(error))

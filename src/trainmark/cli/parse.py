@@ -149,6 +149,8 @@ def parse(
         raise InputError(f"--to {to} prints JSON already; leave out --json")
     if to is not Exchange.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
+    if format_name is not None and (follow is not None or tree is not None or to is not None):
+        raise InputError("--format is for paths: it cannot be combined with --follow, --tree or --to")
     chosen = _rule(rule, skip)
     if layout is not None and tree is None:
         raise InputError("--layout describes the paths in a tree: add --tree DIR")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainmark import logs
 from trainmark.errors import InputError
@@ -38,12 +38,25 @@ def described_format(document: Mapping[str, Any], where: str, name: str) -> Form
 
 def read_by_format(path: str | Path, known: Format, given: Facts | None) -> ParsedLog:
     """Return the log at ``path`` read by one format; raise ``InputError`` if its patterns take too long."""
+    with _bounded(str(path), known):
+        return logs.read_log(path, (known,), given)
+
+
+def read_stream_by_format(stream: BinaryIO, name: str, known: Format, given: Facts | None) -> ParsedLog:
+    """Return the log in ``stream`` read by one format; raise ``InputError`` if its patterns take too long."""
+    with _bounded(name, known):
+        return logs.read_stream(stream, (known,), name, given)
+
+
+@contextmanager
+def _bounded(name: str, known: Format) -> Iterator[None]:
+    """Raise ``InputError`` if the patterns of ``known`` take too long for the log called ``name``."""
     try:
         with _time_bound(_BOUND_S):
-            return logs.read_log(path, (known,), given)
+            yield
     except _TooSlowError:
         raise InputError(
-            f"{path}: the patterns of '{known.name}' took more than {_BOUND_S} s of CPU time: one of them probably "
+            f"{name}: the patterns of '{known.name}' took more than {_BOUND_S} s of CPU time: one of them probably "
             "repeats a part that can match in many ways; make it more specific"
         ) from None
 
