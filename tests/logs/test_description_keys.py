@@ -1,5 +1,7 @@
 """Keys of a format's description: where the end of a run is found, and facts of one section of a log."""
 
+from dataclasses import replace
+
 import pytest
 
 from trainmark.logs.description.build import build_format
@@ -58,3 +60,22 @@ def test_a_fact_is_searched_for_in_its_section_only() -> None:
 
     assert known.facts(_context("TEST:\n  batch: 1\nTRAIN:\n  batch: 8\n", 1)).global_batch == 8
     assert known.facts(_context("TEST:\n  batch: 1\n", 1)).global_batch is None
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "codes"),
+    [
+        ("begin", 10, []),
+        ("begin", 500, ["resumed"]),
+        ("resumed at 490", 500, ["resumed"]),
+        ("no start", 500, []),
+    ],
+)
+def test_averages_since_the_start_of_a_resumed_run_are_in_doubt(
+    text: str, first: int, codes: list[str]
+) -> None:
+    known = _format(averages_since_start=True, resumed_from=r"resumed at (\d+)", start="begin")
+    context = replace(_context(text, 600), first_step=first)
+
+    assert known.doubts is not None
+    assert [problem.code for problem in known.doubts(context)] == codes

@@ -6,23 +6,6 @@ from collections.abc import Iterator
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem
 
-
-def resumed_averages(
-    context: LogContext, header: re.Pattern[bytes], start: int | None = None
-) -> Iterator[Problem]:
-    """Yield a doubt if averages since the start cover fewer steps than the counter shows.
-
-    ``start`` is the step from which the run resumed, if it is printed; without it, a log with a ``header`` whose first
-    record has a later step was resumed.
-    """
-    first = context.first_step or 0
-    if not start and first > 2 * context.step_interval and header.search(context.head):
-        start = first - context.step_interval
-    if start:
-        sentence = f"the run resumed from iteration {start}: its averages cover fewer iterations than its counter shows"
-        yield Problem("resumed", sentence)
-
-
 _MODEL_PARALLEL = re.compile(
     rb"\b(?:(?:tensor_|pipeline_)?model|pipe|tensor|pipeline)_parallel_size[\"']?(?: \.{3,} ?|[=:] *)(\d+)\b"
 )

@@ -74,14 +74,18 @@ def find_format(name: str) -> "Format":
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of synthetic logs by format name."""
-    from trainmark.logs.description.sample import make_sample
-
     written = {_folder(module): module.sample for module in _modules("sample")}
     found = {
         known.name: written[folder] for folder, known in _formats_by_folder().items() if folder in written
     }
     described = (each for each in descriptions() if each.sample)
-    return {**found, **{each.name: make_sample(each.sample, f"{each.where}: sample") for each in described}}
+    return {**found, **{each.name: _described_sample(each) for each in described}}
+
+
+def _described_sample(text: "FormatDescription") -> "Callable[[SampleRun], Iterator[str]]":
+    from trainmark.logs.description.sample import make_sample
+
+    return make_sample(text.sample, f"{text.where}: sample", text.averages_from)
 
 
 def synthetic_log(format_name: str, run: "SampleRun") -> str:

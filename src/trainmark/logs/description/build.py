@@ -6,8 +6,9 @@ from typing import Any
 from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.ending import make_end
-from trainmark.logs.description.facts import make_facts
+from trainmark.logs.description.facts import make_facts, make_number
 from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.description.resuming import resumed_averages
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -107,8 +108,6 @@ def _settings(text: FormatDescription) -> Callable[[LogContext], dict[str, str]]
 
 
 def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ...]] | None:
-    if not text.doubts:
-        return None
     checks = []
     for number, doubt in enumerate(text.doubts):
         where = f"{text.where}: doubts[{number}]"
@@ -118,7 +117,17 @@ def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ..
             )
         problem = Problem(doubt["code"], doubt["message"], Severity(doubt.get("severity", "doubt")))
         checks.append((compile_pattern(doubt["pattern"], where), problem))
-    return lambda context: tuple(problem for pattern, problem in checks if pattern.search(context.text))
+    if not checks and not text.averages_since_start:
+        return None
+    start = _joined(text.start, f"{text.where}: start") if text.start else None
+    known = {**text.values, **text.facts}
+    resumed = resumed_averages(start, make_number(text.resumed_from, known, f"{text.where}: resumed_from"))
+
+    def doubts(context: LogContext) -> tuple[Problem, ...]:
+        found = (problem for pattern, problem in checks if pattern.search(context.text))
+        return (*found, *(resumed(context) if text.averages_since_start else ()))
+
+    return doubts
 
 
 def _joined(patterns: tuple[str, ...], where: str) -> Any:

@@ -24,7 +24,8 @@ class FormatDescription:
     ``values`` say where each fact of the run, and each helping number, is found. ``figures`` are the program's own
     results: ``summary``, ``table``, ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the
     beginning of every complete log, ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch``
-    say where the counters are found that a complete run, or epoch, reaches. ``doubts`` are problems that a pattern in
+    say where the counters are found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed
+    run doubtful, whose first step is ``resumed_from``. ``doubts`` are problems that a pattern in
     the log shows. ``sample`` is how a synthetic log is written (``sample.py``). ``examples`` are logs with the number
     that they give.
     """
@@ -45,6 +46,8 @@ class FormatDescription:
     figures: Mapping[str, str] = field(default_factory=dict)
     start: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
+    averages_since_start: bool = False
+    resumed_from: Source = None
     last_step: Source = None
     last_epoch: Source = None
     last_step_of_epoch: Source = None
@@ -68,8 +71,8 @@ _KEYS = {each.name: each for each in fields(FormatDescription) if each.name != "
 _REQUIRED = ("title", "unit", "records")
 _LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
 _MAPPINGS = ("facts", "values", "figures", "sample")
-_SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps")
-_SOURCES = ("last_step", "last_epoch", "last_step_of_epoch")
+_SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps", "averages_since_start")
+_SOURCES = ("resumed_from", "last_step", "last_epoch", "last_step_of_epoch")
 _COUNTS = ("averages_from", "warmup_steps")
 _CHOICES = {"rate_of": ("all", "node", "device"), "rate_covers": ("interval", "epoch", "step")}
 

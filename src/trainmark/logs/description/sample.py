@@ -34,7 +34,9 @@ class _Switch:
         return on if self.on else off
 
 
-def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], Iterator[str]]:
+def make_sample(
+    parts: Mapping[str, str], where: str, averages_from: int = 0
+) -> Callable[[SampleRun], Iterator[str]]:
     """Return the writer of synthetic logs; raise ``InputError`` naming ``where`` for an unknown key or field.
 
     ``head`` and ``end`` are written once, ``line`` for each record. ``{step:4}`` and the like are filled in:
@@ -43,11 +45,14 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
     ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
     since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``, ``step_time_ms``,
     ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_rate``, ``average_rate``,
-    ``average_steps_per_s`` and ``samples`` (so far); the end has ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``; lines without one are
+    left out) and ``samples`` (so far); the end has ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
     filler = _Filler()
+    averaged = "average_step_time_s" in parts["line"]
+    left_out = averages_from + ("{step0" in parts["line"])
 
     def fill(part: str, values: Mapping[str, Any]) -> Iterator[str]:
         for text in parts.get(part, "").splitlines():
@@ -65,8 +70,13 @@ def make_sample(parts: Mapping[str, str], where: str) -> Callable[[SampleRun], I
             "gpu_list": ",".join(map(str, range(run.gpus))),
         }
         yield from fill("head", {**fixed, "clock": run.start, "ms": 0})
+        first_s = sum(run.step_times_s[: max(left_out, 0)])
         for line in lines_of(run):
-            yield from fill("line", {**fixed, **_values(line, run)})
+            counted = line.step - left_out
+            if averaged and counted <= 0:
+                continue
+            mean_s = {"average_step_time_s": (line.elapsed_s - first_s) / max(counted, 1)}
+            yield from fill("line", {**fixed, **_values(line, run), **mean_s})
         end = end_of(run)
         totals = {"mean_rate": mean_rate(run), "overall_rate": overall_rate(run)}
         best = {"best_rate": max((line.rate for line in lines_of(run)), default=0.0)}
