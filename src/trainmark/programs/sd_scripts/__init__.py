@@ -1,0 +1,1 @@
+"""kohya-ss sd-scripts."""
