@@ -115,13 +115,15 @@ def test_a_guess_is_made_only_on_request(tmp_path: Path) -> None:
 def test_the_proposed_format_can_be_saved_and_reads_the_log(tmp_path: Path) -> None:
     from trainmark.logs import read_log as read_with
     from trainmark.logs.description import build_format, read_description
+    from trainmark.logs.known_formats import GivenFormats
 
     (tmp_path / "a.log").write_text(_lines(lambda at: f"step {at} | loss 2.5 | {4096} tok/s"))
     guess = propose(tmp_path / "a.log")
     assert guess is not None
     (tmp_path / "mine.yaml").write_text(proposal(guess))
 
-    log = read_with(tmp_path / "a.log", (build_format(read_description(tmp_path / "mine.yaml")),))
+    mine = build_format(read_description(tmp_path / "mine.yaml"))
+    log = read_with(tmp_path / "a.log", GivenFormats((mine,)))
 
     assert (log.format, log.records.count, log.unit) == ("mine", 100, "tokens/s")
     assert measure_log(log).value == pytest.approx(4096)

@@ -59,7 +59,7 @@ def conclude_log(
     failure = find_failure(after_last_record(known, collected))
     status, verdict = run_outcome(collected, known, records, counters, end_state, failure, figures)
     problems += verdict
-    problems += other_format_problems(collected, collected.formats)
+    problems += other_format_problems(collected)
     end = [] if in_progress else end_problems(end_state, failure, collected, damage, status)
     start = start_problems(known, context, records)
     problems += merge_missing_ends(start, end) if status is Status.OK else end

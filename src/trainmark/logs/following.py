@@ -1,12 +1,12 @@
 """Reading a log while a run still writes it: repeated results of the same collector."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
+from trainmark.logs.known_formats import KnownFormats
 from trainmark.logs.model import EndState, Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.read import conclude
 from trainmark.logs.transport import PIECE_BYTES
@@ -15,7 +15,7 @@ _OVER = (Status.OOM, Status.FAILED)
 
 
 def follow_log(
-    path: str | Path, formats: Sequence[Format], given: Facts | None, wait: Callable[[], bool]
+    path: str | Path, formats: KnownFormats, given: Facts | None, wait: Callable[[], bool]
 ) -> Iterator[ParsedLog]:
     """Yield the parsed log at ``path`` each time that it has new records, and at its end.
 

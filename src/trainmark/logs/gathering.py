@@ -1,7 +1,6 @@
 """Collector of a streamed log: its head, its tail, and the columns of each rank."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +9,7 @@ from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
+from trainmark.logs.known_formats import KnownFormats
 from trainmark.logs.literals import can_match
 from trainmark.logs.shapes import one_of_each
 from trainmark.logs.transport import Demultiplexer, Rank, strip_colours
@@ -32,7 +32,7 @@ class LogCollector:
     harness whose lines are among those of the program.
     """
 
-    formats: Sequence[Format]
+    formats: KnownFormats
     total_bytes: int = 0
     text_bytes: int = 0
     head: bytearray = field(default_factory=bytearray)
@@ -72,7 +72,7 @@ class LogCollector:
         if self.format is None:
             return
         if self.accompanied_by is None and not self.format.accompanies:
-            harnesses = (known for known in self.formats if known.accompanies and can_match(known.mark, text))
+            harnesses = (known for known in self.formats.harnesses(text) if can_match(known.mark, text))
             self.accompanied_by = next(harnesses, None)
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
@@ -95,7 +95,7 @@ class LogCollector:
             samples = samples[:1] if self._is_new(samples[0]) else []
         for sample in samples:
             most = 0
-            for known in self.formats:
+            for known in self.formats.candidates(sample):
                 if known.extract and known.mark.search(sample) and known.extract(sample).columns:
                     self.format = known
                     return
@@ -109,7 +109,9 @@ class LogCollector:
                 return
         if self.format is None:
             marks = (
-                known for known in self.formats if can_match(known.mark, text) and known.mark.search(text)
+                known
+                for known in self.formats.candidates(text)
+                if can_match(known.mark, text) and known.mark.search(text)
             )
             self.format = next(marks, None)
 

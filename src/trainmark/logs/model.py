@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.precision import Precision
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
+    from trainmark.schema.parameters import Parameters
 
 
 class Status(StrEnum):
@@ -187,7 +187,7 @@ class Restart:
 class OwnRun:
     """The parameters and the whole-run summary that a trainmark run reports in its events."""
 
-    parameters: Parameters
+    parameters: "Parameters"
     summary: Mapping[str, Any]
 
 

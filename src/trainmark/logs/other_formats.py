@@ -1,7 +1,6 @@
 """Detection of records of another program in a log: the file then contains more than one run."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from trainmark.logs.bulk import VARYING
 from trainmark.logs.format import Format
@@ -14,7 +13,7 @@ _FEWEST_OTHERS = 2
 _FEW = 4
 
 
-def other_format_problems(collected: LogCollector, formats: Sequence[Format]) -> list[Problem]:
+def other_format_problems(collected: LogCollector) -> list[Problem]:
     """Return a problem if either end of the log has records of another program."""
     known = collected.format
     assert known is not None
@@ -26,7 +25,7 @@ def other_format_problems(collected: LogCollector, formats: Sequence[Format]) ->
     ):
         others = [
             other
-            for other in formats
+            for other in collected.formats.candidates(text)
             if other is not known and not other.accompanies and _may_be_in(other, text)
         ]
         rest = _without(known, text) if others else b""

@@ -1,15 +1,14 @@
 """Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from trainmark.logs.concluding import conclude_log
-from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
 from trainmark.logs.hints import read_hints
+from trainmark.logs.known_formats import KnownFormats
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility
@@ -18,7 +17,7 @@ from trainmark.logs.transport import read_pieces
 _LARGEST_BLOCK_BYTES = 30 << 20
 
 
-def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
+def read_log(path: str | Path, formats: KnownFormats, given: Facts | None = None) -> ParsedLog:
     """Read the log at ``path`` (text, maybe compressed; one of ``formats``), with facts ``given`` by its reader.
 
     Never raises for the content of a file: a file that cannot be opened, is not text, or has no known format
@@ -35,7 +34,7 @@ def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = 
 
 
 def read_stream(
-    stream: BinaryIO, formats: Sequence[Format], name: str = "-", given: Facts | None = None
+    stream: BinaryIO, formats: KnownFormats, name: str = "-", given: Facts | None = None
 ) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
     collected = LogCollector(formats)

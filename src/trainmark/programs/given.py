@@ -14,6 +14,7 @@ from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.description import build_format, read_description
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.format import Format
+from trainmark.logs.known_formats import GivenFormats
 from trainmark.programs.registry import find_format
 
 _BOUND_S = 60
@@ -39,13 +40,13 @@ def described_format(document: Mapping[str, Any], where: str, name: str) -> Form
 def read_by_format(path: str | Path, known: Format, given: Facts | None) -> ParsedLog:
     """Return the log at ``path`` read by one format; raise ``InputError`` if its patterns take too long."""
     with _bounded(str(path), known):
-        return logs.read_log(path, (known,), given)
+        return logs.read_log(path, GivenFormats((known,)), given)
 
 
 def read_stream_by_format(stream: BinaryIO, name: str, known: Format, given: Facts | None) -> ParsedLog:
     """Return the log in ``stream`` read by one format; raise ``InputError`` if its patterns take too long."""
     with _bounded(name, known):
-        return logs.read_stream(stream, (known,), name, given)
+        return logs.read_stream(stream, GivenFormats((known,)), name, given)
 
 
 @contextmanager

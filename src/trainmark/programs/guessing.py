@@ -12,6 +12,7 @@ from trainmark.logs.description import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
+from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import clean, strip_colours
 
@@ -42,7 +43,7 @@ def read_guessed(unknown: ParsedLog, path: Path, given: Facts | None) -> ParsedL
     if guess is None:
         return None
     known = build_format(parse_description(guess.document, "the proposed format", NAME))
-    log = logs.read_log(path, (known,), given)
+    log = logs.read_log(path, GivenFormats((known,)), given)
     if log.status is not Status.OK or log.records.count < guess.lines // 2:
         return None
     assumed = "; ".join(guess.assumed)

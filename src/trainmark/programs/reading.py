@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
-from trainmark.programs.registry import find_format, formats
+from trainmark.logs.known_formats import GivenFormats
+from trainmark.programs.registry import find_format, known_formats
 from trainmark.schema.names import LOG, OUTCOME
 
 
@@ -19,10 +20,10 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     that status. If the log of a failed trainmark run does not show the failure, the result has the outcome recorded in
     the run's folder.
     """
-    parsed = logs.read_log(path, formats(), given)
+    parsed = logs.read_log(path, known_formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
     if parsed.accompanied_by is not None:
-        harness = logs.read_log(path, (find_format(parsed.accompanied_by),), given)
+        harness = logs.read_log(path, GivenFormats((find_format(parsed.accompanied_by),)), given)
         return harness if harness.records.count else parsed
     if silent:
         parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
@@ -51,11 +52,11 @@ def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
 
 def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    return logs.read_stream(stream, formats(), name, given)
+    return logs.read_stream(stream, known_formats(), name, given)
 
 
 def follow_log(path: str | Path, given: Facts | None, wait: Callable[[], bool]) -> Iterator[ParsedLog]:
     """Yield the parsed log at ``path`` while a run writes it (``trainmark.logs.following``)."""
     from trainmark.logs.following import follow_log
 
-    return follow_log(path, formats(), given, wait)
+    return follow_log(path, known_formats(), given, wait)

@@ -12,7 +12,9 @@ from trainmark.errors import InputError, nearest
 if TYPE_CHECKING:
     from trainmark.logs.description import FormatDescription
     from trainmark.logs.format import Format
+    from trainmark.logs.known_formats import IndexedFormats
     from trainmark.logs.synthetic import SampleRun
+    from trainmark.programs.format_index import IndexEntry
     from trainmark.programs.options import Dialect
 
 _DESCRIPTION = "log.yaml"
@@ -26,34 +28,72 @@ def cards() -> tuple[Path, ...]:
 @cache
 def formats() -> "tuple[Format, ...]":
     """Return every log format, sorted by folder; a log's content decides its format, order only breaks ties."""
-    return tuple(_formats_by_folder().values())
+    return tuple(_format_in(entry.folder) for entry in _indexed())
 
 
 @cache
-def _formats_by_folder() -> "dict[str, Format]":
-    """Return each folder's format: data (``log.yaml``) or, where a pattern cannot say it, a module (``log.py``)."""
-    from trainmark.logs.description import build_format
+def known_formats() -> "IndexedFormats":
+    """Return every log format, in the same order, each loaded when a log may have it."""
+    from trainmark.logs.known_formats import IndexedFormats
 
-    described, found = _descriptions_by_folder(), {}
-    for folder in _folders():
-        if folder.name in described:
-            found[folder.name] = build_format(described[folder.name])
-        elif (folder / "log.py").is_file():
-            found[folder.name] = import_module(f"{programs.__name__}.{folder.name}.log").FORMAT
-    return found
+    entries = _indexed()
+    folders = {entry.words.name: entry.folder for entry in entries}
+    return IndexedFormats([entry.words for entry in entries], lambda name: _format_in(folders[name]))
 
 
 def descriptions() -> "tuple[FormatDescription, ...]":
     """Return the descriptions of all formats that are data, sorted by folder."""
-    return tuple(_descriptions_by_folder().values())
+    from trainmark.logs.description import read_description
+
+    files = (folder / _DESCRIPTION for folder in _folders())
+    return tuple(read_description(file) for file in files if file.is_file())
 
 
 @cache
-def _descriptions_by_folder() -> "dict[str, FormatDescription]":
-    from trainmark.logs.description import read_description
+def _format_in(folder_name: str) -> "Format":
+    """Return a folder's format; its description is taken from the index, which holds it parsed."""
+    entry = next(entry for entry in _indexed() if entry.folder == folder_name)
+    folder = next(folder for folder in _folders() if folder.name == folder_name)
+    return _read_format(folder) if entry.document is None else _described_format(folder, entry.document)
 
-    files = {folder.name: folder / _DESCRIPTION for folder in _folders()}
-    return {name: read_description(file) for name, file in files.items() if file.is_file()}
+
+def _read_format(folder: Path) -> "Format":
+    """Return a folder's format: data (``log.yaml``) or, where a pattern cannot say it, a module (``log.py``)."""
+    if (folder / _DESCRIPTION).is_file():
+        from trainmark.logs.description import build_format, read_description
+
+        return build_format(read_description(folder / _DESCRIPTION))
+    found: Format = import_module(f"{programs.__name__}.{folder.name}.log").FORMAT
+    return found
+
+
+def _described_format(folder: Path, document: "Mapping[str, Any]") -> "Format":
+    from trainmark.logs.description import build_format
+    from trainmark.logs.description.document import default_name, parse_description
+
+    file = folder / _DESCRIPTION
+    return build_format(parse_description(document, str(file), default_name(file)))
+
+
+@cache
+def _indexed() -> "tuple[IndexEntry, ...]":
+    """Return the index of all formats, sorted by folder."""
+    from trainmark.programs.format_index import load_index
+
+    return load_index(_folders(), _index_entries)
+
+
+def _index_entries() -> "Iterator[IndexEntry]":
+    from trainmark.files import parse_yaml
+    from trainmark.logs.known_formats import words_of
+    from trainmark.programs.format_index import IndexEntry, as_json
+
+    for folder in _folders():
+        file = folder / _DESCRIPTION
+        if file.is_file() or (folder / "log.py").is_file():
+            words = words_of(_read_format(folder))
+            document = as_json(parse_yaml(file.read_text(encoding="utf-8"))) if file.is_file() else None
+            yield IndexEntry(folder.name, words, document)
 
 
 @cache
@@ -64,20 +104,17 @@ def dialects() -> "Mapping[str, Dialect]":
 
 def find_format(name: str) -> "Format":
     """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
-    for known in formats():
-        if known.name == name:
-            return known
-    names = [known.name for known in formats()]
-    raise InputError(f"no log format '{name}'{nearest(name, names)} (trainmark parse --list-formats)")
+    folders = {entry.words.name: entry.folder for entry in _indexed()}
+    if name in folders:
+        return _format_in(folders[name])
+    raise InputError(f"no log format '{name}'{nearest(name, folders)} (trainmark parse --list-formats)")
 
 
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of synthetic logs by format name."""
     written = {_folder(module): module.sample for module in _modules("sample")}
-    found = {
-        known.name: written[folder] for folder, known in _formats_by_folder().items() if folder in written
-    }
+    found = {entry.words.name: written[entry.folder] for entry in _indexed() if entry.folder in written}
     described = (each for each in descriptions() if each.sample)
     return {**found, **{each.name: _described_sample(each) for each in described}}
 

@@ -89,9 +89,15 @@ def read_description(path: Path) -> FormatDescription:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise InputError(f"{path}{line}: is not YAML: {getattr(error, 'problem', None) or error}") from None
-    # A program's file is programs/NAME/log.yaml, a user's is NAME.yaml.
-    default = path.parent.name.replace("_", "-") if path.stem == "log" else path.stem
-    return parse_description(document, str(path), default)
+    return parse_description(document, str(path), default_name(path))
+
+
+def default_name(path: Path) -> str:
+    """Return the name of a format without the key ``name``, from its file.
+
+    A program's file is ``programs/NAME/log.yaml``, a user's is ``NAME.yaml``.
+    """
+    return path.parent.name.replace("_", "-") if path.stem == "log" else path.stem
 
 
 def parse_description(document: Any, where: str, default_name: str) -> FormatDescription:

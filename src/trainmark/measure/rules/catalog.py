@@ -270,7 +270,7 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
         return result
     if result.value is not None:
         return _compared(log, result, result.value)
-    summary = find_rule("summary").compute(log)
+    summary = _named("summary").compute(log)
     if summary.value is None:
         return result
     reasons = " ".join(problem.message for problem in result.problems)

@@ -3,9 +3,13 @@
 The peak that the program divided by follows from its own figures: TFLOP/s of a device over MFU.
 """
 
+from typing import TYPE_CHECKING
+
 from trainmark.logs.hardware import same_device
 from trainmark.logs.model import ParsedLog, Problem, Severity
-from trainmark.measure.device_peaks import Peak, find_peak, load_peaks
+
+if TYPE_CHECKING:
+    from trainmark.measure.device_peaks import Peak
 
 _CLOSE = 0.015
 """An implied peak is a device's if they differ by no more than this share: MFU is printed with few digits."""
@@ -56,8 +60,10 @@ def utilisation_problems(log: ParsedLog) -> list[Problem]:
     return [Problem("mfu-of-another-peak", sentence, Severity.DOUBT)]
 
 
-def _own_peak(hardware: str) -> Peak | None:
+def _own_peak(hardware: str) -> "Peak | None":
     """Return the peaks of a device as a log names it (``NVIDIA H100 80GB``); None unless all that fit are equal."""
+    from trainmark.measure.device_peaks import find_peak, load_peaks
+
     if (exact := find_peak(hardware)) is not None:
         return exact
     fitting = [
@@ -68,7 +74,7 @@ def _own_peak(hardware: str) -> Peak | None:
     return fitting[0] if len({peak.bf16_tflops or peak.fp16_tflops for peak in fitting}) == 1 else None
 
 
-def _formats(peak: Peak) -> list[tuple[float, str]]:
+def _formats(peak: "Peak") -> list[tuple[float, str]]:
     """Return the peaks of one device with their names: dense, and twice of it."""
     dense = [(value, word) for key, word in _FORMATS if (value := getattr(peak, key)) is not None]
     return [
@@ -82,6 +88,8 @@ def _formats(peak: Peak) -> list[tuple[float, str]]:
 
 def _named(implied: float) -> list[str]:
     """Return whose peak a figure is, the closest kind only."""
+    from trainmark.measure.device_peaks import load_peaks
+
     found = [text for peak in load_peaks() for value, text in _formats(peak) if _is_close(implied, value)]
     return [text for text in found if text.startswith("the ")] or found
 

@@ -20,7 +20,6 @@ import numpy as np
 
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
-from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.epochs import parts
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
@@ -76,6 +75,8 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
 
 
 def _own(log: ParsedLog, words: OwnRun) -> float:
+    from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
+
     times = log.records.step_time_s
     try:
         return own_window(words, np.empty(0) if times is None else times.array()).throughput

@@ -1,0 +1,100 @@
+"""Formats are loaded only when a log may have them, from an index that is valid for the content of their files."""
+
+from pathlib import Path
+
+import pytest
+
+from trainmark.logs.known_formats import FormatWords, PatternWords, words_of
+from trainmark.logs.synthetic import SampleRun
+from trainmark.programs import formats, synthetic_log
+from trainmark.programs.format_index import IndexEntry, as_json, load_index
+from trainmark.programs.registry import known_formats
+
+_ENTRY = IndexEntry(
+    "one", FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program = tmp_path / "programs" / "one"
+    program.mkdir(parents=True)
+    (program / "log.yaml").write_text("title: One\n")
+    return program
+
+
+def _computing(done: list[int]) -> list[IndexEntry]:
+    done.append(1)
+    return [_ENTRY]
+
+
+@pytest.mark.parametrize("known", formats(), ids=lambda known: known.name)
+def test_every_format_that_matches_is_a_candidate(known: object) -> None:
+    text = synthetic_log(known.name, SampleRun([0.5] * 60, gpus=2, interval=5)).encode()  # type: ignore[attr-defined]
+    matching = [
+        each.name
+        for each in formats()
+        if any(pattern.search(text) for pattern in (*each.records, *each.figures.values(), each.mark))
+    ]
+
+    found = [each.name for each in known_formats().candidates(text)]
+
+    assert set(matching) <= set(found)
+    assert found == [each.name for each in formats() if each.name in found]
+    assert len(found) < len(formats()) / 2
+
+
+def test_harnesses_are_the_candidates_that_accompany_another_program() -> None:
+    (harness,) = (each for each in formats() if each.accompanies)
+    text = b" ".join(
+        word for pattern in words_of(harness).patterns for word in pattern.all_of + pattern.any_of
+    )
+
+    assert [each.name for each in known_formats().harnesses(text)] == [harness.name]
+    assert known_formats().harnesses(b"nothing of it") == []
+
+
+def test_a_saved_index_is_not_computed_again(folder: Path) -> None:
+    done: list[int] = []
+
+    first = load_index([folder], lambda: _computing(done))
+    second = load_index([folder], lambda: _computing(done))
+
+    assert first == second == (_ENTRY,)
+    assert done == [1]
+
+
+def test_an_index_is_computed_again_when_a_file_changes(folder: Path) -> None:
+    done: list[int] = []
+    load_index([folder], lambda: _computing(done))
+
+    (folder / "log.yaml").write_text("title: Two\n")
+    load_index([folder], lambda: _computing(done))
+    (folder / "words.py").write_text("")
+    load_index([folder], lambda: _computing(done))
+
+    assert len(done) == 3
+    assert len(list((folder.parents[1] / "cache" / "trainmark").iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"digest": 1}'])
+def test_a_damaged_index_is_computed_again(folder: Path, damage: str) -> None:
+    done: list[int] = []
+    load_index([folder], lambda: _computing(done))
+    (saved,) = (folder.parents[1] / "cache" / "trainmark").iterdir()
+    saved.write_text(damage)
+
+    assert load_index([folder], lambda: _computing(done)) == (_ENTRY,)
+    assert len(done) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(folder: Path) -> None:
+    (folder.parents[1] / "cache").write_text("a file")
+
+    assert load_index([folder], lambda: [_ENTRY]) == (_ENTRY,)
+
+
+@pytest.mark.parametrize("document", [{1: "a"}, {True: "a"}, {"a": (1,)}, {"a": {1}}])
+def test_a_document_that_json_changes_is_left_out(document: object) -> None:
+    assert as_json(document) is None
