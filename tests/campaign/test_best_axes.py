@@ -117,7 +117,9 @@ def test_where_nothing_could_be_measured_the_case_says_what_was_tried(bench: Ben
     bench.write(behaving("crashes", **OPEN), {}, card=VARIANTS, protocol=TWICE)
     bad, good = bench.run().cases
     assert (bad.outcome, good.outcome) == (Outcome.FAILED, Outcome.OK)
-    assert (bad.reason or "").startswith("no choice could be measured: none, nchw: failed: the program ended")
+    assert (bad.reason or "").startswith(
+        "no candidate could be measured: none, nchw: failed: the program ended"
+    )
     assert len(bad.runs) == 1
 
 

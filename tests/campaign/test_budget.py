@@ -173,7 +173,7 @@ def test_a_long_case_is_left_out_with_its_reason_and_the_others_are_measured(ben
     ((_, reason),) = skipped(results)
     assert reason is not None
     assert reason.startswith("3 runs would take about ")
-    assert "of the time budget of 6.0 s were left" in reason
+    assert "of the time budget of 6.0 s is left" in reason
     measured = next(case for case in results.cases if case.outcome is Outcome.OK)
     assert len(measured.runs) == 3
     assert results.holds, "a case that the budget leaves out is no failed one"

@@ -115,7 +115,8 @@ def test_records_alone_serve_the_programs_that_take_them_and_no_others(bench: Be
     case = Bench(bench.folder, "second").run().cases[0]
     assert (case.outcome, case.reason) == (
         Outcome.FAILED,
-        "data set 'photos': is there as tfrecord only; give the 'path' of its image-folder to have other forms",
+        "data set 'photos': is available only as tfrecord; add the 'path' of its image-folder, from which others are "
+        "converted",
     )
 
 
@@ -188,7 +189,7 @@ def test_ofrecord_is_taken_from_where_the_suite_says(bench: Bench) -> None:
     [
         (
             {"make": MAKE},
-            "is not there as ofrecord, and nothing converts to it: give 'formats: {{ofrecord: FOLDER}}'",
+            "is missing as ofrecord, and cannot be converted to it: add 'formats: {{ofrecord: FOLDER}}'",
         ),
         ({"formats": {"ofrecord": "nowhere"}}, "{}/nowhere: no such folder"),
         ({"formats": {"ofrecord": "empty"}}, "{}/empty: holds no OFRecord (train/part-00000)"),

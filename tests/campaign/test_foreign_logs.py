@@ -53,7 +53,7 @@ def test_a_foreign_log_is_measured_by_the_reader_that_the_card_names(bench: Benc
 def test_a_log_of_another_format_than_the_card_says_is_no_measurement(bench: Bench, timm_log: str) -> None:
     run = measured(bench, timm_log, log_format="paddleclas")
     assert run.outcome is Outcome.INVALID
-    assert run.reason == "train.log is of format 'timm', and the card says 'paddleclas'"
+    assert run.reason == "train.log has the format 'timm', but the card states 'paddleclas'"
 
 
 def test_a_program_that_prints_no_log_is_no_measurement(bench: Bench) -> None:

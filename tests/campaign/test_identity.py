@@ -83,7 +83,7 @@ def edit_the_card(bench: Bench) -> None:
 CHANGES: list[tuple[Callable[[Bench], None], str]] = [
     (
         edit_a_file,
-        r"source changed: folder .*/program \(was [0-9a-f]{8}…, now [0-9a-f]{8}…\): pace\.py is another;",
+        r"source changed: folder .*/program \(was [0-9a-f]{8}…, now [0-9a-f]{8}…\): pace\.py has changed;",
     ),
     (add_a_file, r"source changed: .*: sitecustomize\.py is new;"),
     (
@@ -121,7 +121,7 @@ def test_a_program_that_changes_between_two_repeats_ends_the_campaign(foreign: B
         def run_ended(self, result: RunResult, standing: Progress) -> None:
             edit_a_file(foreign)
 
-    with pytest.raises(InputError, match=r"pace\.py is another"):
+    with pytest.raises(InputError, match=r"pace\.py has changed"):
         foreign.run(Edits())
     results = collect_results(read_suite(foreign.out), ResultDirectory(foreign.out), "trainmark run")
     assert len(results.cases[0].runs) == 1
@@ -246,7 +246,7 @@ def test_runs_of_an_older_trainmark_are_compared_by_their_commands(foreign: Benc
         shutil.rmtree(folder)
     edit_the_card(foreign)
     with pytest.raises(
-        InputError, match=r"run 1 of .* was started by another command \('' and is '--pace=0\.2'\)"
+        InputError, match=r"run 1 of .* was started by a different command \('' and is now '--pace=0\.2'\)"
     ):
         foreign.run(resume=True)
 

@@ -109,9 +109,9 @@ def test_runs_of_different_machines_are_one_number_in_doubt_that_names_what_diff
         (doubt,) = case.suspicions
         assert (doubt.code, doubt.about) == ("machines-differ", About.MACHINE)
         assert re.match(
-            r"run 2 was measured on another machine than run 1, and the number is of both: "
-            r"nodes\[0\]\.accelerators\.driver is 999\.99 and was .*; "
-            r"nodes\[0\]\.cpu\.model is another processor and was ",
+            r"run 2 was measured on another machine than run 1, and the number includes both: "
+            r"nodes\[0\]\.accelerators\.driver is 999\.99 instead of .*; "
+            r"nodes\[0\]\.cpu\.model is another processor instead of ",
             doubt.sentence,
         )
         assert case.estimate is not None
@@ -144,7 +144,7 @@ def test_a_run_without_a_manifest_is_pooled_with_others_in_doubt(bench: Bench) -
     (doubt,) = collected(bench).cases[0].suspicions
     assert doubt.code == "machine-unknown"
     assert doubt.sentence == (
-        "run 2 has no manifest that can be read: nothing says that it was measured on the machine of run 1"
+        "run 2 has no readable manifest: it is unknown whether it was measured on the machine of run 1"
     )
     (other,) = bench.out.glob("runs/*/1/manifest.json")
     other.unlink()

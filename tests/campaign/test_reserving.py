@@ -69,7 +69,7 @@ def test_a_host_is_free_when_its_campaign_has_let_it_go(
 def test_two_names_for_one_machine_are_refused(two: tuple[RemoteHost, RemoteHost], tmp_path: Path) -> None:
     alias = another(tmp_path, "alias", "b")
     try:
-        with pytest.raises(InputError, match="are one machine under two names") as refused:
+        with pytest.raises(InputError, match="are the same machine under two names") as refused:
             reserve_hosts([*two, alias], "suite", print)
     finally:
         alias.close()
@@ -136,5 +136,5 @@ def test_a_suite_on_two_names_of_one_machine_does_not_begin(
     words = [sys.executable, "-m", "trainmark.cli.main", *bench.words("--hosts", str(file))]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "are one machine under two names" in done.stderr
+    assert "are the same machine under two names" in done.stderr
     assert not bench.out.exists()

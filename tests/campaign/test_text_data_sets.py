@@ -57,7 +57,7 @@ def test_a_form_that_only_other_programs_read_is_given_or_missing(
     assert given.given("words", form) == folder
 
     missing = DataSets({"words": Dataset(task=task, path=str(tmp_path / "ours"))}, tmp_path, 1)
-    with pytest.raises(InputError, match="nothing converts to it"):
+    with pytest.raises(InputError, match="cannot be converted to it"):
         missing.prepare("words", form, lambda *_: None)
 
 

@@ -19,10 +19,10 @@ def has(version: str | None = "2.13.0", python: str = "3.11.7", lock: str | None
     [
         ([has(), has(), has()], None),
         ([has(), HERE, has(version=None, lock=None)], None),
-        ([has(), has("2.12.0")], "b: has pytorch 2.12.0, and a has pytorch 2.13.0; "),
-        ([has("2.12.0"), has(), has()], "a: has pytorch 2.12.0, and b has pytorch 2.13.0; "),
-        ([has(), has(), has(python="3.12.1")], "c: has Python 3.12.1, and a has Python 3.11.7; "),
-        ([has(), has(lock="sha256:2")], "b: has the environment of lock sha256:2, and a has "),
+        ([has(), has("2.12.0")], "b: has pytorch 2.12.0, but a has pytorch 2.13.0; "),
+        ([has("2.12.0"), has(), has()], "a: has pytorch 2.12.0, but b has pytorch 2.13.0; "),
+        ([has(), has(), has(python="3.12.1")], "c: has Python 3.12.1, but a has Python 3.11.7; "),
+        ([has(), has(lock="sha256:2")], "b: has the environment of lock sha256:2, but a has "),
     ],
 )
 def test_the_host_whose_environment_is_not_the_others_is_named(

@@ -146,7 +146,8 @@ def test_what_is_too_much_to_send_is_reported(
     (tmp_path / "data" / "shard").write_bytes(b"\x00" * 100)
     host.map_path(tmp_path / "data", tmp_path / "elsewhere")
     with pytest.raises(
-        TrainmarkError, match=r"data is not on faraway, and 0\.0 GB are too much to send; copy it there"
+        TrainmarkError,
+        match=r"data is not on faraway, and 0\.0 GB are too much to send; copy it to the host by hand",
     ):
         send_data(host, tmp_path / "data", print)
 

@@ -141,7 +141,7 @@ def test_hosts_with_two_versions_of_a_framework_do_not_train_one_model(ours: Ben
     interpreter(theirs, "2.0")
     ran = run(ours, theirs, {"framework": "pytorch"}, str(python))
     assert ran.outcome is Outcome.UNSUPPORTED
-    assert (ran.reason or "").startswith("second: has pytorch 2.0, and first has pytorch 1.0; ")
+    assert (ran.reason or "").startswith("second: has pytorch 2.0, but first has pytorch 1.0; ")
 
 
 def test_a_host_without_the_environment_is_named(ours: Bench, theirs: Path) -> None:

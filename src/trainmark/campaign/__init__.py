@@ -1,6 +1,6 @@
-"""The main job, put together: a suite's cases become runs, kept results, and a document of them all.
+"""The main job: turn a suite's cases into runs, stored results, and one results document.
 
-The names are loaded when they are first asked for, so that a plan is printed without the libraries of a run.
+Names are loaded at first use, so that `trainmark plan` does not import the libraries that only a run needs.
 """
 
 from typing import TYPE_CHECKING

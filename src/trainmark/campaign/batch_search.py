@@ -1,8 +1,7 @@
-"""The largest batch that fits (``batch_per_device: max``): which batch is tried next, and when the search is over.
+"""The search for the largest batch that fits (``batch_per_device: max``): the next batch to try, and the end.
 
-The batch is doubled from 8 until one does not fit; then the gap is halved, down to a multiple of 8 (below 8,
-to any number). Multiples of 8 because tensor cores want them, and because a finer answer would not hold from
-run to run.
+The batch is doubled from 8 until one does not fit; then the gap is halved, down to a multiple of 8 (below 8, down to
+1). Multiples of 8 suit tensor cores, and a finer result would differ from run to run.
 """
 
 from collections.abc import Mapping
@@ -12,13 +11,13 @@ from trainmark.schema.suite import Protocol
 FIRST = 8
 STEP = 8
 LARGEST = 1 << 16
-"""The search ends here: no device is filled by a batch beyond it in any sensible case."""
+"""The search ends here: a larger batch is unrealistic for any device and model."""
 
 
 def next_batch(tried: Mapping[int, bool]) -> int | None:
     """Return the batch per device to try next, or None when the search is over.
 
-    ``tried`` says of each batch that was tried whether it fitted.
+    ``tried`` maps each batch that was tried to whether it fitted.
     """
     fits = largest_fitting(tried)
     too_large = min((batch for batch, fitted in tried.items() if not fitted), default=None)
@@ -31,10 +30,10 @@ def next_batch(tried: Mapping[int, bool]) -> int | None:
 
 
 def largest_fitting(tried: Mapping[int, bool]) -> int:
-    """Return the largest batch that fitted, 0 when none did."""
+    """Return the largest batch that fitted, or 0 if none did."""
     return max((batch for batch, fitted in tried.items() if fitted), default=0)
 
 
 def probe_protocol(protocol: Protocol) -> Protocol:
-    """Return the protocol of a run that only tells whether a batch fits: memory is at its peak after two steps."""
+    """Return the protocol of a run that only tests whether a batch fits: memory peaks within two steps."""
     return protocol.model_copy(update={"steps": 4, "warmup_steps": 2})

@@ -1,4 +1,4 @@
-"""The fastest of what a program has (``compiler: best``, or a way of its task): what is tried, in which short runs."""
+"""The search for the fastest options of a program (``compiler: best``, or a task's variant) by short runs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,33 +16,33 @@ from trainmark.tasks import case_of
 from trainmark.workload import Card, find_gap
 
 FILE = "trial.json"
-"""What a short run's folder holds besides its outcome, once it has ended."""
+"""The file in a short run's folder that has its result, once it has ended."""
 
 MOST_WARMUP = 10
 MOST_MEASURED = 30
 
 
 def candidates(case: Case, card: Card, device: Device) -> list[Case]:
-    """Return the case with each combination of values on the axes that it leaves open, without the card's gaps.
+    """Return the case with each combination of values on its open axes, without the combinations in the card's gaps.
 
-    A case that leaves none open is its own only candidate.
+    A case without open axes is its only candidate.
     """
     return [found for found in _varied(case, card) if find_gap(found, card, device) is None]
 
 
 def why_none(case: Case, card: Card, device: Device) -> str:
-    """Return why a case has no candidates: the reasons of the card's gaps, each once."""
+    """Return the reasons why a case has no candidates: those of the card's gaps, each once."""
     gaps = (find_gap(found, card, device) for found in _varied(case, card))
     return "; ".join(dict.fromkeys(gap for gap in gaps if gap is not None))
 
 
 def axes_of_trial(case: Case, candidate: Case) -> dict[str, str]:
-    """Return the values that a candidate has on the axes that its case leaves open."""
+    """Return the candidate's values on the axes that its case leaves open."""
     return {axis: str(candidate.value(axis)) for axis in case.left_open}
 
 
 def trial_protocol(protocol: Protocol) -> Protocol:
-    """Return the protocol of a short run: at most 10 steps of warm-up, and at most 30 that are measured."""
+    """Return the protocol of a short run: at most 10 warm-up steps and at most 30 measured steps."""
     warmup = min(protocol.warmup_steps, MOST_WARMUP)
     return protocol.model_copy(
         update={"warmup_steps": warmup, "steps": warmup + min(protocol.measured_steps, MOST_MEASURED)}
@@ -50,17 +50,17 @@ def trial_protocol(protocol: Protocol) -> Protocol:
 
 
 def write_trial(folder: Path, trial: Trial) -> None:
-    """Write down what came of a short run."""
+    """Write the result of a short run."""
     write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
 
 
 def forget_trial(folder: Path) -> None:
-    """Return that a short run never settles a case."""
+    """Delete the result of a short run, so that it no longer decides a case."""
     (folder / FILE).unlink(missing_ok=True)
 
 
 def read_trial(folder: Path) -> Trial | None:
-    """Return what came of a short run; None where it has not ended, or what it left cannot be read."""
+    """Return the result of a short run; None if it has not ended or its files cannot be read."""
     with suppress(OSError, ValidationError):
         return Trial.model_validate_json((folder / FILE).read_bytes())
     return None

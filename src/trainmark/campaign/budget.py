@@ -110,7 +110,7 @@ def cases_over_budget(needed_s: Mapping[str, float | None], left_s: float) -> tu
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a reader says them: ``4.2 s``, ``50 s``, ``4 min 10 s``."""
+    """Return seconds in human-readable form: ``4.2 s``, ``50 s``, ``4 min 10 s``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -120,22 +120,22 @@ def duration(seconds: float) -> str:
 
 
 def why_left_out(timing: Timing, runs: int, left_s: float, budget_s: float, causes: Sequence[str]) -> str:
-    """Return the sentence that says why a case is not measured, with what is known of the cause."""
+    """Return the sentence that explains why a case is not measured, with the known causes of its slowness."""
     if timing.run_s is None:
-        need = "it reported no two steps in time"
+        need = "it did not report two steps in time"
     else:
         each = f" ({duration(timing.step_s)} a step)" if timing.step_s is not None else ""
         need = f"{runs} run{'s' if runs > 1 else ''} would take about {duration(runs * timing.run_s)}{each}"
         if timing.predicted_from is not None:
             need += f", as predicted from {timing.predicted_from}"
-    left = f"{duration(max(0.0, left_s))} of the time budget of {duration(budget_s)} were left"
+    left = f"only {duration(max(0.0, left_s))} of the time budget of {duration(budget_s)} is left"
     return "; ".join((f"{need}, and {left}", *causes))
 
 
 def causes_of(
     case: Case, timing: Timing, timed: Sequence[tuple[Case, Timing]], cpu: CpuFacts, on_cpu: bool
 ) -> tuple[str, ...]:
-    """Return what is known of why a case is slow: its step beside the one in FP32, and missing BF16 instructions.
+    """Return the known causes of a case's slowness: its step time relative to FP32, and missing BF16 instructions.
 
     ``timed`` holds the cases whose step time is known.
     """
@@ -150,7 +150,7 @@ def causes_of(
 
 
 def without_bf16(cpu: CpuFacts, variables: Mapping[str, str]) -> str | None:
-    """Return why a CPU computes without BF16 instructions, in a sentence; None where it has them."""
+    """Return the reason why a CPU computes without BF16 instructions; None if it has and may use them."""
     if not _BF16_FLAGS & set(cpu.flags):
         return "this CPU has no BF16 instructions"
     for name in _ISA_LIMITS:
@@ -161,5 +161,5 @@ def without_bf16(cpu: CpuFacts, variables: Mapping[str, str]) -> str | None:
 
 
 def computes_on_cpu(case: Case, gpus: int) -> bool:
-    """Return whether a case computes on the CPU of a machine with so many GPUs."""
+    """Return whether a case computes on the CPU of a machine with ``gpus`` GPUs."""
     return case.device is Device.CPU or (case.device is Device.AUTO and gpus == 0)

@@ -1,4 +1,4 @@
-"""A campaign fitted into its suite's time budget: first runs time the cases, and the longest are left out."""
+"""Fit a campaign into its suite's time budget: time each case by a first run, then leave out the longest."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ CLEARLY_LONG = 3.0
 class BudgetFit:
     """Times the cases of a campaign and leaves out those that do not fit into ``budget_s`` seconds.
 
-    ``timings`` maps the ids of cases whose first run ended early to what it showed; all others have a finished run.
+    ``timings`` has the timing of each case whose first run ended early, by case id; all other cases have a finished
+    run.
     """
 
     budget_s: float
@@ -47,7 +48,7 @@ class BudgetFit:
     def fit(self) -> None:
         """Time each case without a finished run, then leave out the longest cases until the rest fits.
 
-        Raises ``InputError`` when not a single case fits.
+        Raises ``InputError`` if no case fits.
         """
         protocol = self.executor.suite.protocol
         for index, case in self._untimed():
@@ -68,7 +69,7 @@ class BudgetFit:
 
     @property
     def _share_s(self) -> float:
-        """The seconds of the budget that fall to one run of one case."""
+        """The share of the budget for one run of one case, in seconds."""
         return self.budget_s / (len(self.finished.cases) * self.executor.suite.protocol.min_repeats)
 
     def _untimed(self) -> Iterator[tuple[int, Case]]:
@@ -87,7 +88,7 @@ class BudgetFit:
             return
         protocol = self.executor.suite.protocol
         executor = self.executor
-        # Short runs that settle what a case leaves open are not the case's own pace.
+        # Short runs that choose a case's open axes or its batch have another speed than the case.
         if not case.left_open and case.batch_per_device != MAX_BATCH:
             executor = executor.until(FirstRunWatch(protocol.steps, self._share_s, self.budget_s))
         repeat = self.finished.next_repeat(case)
@@ -105,7 +106,7 @@ class BudgetFit:
         self.listener.run_ended(result, self.schedule.progress)
 
     def _needed(self) -> Iterator[tuple[str, float | None]]:
-        """Return for each case that wants runs the seconds that they are expected to take; None is unknown."""
+        """Yield each case that needs runs, with the seconds that they are expected to take (None: unknown)."""
         repeats = self.executor.suite.protocol.min_repeats
         for case in self.finished.cases:
             if (timing := self.timings.get(case.id)) is not None:
@@ -130,7 +131,7 @@ class BudgetFit:
         causes = causes_of(case, timing, list(self._timed()), self._cpu(case), on_cpu)
         reason = why_left_out(timing, runs, left_s, self.budget_s, causes)
         self.executor.directory.begin(self.executor.directory.run(case, 1))
-        # As a run that was not started: the next call decides anew, by the same timing and maybe a larger budget.
+        # Recorded as not started: the next call decides again, with the same timing and maybe a larger budget.
         skipped = record.model_copy(
             update={"repeat": 1, "reason": reason, "duration_s": None, "started_at": None}
         )
@@ -139,7 +140,7 @@ class BudgetFit:
         self.listener.readying(f"{case.id} is left out: {reason}")
 
     def _timed(self) -> Iterator[tuple[Case, Timing]]:
-        """Yield the cases whose step time is known, by a first run that ended early or by their finished runs."""
+        """Yield the cases with a known step time, from a first run that ended early or from finished runs."""
         for case in self.finished.cases:
             if (timing := self.timings.get(case.id)) is not None and timing.predicted_from is None:
                 yield case, timing
@@ -157,7 +158,7 @@ class BudgetFit:
         return [case for case in self.finished.cases if case.id in ids]
 
     def _fits_nothing(self) -> InputError:
-        """Return the error of a budget that fits no case, with what the cheapest needs."""
+        """Return the error for a budget that fits no case, with the time that the cheapest case needs."""
         runs = self.executor.suite.protocol.min_repeats
         known = {case: timing.run_s for case, timing in self.timings.items() if timing.run_s is not None}
         need = "no case reported two steps in time"

@@ -39,7 +39,7 @@ from trainmark.workload import UnsupportedByCard
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The order for a campaign: a suite, the chosen cases, the hosts, the result directory, and whether to resume."""
+    """An order for a campaign: suite, selected cases, hosts, result directory, and whether to resume."""
 
     suite: Suite
     cases: tuple[Case, ...]
@@ -52,18 +52,18 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CampaignEnding:
-    """The end of a campaign: its results so far, and whether it was stopped."""
+    """The end of a campaign: its results so far, and whether it was interrupted."""
 
     results: Results
     interrupted: bool
 
 
 def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
-    """Run what ``order`` asks for; every run is on disk the moment it ends.
+    """Run a campaign; every run is on disk the moment it ends.
 
-    A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
-    are written. Raises ``InputError`` before anything runs when the suite names a workload or an environment
-    that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
+    A ``KeyboardInterrupt`` ends the current runs and the campaign: no process is left, and the results so far are
+    written. Raises ``InputError`` before anything runs if the suite names an unknown workload or environment or the
+    directory cannot be used, and ``TrainmarkError`` if the disk is full.
     """
     workloads = load_programs(order.suite)
     run_env = RunEnvironment(order.suite, workloads, order.hosts, order.home, str(order.out.resolve()))
@@ -87,7 +87,7 @@ def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
 
 
 def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
-    """Remove what was made on a host to hold the folders of runs, and holds none any more."""
+    """Remove folders for runs that were created on a host and are empty now."""
     runs = placed.directory(out.absolute() / RUNS)
     above = [runs, runs.parent]
     if placed.folder is not None:
@@ -98,7 +98,7 @@ def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Campaign:
-    """One campaign: its order, the runs that are finished, and what runs and hears of those to come."""
+    """One campaign: its order, its finished runs, and the executor and listener of the coming ones."""
 
     order: Order
     persistence: Persistence
@@ -107,7 +107,7 @@ class _Campaign:
     listener: ProgressListener
 
     def run_to_end(self) -> CampaignEnding:
-        """Run until no case wants another run, or somebody stops it; the results so far are written in any case."""
+        """Run until no case needs another run or the user interrupts; write the results so far in any case."""
         interrupted = False
         try:
             self._require_same_programs()
@@ -125,7 +125,7 @@ class _Campaign:
             return CampaignEnding(self._write_results(), interrupted)
 
     def _require_same_programs(self) -> None:
-        """Refuse before anything runs to add to the runs of a program that was changed."""
+        """Raise, before anything runs, if runs would be added to runs of a program that has changed."""
         protocol, executor = self.order.suite.protocol, self.executor
         for case in self.order.cases:
             runs = self.finished.of(case)
@@ -134,21 +134,21 @@ class _Campaign:
                     require_same_identity(executor.directory, case, executor.identifier.program(case))
 
     def _certify(self) -> None:
-        """Show first that the frameworks do equal work, where the suite asks for it."""
+        """Check first that the frameworks do equal work, if the suite requires it."""
         order, run_env = self.order, self.executor.run_env
         if order.suite.equivalence:
             certificates(run_env, order.cases, order.out, order.suite.limits, self.listener.readying)
         self.persistence.certify(stored_certificates(order.out))
 
     def _catch_up(self) -> None:
-        """Store the finished runs that the database misses; all of the suite's where it had to be made anew."""
+        """Store the finished runs that the database lacks; all of the suite's runs if it was rebuilt."""
         if self.persistence.database_note is not None:
             self.listener.readying(self.persistence.database_note)
         cases = self.order.cases if self.persistence.database_note is None else self.order.suite.cases
         self.persistence.catch_up((case, self.finished.of(case)) for case in cases)
 
     def _run_cases(self) -> None:
-        """Run case after case, or several on different hosts, until none wants another run."""
+        """Run case after case, or several on different hosts, until no case needs another run."""
         suite, cases = self.order.suite, self.order.cases
         attempts = [as_attempts(self.finished.of(case)) for case in cases]
         runs = (run for case in suite.cases for run in self.finished.of(case))
@@ -168,7 +168,7 @@ class _Campaign:
             self.listener.run_ended(result, schedule.progress)
 
     def _write_results(self) -> Results:
-        """Write what there is of all the suite's cases: an earlier call may have run some not asked for now."""
+        """Write the results of all the suite's cases: an earlier call may have run cases not selected now."""
         order, directory = self.order, self.executor.directory
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
         manifests, shown = read_manifests(directory, cases), stored_certificates(order.out)

@@ -1,4 +1,4 @@
-"""A run of a case, after the short runs that settle what the case leaves open: its axes, then its largest batch."""
+"""A run of a case, after the short runs that choose its open axes and then its largest batch."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from trainmark.schema.results import Trial, fastest
 
 
 def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
-    """Run a case on the hosts that have its labels, in the folder of this repeat; return what became of it."""
+    """Run a case on hosts that have its labels, in the folder of this repeat; return the run's record."""
     folder = executor.directory.run(case, repeat)
     request = Request(case, case, executor.suite.protocol, repeat, folder)
     there = executor.run_env.of(case)
@@ -44,7 +44,7 @@ def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
 
 
 def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
-    """Return the case with the fastest values on the axes that it leaves open, found by short runs."""
+    """Return the case with the fastest values on its open axes, found by short runs."""
     if not case.left_open:
         return case
     card, device = executor.run_env.workload(case).card, device_of(case, executor.run_env.machine)
@@ -57,7 +57,7 @@ def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
     reasons = "; ".join(
         f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
     )
-    return CannotStart(trials[0][1].outcome, f"no choice could be measured: {reasons}")
+    return CannotStart(trials[0][1].outcome, f"no candidate could be measured: {reasons}")
 
 
 def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
@@ -82,7 +82,7 @@ def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
         throughput=measurement.throughput if measurement else None,
         unit=measurement.unit if measurement else None,
     )
-    # A run that could not be started for something that may be there tomorrow is tried again then.
+    # A short run that could not be started is tried again: its cause may be temporary.
     if record.started_at is not None or outcome is Outcome.UNSUPPORTED:
         write_trial(folder, trial)
     write_record(folder, record)
@@ -90,7 +90,7 @@ def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
 
 
 def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
-    """Return the case with a batch that is a number, found by short runs where it asks for the largest one."""
+    """Return the case with a number as its batch; if it requests the largest one, find it by short runs."""
     if case.batch_per_device != MAX_BATCH:
         return case
     tried: dict[int, bool] = {}
@@ -108,7 +108,7 @@ def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
 def _is_current(executor: Executor, requested: Case, case: Case, folder: Path) -> bool:
     """Return whether a stored short run used the machine and program that the case would use now.
 
-    For a case with finished runs, those decide whether more can be added.
+    If the case has finished runs, the check against those decides instead.
     """
     record, then = read_record(folder), manifest_in(folder)
     if executor.directory.finished(requested) or record is None or record.identity is None or then is None:

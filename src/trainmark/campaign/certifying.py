@@ -1,4 +1,4 @@
-"""Showing that frameworks do equal work: the three steps of the equivalence check, run in each and compared."""
+"""Check that frameworks do equal work: run three steps in each and compare them."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ from trainmark.workload import BuiltinSource, find_gap, load_workloads
 INPUTS = "inputs.npz"
 
 Announce = Callable[[str], None]
-"""Hears, in some words, what is looked at next."""
+"""Receives a short text about the next check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class TrainingVariant:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The check that these frameworks compute the same step of ``model`` on this device, in all these variants.
+    """The question whether frameworks compute the same step of ``model`` on one device, in all listed variants.
 
-    ``rules`` are the values of the task's axes that change what a step computes, such as the optimizer.
+    ``rules`` are the values of the task's axes that change the computation of a step, such as the optimizer.
     """
 
     model: str
@@ -58,12 +58,10 @@ class Question:
 
 
 def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
-    """Return what must be shown before these cases stand in one table: each model that several frameworks train.
+    """Return the checks that these cases need before they may share a table: one per model of several frameworks.
 
-    What they train by another rule, as by another optimizer, is another question.
-
-    Only trainmark's own workers can be checked; the work of other programs is unknown. Variants that a
-    framework does not support are left out.
+    Cases with different rules, such as another optimizer, are separate questions. Only trainmark's own workers can be
+    checked; the work of other programs is unknown. Variants that a framework does not support are left out.
     """
     found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
@@ -82,11 +80,10 @@ def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
 def answer(
     question: Question, run_env: RunEnvironment, folder: Path, limits: Limits, announce: Announce
 ) -> Certificate:
-    """Run the check in each framework, keep everything under ``folder``, and return the certificate.
+    """Run the check in each framework, save everything under ``folder``, and return the certificate.
 
-    A certificate that an earlier call left there counts if nothing has changed since that decides the answer. A
-    framework that cannot be checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
-    nothing can be written.
+    A certificate from an earlier call is reused if nothing that affects the result has changed. A framework that cannot
+    be checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
     rules = dict(question.rules)
     basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
@@ -95,14 +92,14 @@ def answer(
         return stored
     folder.mkdir(parents=True, exist_ok=True)
     inputs = (folder / INPUTS).absolute()
-    # Left by one that was killed, and perhaps not whole.
+    # A killed process may have left an incomplete file.
     inputs.unlink(missing_ok=True)
     observations: list[Observation] = []
     parties: list[Party] = []
     absent: dict[str, str] = {}
     try:
         for framework in question.frameworks:
-            announce(f"{framework}: is its {question.model} the same work?")
+            announce(f"{framework}: checking whether its {question.model} does the same work")
             base = observed_case(question, framework, run_env)
             observed = observe(base, run_env, folder / framework, inputs, limits, form)
             if isinstance(observed, str):
@@ -118,7 +115,7 @@ def answer(
                 party(observed.steps, _axes(base), observed.version, observed.device, variants, rules)
             )
     finally:
-        # A hundred megabytes that a seed makes anew.
+        # About 100 MB, which the seed can recreate.
         inputs.unlink(missing_ok=True)
     certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis, rules)
     write_atomically(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
@@ -136,9 +133,7 @@ def _variant(
 ) -> CheckedVariant:
     """Return the check of a framework's step in another variant against its observed step."""
     axes = dict(variant.axes)
-    announce(
-        f"{variant.framework}: the same in {', '.join((*axes.values(), f'compiler {variant.compiler}'))}?"
-    )
+    announce(f"{variant.framework}: checking {', '.join((*axes.values(), f'compiler {variant.compiler}'))}")
     case = case.varied(**axes, compiler=variant.compiler)
     place = folder / "-".join((variant.framework, *axes.values(), variant.compiler))
     observed = observe(case, run_env, place, folder.absolute() / INPUTS, limits, Followed)
@@ -150,7 +145,7 @@ def _variant(
 def certificates(
     run_env: RunEnvironment, cases: Sequence[Case], out: Path, limits: Limits, announce: Announce
 ) -> tuple[Certificate, ...]:
-    """Return the certificates that these cases need, run or kept, one a model, device and optimizer."""
+    """Return the certificates that these cases need, computed or stored: one per model, device and optimizer."""
     return tuple(
         answer(question, run_env, out / FOLDER / _name(question), limits, announce)
         for question in questions(run_env, cases)
@@ -160,10 +155,10 @@ def certificates(
 def certify_environments(
     frameworks: Sequence[str], models: Sequence[str], home: Path, announce: Announce
 ) -> tuple[Certificate, ...]:
-    """Return a certificate for each model, of the frameworks named, or of all whose environments are ready.
+    """Return a certificate for each model, of the named frameworks, or of all whose environments are ready.
 
-    It is about their workers on a CPU, with the optimizer that nobody has to ask for. Raises ``InputError`` for an
-    unknown name, and when there are not two.
+    The check uses their workers on a CPU with the default optimizer. Raises ``InputError`` for an unknown name, and for
+    fewer than two frameworks.
     """
     there_are = [model for task in TASKS.values() if task.equal_work for model in task.models]
     for model in models:
@@ -173,8 +168,10 @@ def certify_environments(
     requested = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
     if len(requested) < 2:
         there = ", ".join(entry.framework for entry in known) or "none"
-        named = f"only {requested[0]} is named; " if frameworks else ""
-        raise InputError(f"equal work is between two frameworks at least; {named}ready here: {there}")
+        named = f"only {requested[0]} is given; " if frameworks else ""
+        raise InputError(
+            f"the check of equal work needs at least two frameworks; {named}environments that are ready: {there}"
+        )
     cases = tuple(
         case_of(framework=framework, model=model, device=Device.CPU)
         for model in models or there_are
@@ -194,7 +191,7 @@ def _name(question: Question) -> str:
 
 
 def _basis(question: Question, run_env: RunEnvironment) -> str:
-    """Return a digest of what decides the answer: who is asked what, where, by which workers and tolerances."""
+    """Return a digest of everything that affects the result: question, environments, workers and tolerances."""
     digest = hashlib.sha256(repr(question).encode())
     packages = (Path(path) for package in (equivalence, tasks, worker) for path in package.__path__)
     for folder in (*packages, *folders("worker")):
@@ -208,7 +205,7 @@ def _basis(question: Question, run_env: RunEnvironment) -> str:
 
 
 def observed_case(question: Question, framework: str, run_env: RunEnvironment) -> Case:
-    """Return the case in which a framework's step is observed: FP32, no compiler, the first supported variant."""
+    """Return the case in which a framework's step is observed: FP32, no compiler, its first supported variant."""
     case = case_of(
         framework=framework, model=question.model, precision=Precision.FP32, device=question.device
     ).varied(**dict(question.rules))
@@ -217,7 +214,7 @@ def observed_case(question: Question, framework: str, run_env: RunEnvironment) -
 
 
 def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
-    """Yield each combination of the values that enumerated axes of a case can have."""
+    """Yield each combination of the values that the enumerated axes of a case can have."""
     values = [[value.value for value in type(case.value(axis))] for axis in axes]
     return (dict(zip(axes, chosen, strict=True)) for chosen in product(*values))
 
@@ -230,7 +227,7 @@ def _can_do(case: Case, run_env: RunEnvironment) -> bool:
 
 
 def _settled(case: Case, run_env: RunEnvironment) -> list[Case]:
-    """Return the case, or where it leaves axes open each case that its short runs may find the best."""
+    """Return the case, or, if it has open axes, each of its candidates."""
     if not case.left_open:
         return [case]
     return candidates(case, run_env.workload(case).card, device_of(case, run_env.machine))

@@ -1,4 +1,4 @@
-"""A suite's data sets on this machine: where each lies in each form, and making or converting what is not there."""
+"""A suite's data sets on this machine: their folders by format, and creating or converting missing ones."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
 
 Preparing = Callable[[str, int, int], None]
-"""Hears what is being prepared, and how many of how many samples are done."""
+"""Receives the description of a preparation, and how many of how many samples are done."""
 
 
 class DataSets:
@@ -23,7 +23,7 @@ class DataSets:
         self._cores = cores
 
     def location(self, name: str, form: str) -> Path:
-        """Return where the data set lies, or will lie, in a form."""
+        """Return the folder of a data set in a format, whether or not it exists yet."""
         dataset = self._suite[name]
         if form in _forms(dataset):
             return Path(_forms(dataset)[form])
@@ -32,15 +32,15 @@ class DataSets:
         return self._folder / f"{_folder_name(name, dataset)}.{form}"
 
     def given(self, name: str, form: str) -> Path:
-        """Return the folder that a program is told for its training data."""
+        """Return the folder that a program receives for its training data."""
         return self._kind(name).training_folder(
             self.location(name, form), form, self._suite[name].make is not None
         )
 
     def prepare(self, name: str, form: str, preparing: Preparing) -> None:
-        """See that the data set is there in the form: make what may be made, and convert what is missing.
+        """Make a data set available in a format: create it if the suite allows that, and convert it if needed.
 
-        Raises ``TrainmarkError`` with the reason why it cannot be had.
+        Raises ``TrainmarkError`` with the reason if that is impossible.
         """
         kind, location = self._kind(name), self.location(name, form)
         if form in _forms(self._suite[name]):
@@ -48,7 +48,7 @@ class DataSets:
             return
         if form != kind.base_form and not kind.is_convertible(form):
             raise InputError(
-                f"is not there as {form}, and nothing converts to it: give 'formats: {{{form}: FOLDER}}'"
+                f"is missing as {form}, and cannot be converted to it: add 'formats: {{{form}: FOLDER}}'"
             )
         source = self._prepare_first(name, kind, preparing)
         if form == kind.base_form:
@@ -62,7 +62,7 @@ class DataSets:
         if dataset.path is None and dataset.make is None:
             known = ", ".join(_forms(dataset))
             raise InputError(
-                f"is there as {known} only; give the 'path' of its {kind.base_form} to have other forms"
+                f"is available only as {known}; add the 'path' of its {kind.base_form}, from which others are converted"
             )
         if dataset.make is not None:
             what = f"making data set '{name}'"
@@ -76,7 +76,7 @@ class DataSets:
     def _kind(self, name: str) -> DatasetKind:
         task = find_task(self._suite[name].task or task_of_model(None))
         if task.data_kind is None:
-            raise InputError(f"data set '{name}': the task '{task.name}' has no data but synthetic")
+            raise InputError(f"data set '{name}': the task '{task.name}' has only synthetic data")
         return kind_of(task.data_kind)
 
 
@@ -85,7 +85,7 @@ def _forms(dataset: Dataset) -> Mapping[str, str]:
 
 
 def _folder_name(name: str, dataset: Dataset) -> str:
-    """Return a name that no other data set has: by what it is made from, or by where its first form lies."""
+    """Return a name that no other data set has: by its recipe, or by the folder of its base format."""
     if dataset.path:
         return f"{name}-{hashlib.sha256(dataset.path.encode()).hexdigest()[:12]}"
     made: Mapping[str, object] = dataset.make or {}

@@ -1,4 +1,4 @@
-"""One run, from what its program needs to what became of it."""
+"""Execution of one run, from its program's prerequisites to its outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,12 +43,12 @@ from trainmark.schema.suite import Protocol, Suite
 from trainmark.workload.card import OWN_FORMAT
 
 PORTS_BESIDES_RANKS = 4
-"""Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
+"""Ports that a run may need besides one per rank: for the rendezvous, and a framework's scheduler and servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run that is wanted: of ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
+    """A requested run in ``folder``; ``case`` is ``requested`` with values for all axes that it leaves open."""
 
     requested: Case
     case: Case
@@ -57,13 +57,13 @@ class Request:
     folder: Path
 
     def not_started(self, why: CannotStart) -> OutcomeRecord:
-        """Return the record of the run that could not be started."""
+        """Return the record of a run that could not be started."""
         return OutcomeRecord(case_id=self.case.id, repeat=self.repeat, outcome=why.outcome, reason=why.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Runs what is wanted on a site's hosts, in the folders of a result directory."""
+    """Executes runs on a campaign's hosts, in the folders of a result directory."""
 
     suite: Suite
     directory: ResultDirectory
@@ -77,22 +77,22 @@ class Executor:
     def at(
         cls, run_env: RunEnvironment, suite: Suite, directory: ResultDirectory, listener: ProgressListener
     ) -> "Executor":
-        """Return one for all hosts of a site, which has prepared nothing yet."""
+        """Return an executor for all hosts of a run environment, with nothing prepared yet."""
         preparer = Preparer(listener.readying, run_env.hosts, suite.limits)
         return cls(suite, directory, run_env, listener, Identifier(run_env), preparer)
 
     def on(self, run_env: RunEnvironment) -> "Executor":
-        """Return this one on some of its hosts; what was found out is kept in common."""
+        """Return a copy for some of the hosts; the caches are shared."""
         return replace(self, run_env=run_env, identifier=self.identifier.at(run_env))
 
     def for_thread(self, hosts: Sequence[Host], listener: ProgressListener) -> "Executor":
-        """Return this one on these hosts alone for another thread, which ``audience`` hears and ends by raising."""
+        """Return a copy for another thread with only these hosts; ``listener`` hears it and can end it by raising."""
         on_hosts = self.on(self.run_env.on(hosts).watched(listener.pulse))
         preparer = self.preparer.reporting_to(listener.readying, listener.pulse)
         return replace(on_hosts, listener=listener, preparer=preparer)
 
     def until(self, may_go_on: Watch) -> "Executor":
-        """Return this one whose runs end as soon as ``may_go_on`` returns an outcome."""
+        """Return a copy whose runs end as soon as ``may_go_on`` returns an outcome."""
         return replace(self, may_go_on=may_go_on)
 
     def _watch(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
@@ -100,12 +100,12 @@ class Executor:
         return self.may_go_on(pulse)
 
     def refuse(self, request: Request, why: CannotStart) -> OutcomeRecord:
-        """Return the record of a run that cannot be started, whose folder is begun and empty."""
+        """Return the record of a run that cannot be started, and create its empty folder."""
         self.directory.begin(request.folder)
         return request.not_started(why)
 
     def execute(self, request: Request) -> OutcomeRecord:
-        """Run what is wanted; a host that cannot be reached, or is lost on the way, costs this run and no other."""
+        """Execute a run; a host that is unreachable or gets lost costs this run but no other."""
         try:
             hosts = self.run_env.hosts_of(request.case)
             why = next(filter(None, map_hosts(hosts, lambda host: host.unreachable())), None)
@@ -134,13 +134,13 @@ class Executor:
             self.preparer.clear(plan, request.folder)
 
     def _planned(self, request: Request) -> tuple[Plan, Setting] | CannotStart:
-        """Return the run's plan and where it runs, its program and data being there; or why it cannot be started."""
+        """Return the run's plan and environment, with program and data in place; or why it cannot be started."""
         case = request.case
         setting = self.run_env.send_program(case, self.listener.readying) or self.run_env.setting(case)
         if isinstance(setting, CannotStart):
             return setting
         require_same_environment(self.directory, request.requested, setting.manifest)
-        # A case with more ranks than a machine can hold is not started, and needs none.
+        # A case with more ranks than the machine can hold is not started and needs no ports.
         ranks = min(case.world_size, max(self.run_env.machine.cores, self.run_env.machine.gpus))
         port = free_ports(PORTS_BESIDES_RANKS + ranks, self.run_env.hosts_of(case))
         folder = request.folder.absolute()
@@ -176,7 +176,7 @@ class Executor:
             return record.model_copy(update={"identity": identity_of(parts), "doubts": all_doubts})
 
     def _identified(self, request: Request, plan: Plan, setting: Setting) -> tuple[Entries, ...]:
-        """Return what the run is that is ready to start; refuse it where earlier runs of the case were another."""
+        """Return the identity's parts of a run that is ready to start; raise if earlier runs of the case differ."""
         case, requested, protocol = request.case, request.requested, request.protocol
         folder = request.folder.absolute()
         spec = self.run_env.spec(case, protocol, setting.interpreter, request.repeat, folder)

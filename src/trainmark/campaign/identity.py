@@ -22,7 +22,7 @@ from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FolderSource, GitSource, Workload, commit_of
 
 _DEFAULT_LABELS = {"description", "source"}
-"""What a card says that changes no run: the source is a part of its own."""
+"""The keys of a card that do not affect a run, or are a separate part of the identity (the source)."""
 
 _OF_THE_CALL = (
     "CUDA_VISIBLE_DEVICES",
@@ -39,11 +39,11 @@ _OF_THE_CALL = (
     "JAX_PERSISTENT_CACHE_",
     "TRITON_CACHE_DIR",
 )
-"""Variables that say where a run is or what was compiled lies, not what it does; as beginnings of names."""
+"""Prefixes of variables that name a run's place or a compilation cache, and do not affect what the run does."""
 
 
 class Identifier:
-    """Identities of the runs of a site's cases; a file that has not changed is hashed once."""
+    """Computes the identities of runs; a file that has not changed is hashed once."""
 
     def __init__(self, run_env: RunEnvironment) -> None:
         self._run_env = run_env
@@ -52,13 +52,13 @@ class Identifier:
         self._data: dict[str, Mapping[str, str]] = {}
 
     def at(self, run_env: RunEnvironment) -> "Identifier":
-        """Return this one for a site with others of the hosts; what was hashed is kept in common."""
+        """Return a copy for a run environment with other hosts; the hashes are shared."""
         other = copy(self)
         other._run_env = run_env
         return other
 
     def program(self, case: Case) -> tuple[Entries, ...]:
-        """Return the parts that need nothing but the card and the program's files."""
+        """Return the parts that depend only on the card and the program's files."""
         workload = self._run_env.workload(case)
         card = workload.card
         values = card.model_dump(mode="json", exclude=_DEFAULT_LABELS)
@@ -95,7 +95,7 @@ class Identifier:
         return tuple(held)
 
     def _made(self, plan: Plan) -> Iterator[tuple[str, str]]:
-        """Yield the files that prepare steps made, on the host that has them."""
+        """Yield the files that prepare steps created, from the host that has them."""
         for before in plan.preparations:
             where = f"node {before.node} " if before.node else ""
             for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
@@ -115,7 +115,7 @@ class Identifier:
         return Entries(name=PartName.SOURCE, word=word, entries=entries)
 
     def _worker(self, source: Path, card: Card) -> dict[str, str]:
-        """Return the files that a framework's worker is made of: not those of the other frameworks."""
+        """Return the files of a framework's worker, without those of other frameworks."""
         found: dict[str, str] = {}
         for root in (source, *folders("worker")):
             for inner in (root / "start.py", root / "core", root / "tasks", root / card.framework):
@@ -149,7 +149,7 @@ class Identifier:
 
 
 def _when_changed(python: Path) -> tuple[int, ...]:
-    """Return when packages were last put into the folders of an interpreter's or taken away (nanoseconds)."""
+    """Return when packages were last installed or removed in an interpreter's folders (nanoseconds)."""
     prefix = python.parent.parent
     folders = sorted(prefix.glob("lib*/python3*/*-packages")) + sorted(
         prefix.glob("local/lib*/python3*/*-packages")
@@ -158,7 +158,7 @@ def _when_changed(python: Path) -> tuple[int, ...]:
 
 
 def canonical_commands(spec: RunSpec) -> dict[str, str]:
-    """Return the words and variables of a run's commands with names for what each run, call and machine has its own."""
+    """Return the words and variables of a run's commands, with placeholders for run, call and machine."""
     source = spec.workload.source
     named = replace(
         spec,
@@ -190,12 +190,12 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
 
 
 def variables_of(node: Node) -> dict[str, str]:
-    """Return those of a node's variables that say what a run there does, not where it is."""
+    """Return the variables of a node that affect what a run does there, without those that name its place."""
     return {name: value for name, value in node.variables.items() if not name.startswith(_OF_THE_CALL)}
 
 
 def traffic_of(traffic: Traffic) -> Traffic:
-    """Return what a run does of how ranks reach each other, without how a host itself is reached."""
+    """Return the settings for traffic between ranks, without those for reaching a host."""
     return traffic.model_copy(update={"user": None, "port": None})
 
 

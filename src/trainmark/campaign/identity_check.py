@@ -25,11 +25,11 @@ _LONGEST = 60
 
 
 class UnlikeRunsError(InputError):
-    """A run would not be what earlier runs of its case were, and cannot be pooled with them."""
+    """A run differs from earlier runs of its case and cannot be pooled with them."""
 
 
 def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
-    """Write the entries of parts that the directory does not hold yet."""
+    """Write the entries of parts that the directory does not have yet."""
     folder = directory.path / FOLDER
     folder.mkdir(exist_ok=True)
     for entries in parts:
@@ -39,15 +39,14 @@ def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
 
 
 def identity_of(parts: Iterable[Entries]) -> Identity:
-    """Return the identity that these parts make."""
+    """Return the identity that consists of these parts."""
     return Identity.of(tuple(entries.part for entries in parts))
 
 
 def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[Entries, ...]) -> None:
-    """Raise ``UnlikeRunsError`` saying what differs when an earlier run of the case ran something else.
+    """Raise ``UnlikeRunsError`` with the differences if an earlier run of the case ran something else.
 
-    Of the earlier runs' identities those parts are compared that ``parts`` has; a run of before there were
-    identities has none.
+    Only the parts in ``parts`` are compared. Runs by versions of trainmark without identities are skipped.
     """
     now = identity_of(parts)
     for record in directory.finished(case).values():
@@ -63,7 +62,7 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
 
 
 def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tuple[Suspicion, ...]:
-    """Return a doubt where the program is another after a run than it was before it."""
+    """Return a doubt if the program differs after a run from before it."""
     held, now = ({found.name: found for found in parts} for parts in (before, after))
     source, again = held[PartName.SOURCE], now[PartName.SOURCE]
     changes = list(_entry_changes(source.entries, again.entries))
@@ -71,16 +70,17 @@ def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tu
         return ()
     more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     sentence = (
-        f"the program was changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}; "
-        "files that it writes there itself can be named under 'ignore' of the card's source"
+        f"the program changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}; "
+        "if it writes these files itself, list them under 'ignore' of the card's source"
     )
     return (Suspicion(code="source-changed", sentence=sentence, about=About.WORK),)
 
 
 def require_same_commands(directory: ResultDirectory, case: Case, record: OutcomeRecord, plan: Plan) -> None:
-    """Raise ``UnlikeRunsError`` when a run of before there were identities was started by other commands than ``plan``.
+    """Raise ``UnlikeRunsError`` if a run without an identity was started by other commands than ``plan``.
 
-    ``plan`` is that of the same repeat in the same folder. Ports are not compared.
+    Such runs are by older versions of trainmark. ``plan`` is for the same repeat in the same folder. Ports are not
+    compared.
     """
     folder = str(directory.run(case, record.repeat).absolute())
     was = [_portless(text, folder, case) for text in record.commands]
@@ -90,13 +90,13 @@ def require_same_commands(directory: ResultDirectory, case: Case, record: Outcom
         before, after = next(pairs, (f"{len(was)} commands", f"{len(now)} commands"))
         difference = _first_difference(before, after)
         raise UnlikeRunsError(
-            f"{directory.path}: run {record.repeat} of {case.id} was started by another command ({difference}); "
+            f"{directory.path}: run {record.repeat} of {case.id} was started by a different command ({difference}); "
             "start a new --out, or delete those runs"
         )
 
 
 def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ...]) -> str:
-    """Return in what entries the parts differ, as far as the earlier ones can be read."""
+    """Return the entries in which the parts differ, as far as the earlier ones can be read."""
     now = {entries.name: entries for entries in parts}
     changes: list[str] = []
     for was, _ in earlier.changes(identity_of(parts)):
@@ -120,9 +120,9 @@ def _entry_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterato
         if was is None:
             yield f"{name} is new"
         elif is_ is None:
-            yield f"{name} is gone"
+            yield f"{name} was removed"
         elif _is_digest(was) and _is_digest(is_):
-            yield f"{name} is another"
+            yield f"{name} has changed"
         else:
             yield f"{name} was {_first_difference(was, is_)}"
 
@@ -141,21 +141,19 @@ def _first_difference(was: str, now: str) -> str:
     shown = [
         text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in map(" ".join, (left, right))
     ]
-    return f"'{shown[0]}' and is '{shown[1]}'"
+    return f"'{shown[0]}' and is now '{shown[1]}'"
 
 
 def _way_out(parts: tuple[Entries, ...], earlier: Identity) -> str:
     changed = {pair.name for both in earlier.changes(identity_of(parts)) for pair in both if pair is not None}
     folder = any(entries.name is PartName.SOURCE and entries.word.startswith("folder ") for entries in parts)
     if PartName.SOURCE in changed and folder:
-        return (
-            " (files that the program itself writes there can be named under 'ignore' of the card's source)"
-        )
+        return " (if the program writes these files itself, list them under 'ignore' of the card's source)"
     return ""
 
 
 def _portless(text: str, folder: str, case: Case) -> str:
-    """Return a command's words without the place of the run's folder, and without ports where ranks meet."""
+    """Return a command's words without the path of the run's folder and without rendezvous ports."""
     end = str(Path(*Path(folder).parts[-3:]))
     words = []
     for word in text.split(" "):
@@ -168,7 +166,7 @@ def _portless(text: str, folder: str, case: Case) -> str:
 
 
 def _numbers_out(word: str) -> Iterator[str]:
-    """Yield a word's pieces with numbers that can be ports left out."""
+    """Yield a word's pieces, with numbers that can be ports replaced."""
     number = ""
     for character in f"{word} ":
         if character.isdigit():

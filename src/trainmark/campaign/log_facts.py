@@ -34,10 +34,10 @@ def contradictions(
 ) -> tuple[Suspicion, ...]:
     """Return a doubt for each fact in which the log contradicts the case.
 
-    ``alone`` is the log read by itself, ``read`` the same one read with what it does not say. A model is one that
-    is called as the case calls it, by the same family where either leaves the version out, or by a word of the
-    command: what a card passes on is the program's own name. Where it passes none on, and the case's is no model that
-    is known here, it is the card's own word for the only one that the program has, and the log's may be any.
+    ``alone`` is the log read without further facts, ``read`` the same log read with the missing facts from the case. A
+    model's name agrees if it equals the case's name, if one of the two is only the family of the other, or if it is a
+    word of the command, because the card passes the program's own name. If the card passes no name and the case's model
+    is unknown to trainmark, the name is the card's choice for the program's only model, and any name in the log agrees.
     """
     logged = alone.facts
     differing = [
@@ -63,7 +63,7 @@ def contradictions(
 
 
 def _whole_batch(logged: Facts) -> int | None:
-    """Return the batch of a device and a step: logs say that of one of the parts into which it is cut."""
+    """Return the batch of a device per step: logs print the size of one micro-batch."""
     return None if logged.batch_per_device is None else logged.batch_per_device * (logged.accumulation or 1)
 
 
@@ -74,12 +74,12 @@ def _is_named(case: Case, card: Card) -> bool:
 
 
 def _single(alone: ParsedLog) -> str | None:
-    """Return what a log says that names single precision and not whether TF32 was on."""
+    """Return the precision of a log that shows single precision but not whether TF32 was on; otherwise None."""
     return _FP32_OR_TF32 if any(problem.code == TF32_UNKNOWN for problem in alone.problems) else None
 
 
 def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
-    """Yield what the program printed of its own settings on axes that the case has."""
+    """Yield the settings that the program printed, for axes that the case has."""
     with log.open(encoding="utf-8", errors="replace") as file:
         recipe = recipe_from(read_parameters(islice(file, HEAD_LINES)))
     for axis, reading in recipe.readings.items():
@@ -99,7 +99,7 @@ _ELSEWHERE = (
     "options",
     "where",
 )
-"""Axes that programs word in their own way."""
+"""Axes whose values programs write in their own way."""
 
 
 def _agrees(name: str, logged: object, requested: object, commands: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""An observation run: a worker does the three steps of the equivalence check, and what it says of them is read."""
+"""An observation run: a worker runs the three steps of the equivalence check and reports on them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +35,10 @@ class Observed(Generic[Steps]):
 def observe(
     case: Case, run_env: RunEnvironment, folder: Path, inputs: Path, limits: Limits, form: type[Steps]
 ) -> Observed[Steps] | str:
-    """Run the case's worker on the inputs, in ``folder``; return what it tells, or why it cannot be known.
+    """Run the case's worker on the inputs, in ``folder``; return its report, or the reason why there is none.
 
-    Inputs that are not there yet are made for the first one that can start: they are as large as the model. ``form`` is
-    ``Observation`` where the steps are looked into, else ``Followed``.
+    Missing inputs are created for the first worker that can start, because they are as large as the model. ``form`` is
+    ``Observation`` for a full report of the steps, or ``Followed`` for the change of the weights only.
     """
     plan = _plan(case, run_env, folder.absolute(), inputs)
     if isinstance(plan, CannotStart):
@@ -53,7 +53,7 @@ def observe(
     try:
         steps = form.model_validate(events.summary.get("equivalence"))
     except ValidationError as error:
-        return f"the worker's answer cannot be read: {error.errors()[0]['msg']}"
+        return f"the worker's report cannot be read: {error.errors()[0]['msg']}"
     return Observed(steps, events.parameters.framework_version, events.parameters.device)
 
 
@@ -70,6 +70,6 @@ def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Pl
         1,
         folder,
         port=free_ports(1, run_env.hosts_of(case)),
-        # The worker takes the last of two equal flags.
+        # If a flag is given twice, the worker uses the last one.
         more_words=worker_flags(case.model, inputs, case.compiler, fixed_axes_of(case)),
     )

@@ -1,4 +1,4 @@
-"""Keeping what runs give: manifests and published logs on disk, and every run in the database as it ends.
+"""Save results: manifests and published logs on disk, and every run in the database as it ends.
 
 Reports what cannot be saved: a full disk, a damaged database, and runs that cannot be pooled.
 """
@@ -30,14 +30,14 @@ from trainmark.store import Store, document_of, sqlite_url
 from trainmark.workload import Workloads
 
 LEAST_FREE_BYTES = 1 << 20
-"""With less than this on the result directory's disk, a failed run says nothing about its program."""
+"""With less free space on the result directory's disk, a failed run is blamed on the disk and not on its program."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SHOWN = 3
 
 
 class Persistence:
-    """Writes a campaign's results down; owns the database's connection for as long as the campaign runs."""
+    """Saves a campaign's results; owns the database connection while the campaign runs."""
 
     def __init__(
         self, directory: ResultDirectory, suite: Suite, workloads: Workloads, command: str | None = None
@@ -58,20 +58,20 @@ class Persistence:
         return collect_run(self._suite, case, self._workloads, self._directory, record)
 
     def keep(self, case: Case, result: RunResult) -> None:
-        """Store a finished run, and give its log the name that the suite publishes it under."""
+        """Store a finished run, and link its log under the name by which the suite publishes it."""
         found = manifest_in(self._directory.path / result.directory)
         self._store.add(self._campaign, case, result, None if found is None else environment_of(found))
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 
     def certify(self, shown: Iterable[Certificate]) -> None:
-        """Store what shows that frameworks do equal work, in place of what was stored before."""
+        """Store the certificates of equal work, replacing those stored before."""
         self._store.certify(self._campaign, shown)
 
     def catch_up(self, finished: Iterable[Finished]) -> None:
-        """Keep the finished runs that the database misses, or holds as they were judged before.
+        """Store the finished runs that are missing in the database or were judged differently before.
 
-        It misses them where trainmark was killed between disk and database; other gates judge them anew.
+        A run is missing if trainmark was killed between disk and database; changed gates lead to a different judgement.
         """
         known = self._store.known_runs(self._campaign)
         for case, runs in finished:
@@ -91,9 +91,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: str, repeat: int) -> None:
-    """Write a manifest anew with the peaks that the run in the folder measured; leave it where it measured none.
+    """Rewrite a manifest with the peaks that the run in the folder measured, if it measured any.
 
-    ``case`` is what ran, ``requested`` the id of the case in the suite.
+    ``case`` is the case that ran, ``requested`` the id of the case in the suite.
     """
     events = read_events(folder / EVENTS)
     measured = measured_peaks(events.summary, case.world_size)
@@ -114,7 +114,7 @@ def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: s
 
 
 def _open_store(path: Path) -> tuple[Store, str | None]:
-    """Open a result directory's database; a damaged one is set aside and made anew, and that is what to say of it."""
+    """Open a result directory's database, and return it with a note if it was damaged and is rebuilt."""
     if not _is_damaged(path):
         return Store(sqlite_url(path)), None
     number = 1
@@ -127,7 +127,7 @@ def _open_store(path: Path) -> tuple[Store, str | None]:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Tell whether SQLite finds that a file is no database, or not a whole one; one that is in use is not damaged."""
+    """Return whether SQLite finds a file damaged or no database; a locked database is not damaged."""
     if not path.exists():
         return False
     try:
@@ -146,9 +146,9 @@ def _link(name: Path, log: Path) -> None:
 
 
 def require_same_environment(directory: ResultDirectory, case: Case, manifest: Manifest) -> None:
-    """Raise ``UnlikeRunsError`` naming what differs when an earlier run of the case had another environment.
+    """Raise ``UnlikeRunsError`` with the differences if an earlier run of the case had another environment.
 
-    The manifests' fingerprints decide: hardware, limits, driver and versions, not names and times.
+    The manifests' fingerprints are compared: hardware, limits, driver and versions, but not names and times.
     """
     for record in directory.finished(case).values():
         earlier = manifest_in(directory.run(case, record.repeat))
@@ -161,7 +161,7 @@ def require_same_environment(directory: ResultDirectory, case: Case, manifest: M
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         raise UnlikeRunsError(
             f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
-            f"({'; '.join(changes[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
+            f"({'; '.join(changes[:_SHOWN])}{more}), and runs in both cannot be pooled; choose another --out"
         )
 
 
@@ -174,12 +174,12 @@ def explain_full_disk(out: Path) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise TrainmarkError(
-            f"{out}: the disk is full; no finished run is lost: free some space and go on with --resume"
+            f"{out}: the disk is full; all finished runs are saved: free some space and continue with --resume"
         ) from None
 
 
 def require_space(folder: Path, outcome: Outcome) -> None:
-    """Raise the ``OSError`` of a full disk where a run went wrong on one: unfinished, it is repeated by --resume."""
+    """Raise the ``OSError`` of a full disk if a run failed on one: it is unfinished, so --resume repeats it."""
     disk = os.statvfs(folder)
     if outcome in (Outcome.FAILED, Outcome.INVALID) and disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))

@@ -1,4 +1,4 @@
-"""The plans of a suite's runs, and the programs that they are of."""
+"""The plans of a suite's runs, and the workloads that they use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,8 +24,8 @@ from trainmark.workload.card import OWN_FORMAT
 def load_programs(suite: Suite) -> Workloads:
     """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
 
-    A card is read without what reads logs and measures; whether its format and its rule exist is seen to here, before
-    anything runs.
+    Reading a card does not import log formats and rules, so this function checks before anything runs that the card's
+    format and rule exist.
     """
     files = [Path(card) for card in suite.cards]
     workloads = load_workloads(files)
@@ -40,7 +40,8 @@ def load_programs(suite: Suite) -> Workloads:
 
         if name == OWN_FORMAT:
             raise document.error(
-                ("rule",), f"has no effect: what writes {OWN_FORMAT}'s events is measured by its own window"
+                ("rule",),
+                f"has no effect: {OWN_FORMAT}'s events are always measured by their own window",
             )
         try:
             if isinstance(name, Mapping):
@@ -60,12 +61,12 @@ def load_programs(suite: Suite) -> Workloads:
 def plan_campaign(
     suite: Suite, cases: Sequence[Case], out: Path, home: Path, hosts: Sequence[Host] | None = None
 ) -> list[Plan | CannotStart]:
-    """Return the plan of each case's first run; looks at the devices of the hosts (this machine), and at nothing else.
+    """Return the plan of each case's first run; only the devices of the hosts (or this machine) are queried.
 
-    The first run of a case with the batch ``max`` is the one that tries the smallest batch, and that of a case which
-    leaves axes open the short run of its first candidate.
+    For a case with the batch ``max``, the first run tries the smallest batch; for a case with open axes, it is the
+    short run of the first candidate.
 
-    Raises ``InputError`` when the suite names a workload or an environment that does not exist.
+    Raises ``InputError`` if the suite names an unknown workload or environment.
     """
     run_env = RunEnvironment(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
@@ -79,7 +80,7 @@ def plan_campaign(
 def first_plan(
     run_env: RunEnvironment, protocol: Protocol, case: Case, directory: ResultDirectory
 ) -> Plan | CannotStart:
-    """Return the plan of a case's first run, see ``plan_campaign``, or why it cannot be started."""
+    """Return the plan of a case's first run (see ``plan_campaign``), or why it cannot be started."""
     interpreter, folder = run_env.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
@@ -105,7 +106,7 @@ def plan_run(
     directory: Path,
     **more: Unpack[MoreOfSpec],
 ) -> Plan | CannotStart:
-    """Return the plan of one run, or why it cannot be started on these hosts; see ``RunSpec`` for the arguments."""
+    """Return the plan of one run, or why it cannot be started on these hosts; ``RunSpec`` has the arguments."""
     try:
         spec = run_env.spec(case, protocol, interpreter, repeat, directory, **more)
         plan = build_plan(spec)

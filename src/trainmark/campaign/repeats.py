@@ -1,4 +1,4 @@
-"""Number of runs of a case and the reason for no more; the gain of more runs, or of another protocol."""
+"""The number of runs of a case, why it got no more, and the gain of more runs or of another protocol."""
 
 from collections.abc import Sequence
 from math import inf
@@ -18,9 +18,9 @@ DLPERF = Protocol.model_validate(ProtocolName.DLPERF.value)
 def count_repeats(
     protocol: Protocol, attempts: Sequence[Attempt], found: Estimate | None, left_s: float = inf
 ) -> Repeats:
-    """Return why a case with these finished runs ended or goes on; ``found`` is what they gave.
+    """Return why a case with these finished runs ended or continues; ``found`` is their estimate.
 
-    ``left_s`` are the seconds that are left of the suite's budget.
+    ``left_s`` are the remaining seconds of the suite's budget.
     """
     target = protocol.target_half_width
     spread = spread_of(found) if found else None

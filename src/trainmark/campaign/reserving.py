@@ -11,7 +11,7 @@ from trainmark.errors import InputError
 from trainmark.node import Host, HostError, map_hosts
 
 PATIENCE_S = 60.0
-"""How long another may still hold a host, seconds: one that was killed may be about to end what it started there."""
+"""How long to wait for a host that another campaign holds, in seconds: a killed campaign may still be cleaning up."""
 
 _PAUSE_S = 1.0
 
@@ -21,8 +21,8 @@ def reserve_hosts(
 ) -> None:
     """Reserve the hosts against other campaigns until they are released or this process ends.
 
-    An unreachable host is reserved once it can be reached. Raises ``InputError`` if another campaign uses one and does
-    not end soon, or if two names are the same machine.
+    An unreachable host is reserved once it can be reached. Raises ``InputError`` if another campaign uses a host and
+    does not end soon, or if two names are the same machine.
     """
     token = secrets.token_hex(4)
     holders = {host.name: f"{token}{sha256(host.name.encode()).hexdigest()[:8]}" for host in hosts}
@@ -37,7 +37,7 @@ def reserve_hosts(
             other = names.get(by.partition(" ")[0], name)
             if other != name:
                 raise InputError(
-                    f"{other} and {name} are one machine under two names: leave one of them out of the hosts"
+                    f"{other} and {name} are the same machine under two names: remove one of them from the hosts"
                 )
         if not held:
             return
@@ -45,7 +45,7 @@ def reserve_hosts(
         by = by.partition(" ")[2] or "somebody"
         if time.monotonic() > deadline:
             raise InputError(
-                f"{name}: in use by another campaign ({by}); wait until it ends, or leave this host out"
+                f"{name}: in use by another campaign ({by}); wait until it ends, or remove this host"
             )
         if not announced:
             say(f"{name}: in use by another campaign ({by}); waiting up to {patience_s:g} s")

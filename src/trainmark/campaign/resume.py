@@ -1,4 +1,4 @@
-"""Rebuild results from finished runs, out of their folders or a database."""
+"""Rebuild results from finished runs, either from their folders or from a database."""
 
 import json
 import math
@@ -75,12 +75,12 @@ def collect(
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
     timed_s: float = 0.0,
 ) -> Results:
-    """Return the results of the suite's cases that are given, as far as they are finished.
+    """Return the results of the given cases of the suite, as far as they are finished.
 
-    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: unknown);
-    ``certificates`` say which frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs
-    that settled its axes; ``timed_s`` are the seconds of the suite's budget that first runs took which ended early.
-    Raises ``InputError`` for a case whose runs ran different things.
+    ``manifests`` holds the manifests by the runs' ``manifest`` key; ``command`` made the runs (None: unknown);
+    ``certificates`` are those of equal work; ``trials`` are the short runs that chose a case's open axes, by case id;
+    ``timed_s`` are the seconds of the suite's budget spent on first runs that ended early. Raises ``InputError`` for a
+    case whose runs ran different things.
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
@@ -92,7 +92,7 @@ def collect(
         case.id: estimate_of(runs, suite.protocol.sampling, one_machine=case.id not in mixed)
         for case, runs in finished
     }
-    # What others disturbed, or several machines did, is a number beside its doubt, and no side of a ratio.
+    # A number from disturbed runs or from several machines is shown with its doubt but is not used in a ratio.
     sides = {
         case.id: estimates[case.id] if sound(runs) and case.id not in mixed else None
         for case, runs in finished
@@ -129,20 +129,20 @@ def collect(
 
 
 def budget_left(suite: Suite, runs: Iterable[RunResult], timed_s: float) -> float:
-    """Return the seconds that are left of a suite's budget after these runs; infinite where it has none."""
+    """Return the remaining seconds of a suite's budget after these runs; infinite without a budget."""
     if suite.budget is None:
         return math.inf
     return suite.budget - timed_s - sum(run.duration_s or 0.0 for run in runs)
 
 
 def timed_seconds(directory: ResultDirectory, cases: Iterable[Case]) -> float:
-    """Return the seconds that the cases' first runs took which ended early."""
+    """Return the seconds spent on the cases' first runs that ended early."""
     records = (read_record(directory.timing(case)) for case in cases)
     return sum(record.duration_s or 0.0 for record in records if record is not None)
 
 
 def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
-    """Return runs as the schedule sees them."""
+    """Return runs in the form that the schedule uses."""
     return [
         Attempt(
             outcome=run.outcome,
@@ -202,9 +202,9 @@ def collect_run(
 
 
 def key_of(manifest: Manifest) -> str:
-    """Return what results keep a manifest by: its fingerprint, and with it the variables that change a run, if any.
+    """Return the key of a manifest in the results: its fingerprint, combined with any variables that affect a run.
 
-    Cases that were run with other variables are in another environment, though each may be pooled by itself.
+    Cases that ran with different variables are in different environments, although each can be pooled separately.
     """
     known = fingerprint(manifest)
     variables = sorted({json.dumps(variables_of(node), sort_keys=True) for node in manifest.nodes} - {"{}"})
@@ -221,7 +221,7 @@ def _rank_times(
 
 
 def stored_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:
-    """Return what came of the short runs that settled a case's axes, and which of them their machine spoiled."""
+    """Return the short runs that chose a case's open axes, and which of them their machine disturbed."""
     found = ((folder, read_trial(folder)) for folder in directory.trials(case))
     return tuple(
         trial.model_copy(update={"spoiled": _is_spoiled(suite, case, folder)})
@@ -242,9 +242,9 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, StoredManifest]:
-    """Return the manifests that finished runs name, read from their folders, less the peaks of each run by itself.
+    """Return the manifests of finished runs, read from their folders, without the peaks of single runs.
 
-    Equal ones are read once.
+    Equal manifests are read once.
     """
     manifests: dict[str, StoredManifest] = {}
     for run in (run for _, runs in finished for run in runs):
@@ -310,9 +310,9 @@ def _speedup(
 def summaries_of(
     case: Case, folder: Path, events: RunEvents, nodes: Sequence[NodeOutcome] = ()
 ) -> tuple[TelemetrySummary, ...]:
-    """Summarise the samples of each node that were taken in its own measured window; see ``_window``.
+    """Summarise the samples of each node within its own measured window; see ``_window``.
 
-    ``nodes`` say how their clocks stand to each other.
+    ``nodes`` hold the offsets between the nodes' clocks.
     """
     ahead = {node.node: clock[0] for node in nodes if (clock := node.clock()) is not None}
     found = []
@@ -328,10 +328,10 @@ def summaries_of(
 
 
 def _window(case: Case, events: RunEvents, node: int, ahead_s: float) -> tuple[float, float] | None:
-    """Return the measured window of a node, in Unix time by that node's clock; None for a run without one.
+    """Return the measured window of a node, in Unix time of that node's clock; None for a run without a window.
 
-    It is that of the node's first rank, where rank 0 keeps each rank's, and elsewhere rank 0's own, of whose clock the
-    node's is ``ahead_s`` ahead.
+    If rank 0 recorded the windows of all ranks, it is that of the node's first rank; otherwise it is rank 0's window,
+    shifted by ``ahead_s``, by which the node's clock is ahead of rank 0's.
     """
     summary, first = events.summary, node * case.devices_per_node
     began, length = summary.get("window_at"), summary.get("window_s")
@@ -345,7 +345,7 @@ def _window(case: Case, events: RunEvents, node: int, ahead_s: float) -> tuple[f
 
 
 def manifest_in(folder: Path) -> Manifest | None:
-    """Return the manifest that a run's folder holds; None where there is none, or none that can be read."""
+    """Return the manifest in a run's folder; None if it is missing or cannot be read."""
     try:
         return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -355,7 +355,7 @@ def manifest_in(folder: Path) -> Manifest | None:
 def measured(
     case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord
 ) -> tuple[Outcome, str | None, Measurement | None]:
-    """Return what became of a run and its measurement: one that leaves none is invalid, for the reason."""
+    """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason."""
     if record.outcome is not Outcome.OK:
         return record.outcome, record.reason, None
     try:
@@ -369,7 +369,7 @@ def measure_run(
 ) -> Measurement:
     """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
 
-    Raises ``NotMeasurable``, with the reason, when what the run left is no measurement.
+    Raises ``NotMeasurable``, with the reason, if the run's files give no measurement.
     """
     if card.log_format == OWN_FORMAT:
         return measure_events(events)
@@ -377,7 +377,7 @@ def measure_run(
 
 
 def _reader_of(card: Card) -> Callable[[Path, Facts | None], ParsedLog]:
-    """Return the reader of a program's logs: of the known formats, or of the one that its card describes."""
+    """Return the reader of a program's logs, by a known format or the format that its card describes."""
     if isinstance(card.log_format, str):
         return read_log
     known = described_format(card.log_format, f"the card of {card.name}", card.name)
@@ -385,15 +385,15 @@ def _reader_of(card: Card) -> Callable[[Path, Facts | None], ParsedLog]:
 
 
 def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
-    """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
+    """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
     reader = _reader_of(card)
     alone = reader(log, None)
     read = reader(log, missing_facts(alone.facts, case))
     name = card.format_name
     if read.format is None:
-        raise NotMeasurable(f"{log.name} is {read.status.value}: no log of the card's format '{name}'")
+        raise NotMeasurable(f"{log.name} is {read.status.value}: not a log of the card's format '{name}'")
     if read.format != name:
-        raise NotMeasurable(f"{log.name} is of format '{read.format}', and the card says '{name}'")
+        raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
     result = measure_log(read, find_rule(card.rule) if card.rule else None)
     problems = (*read.problems, *result.problems)
     if result.value is None or result.status is not Status.OK:
@@ -426,9 +426,9 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
 
 
 def collect_results(suite: Suite, directory: ResultDirectory, command: str | None) -> Results:
-    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run.
+    """Return a result directory's results, read from its runs; a case without a run is included as not run.
 
-    Raises ``InputError`` where finished runs are there that are of none of the suite's cases.
+    Raises ``InputError`` if the directory has finished runs that belong to none of the suite's cases.
     """
     directory.require_cases(suite.cases)
     workloads = load_workloads(Path(card) for card in suite.cards)
@@ -443,11 +443,11 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
-    """Return the results of one campaign in a database, and the directory that its runs were kept in.
+    """Return the results of one campaign in a database, and the directory of its runs.
 
-    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a number, a suite's name or a directory,
-    and may be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign
-    is meant; no database is made.
+    ``address`` is a SQLite file or an SQLAlchemy URL; ``campaign`` is a number, a suite's name or a directory, and may
+    be None if there is only one campaign. Raises ``InputError`` if there is no such database, or not exactly one such
+    campaign; no database is created.
     """
     if "://" not in address and not Path(address).is_file():
         raise InputError(f"{address}: neither a result directory nor a database of runs")
@@ -458,7 +458,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         if len(meant) != 1:
             there = ", ".join(f"{one.id}: {one.suite} in {one.directory}" for one in campaigns) or "nothing"
             raise InputError(
-                f"{len(meant)} campaigns are meant; choose one by --campaign (there is: {there})"
+                f"{len(meant)} campaigns match; choose one with --campaign (the database has: {there})"
             )
         stored = store.runs_of(meant[0])
     finally:
@@ -468,7 +468,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
     ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
-    # A database of an earlier version has none; its directory may.
+    # A database of an older version has no certificates; its directory may have them.
     shown = stored.certificates or stored_certificates(folder)
     directory = ResultDirectory(folder)
     trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
@@ -480,7 +480,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
 
 
 def stored_command(folder: Path) -> str | None:
-    """Return the command that made a result directory: its document's, or its database's; None where neither has it."""
+    """Return the command that made a result directory, from its document or else its database; or None."""
     try:
         return read_results(folder / RESULTS).command
     except InputError:
@@ -498,7 +498,7 @@ def stored_command(folder: Path) -> str | None:
 
 
 def _command_in_document(folder: Path, results: Results) -> str | None:
-    """Return the command of the document in a directory where that is of the same campaign as ``results``."""
+    """Return the command in a directory's document if it is of the same campaign as ``results``."""
     try:
         document = read_results(folder / RESULTS)
         return document.command if identity(document) == identity(results) else None

@@ -38,10 +38,10 @@ from trainmark.schema.suite import EACH_ITS_OWN, Limits, Protocol, Suite
 from trainmark.workload import FolderSource, UnsupportedByCard, Workload, Workloads
 
 PROJECT = Path(__file__).parent
-"""Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
+"""The folder whose git state is in the manifest: trainmark's own, if it runs from a checkout."""
 
 _PROBE = Limits(timeout_s=1800)
-"""What the look into an environment may take: frameworks are slow to import from a cold disk."""
+"""The time limit for probing an environment: frameworks are slow to import from a cold disk."""
 
 
 class MoreOfSpec(TypedDict, total=False):
@@ -53,7 +53,7 @@ class MoreOfSpec(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class CannotStart:
-    """A case that will not be started, with the outcome that this is and the reason."""
+    """A case that cannot be started, with its outcome and the reason."""
 
     outcome: Outcome
     reason: str
@@ -61,7 +61,7 @@ class CannotStart:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The environment of a program: its interpreter, by its path here, and the manifest of all nodes with it."""
+    """The environment of a program: its interpreter (by its path on this machine) and the manifest of all nodes."""
 
     interpreter: FrameworkPython
     manifest: Manifest
@@ -86,7 +86,7 @@ class RunEnvironment:
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._one_at_a_time = threading.Lock()
-        # Data is made here, whatever hosts there are.
+        # Data is created on this machine, even if only other hosts run cases.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
     def watched(self, watch: Callable[[Heartbeat], None]) -> "RunEnvironment":
@@ -113,14 +113,14 @@ class RunEnvironment:
         )
 
     def workload(self, case: Case) -> Workload:
-        """Return the case's workload; raises ``InputError`` when there is none of its name."""
+        """Return the case's workload; raise ``InputError`` if there is none of this name."""
         return self._workloads.find(case)
 
     def setting(self, case: Case) -> Setting | CannotStart:
-        """Return where the case's program runs, or why it cannot be started there.
+        """Return the environment in which the case's program runs, or why it cannot be started there.
 
-        On each host the framework is imported once to ask for its versions, so one that does not import is found here.
-        Into a container nobody looks before the run.
+        On each host the framework is imported once to query its versions, so a broken framework is found here.
+        Containers are not inspected before the run.
         """
         interpreter = self.expected_interpreter(case)
         if isinstance(interpreter, CannotStart):
@@ -138,7 +138,7 @@ class RunEnvironment:
         return Setting(interpreter, Manifest(nodes=tuple(nodes)))
 
     def _node(self, host: Host, case: Case, interpreter: FrameworkPython) -> Node | CannotStart:
-        """Return what a host is with the case's environment, found out once."""
+        """Return the facts of a host with the case's environment, queried once."""
         environment, container = self._environment(case), interpreter.container
         about = self.workload(case).card.framework if container is None else container.description.reference
         key = (host.name, environment, about)
@@ -157,10 +157,10 @@ class RunEnvironment:
         return self._nodes[key]
 
     def make_data(self, case: Case, progress: Callable[[str, int, int], None]) -> CannotStart | None:
-        """See that the case's data is there in the form that its program takes; return why it cannot be had.
+        """Make the case's data available in the format that its program reads; return the reason if that fails.
 
-        What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
-        being prepared, and how many of how many samples are done.
+        Data is created if the suite allows that, and converted from another format if needed. ``progress`` receives the
+        description of a preparation, and how many of how many samples are done.
         """
         if case.data == SYNTHETIC:
             return None
@@ -178,16 +178,16 @@ class RunEnvironment:
         return self._data[key]
 
     def data(self, case: Case) -> str:
-        """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
+        """Return the program's data argument: ``synthetic``, or a folder, whether or not it exists yet."""
         return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
 
     def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
     def expected_interpreter(self, case: Case) -> FrameworkPython | CannotStart:
-        """Return the Python that would run the case's program, whether or not it is there yet.
+        """Return the Python that would run the case's program, whether or not it exists yet.
 
-        Raises ``InputError`` when there is no workload or no environment of the name.
+        Raises ``InputError`` for an unknown workload or environment.
         """
         name = self._environment(case)
         if name in ENGINES:
@@ -198,7 +198,7 @@ class RunEnvironment:
 
     @property
     def placement_hosts(self) -> tuple[PlacementHost, ...]:
-        """Return the sites of the hosts for placement; a file that is sent to a host has another path there."""
+        """Return the hosts in the form that placement uses; a file sent to a host has another path there."""
         return tuple(
             PlacementHost(
                 host.machine(),
@@ -214,11 +214,11 @@ class RunEnvironment:
 
     @property
     def placed(self) -> tuple[tuple[Host, PlacementHost], ...]:
-        """The hosts, with what placement knows of them."""
+        """The hosts, each with its form for placement."""
         return tuple(zip(self.hosts, self.placement_hosts, strict=True))
 
     def send_program(self, case: Case, say: Callable[[str], None]) -> CannotStart | None:
-        """See that the folder of the case's program is on its hosts; return why that cannot be."""
+        """Copy the folder of the case's program to its hosts if needed; return the reason if that fails."""
         workload = self.workload(case)
         if isinstance(workload.card.source, FolderSource):
             try:
@@ -231,11 +231,11 @@ class RunEnvironment:
 
     @property
     def machine(self) -> NodeResources:
-        """The site of the first host."""
+        """The resources of the first host."""
         return self.hosts[0].machine()
 
     def hosts_of(self, case: Case) -> tuple[Host, ...]:
-        """Return the hosts of a case's nodes, as far as there are so many."""
+        """Return the hosts of a case's nodes, or all if there are fewer."""
         return self.hosts[: case.nodes]
 
     def spec(
@@ -247,9 +247,9 @@ class RunEnvironment:
         directory: Path,
         **more: Unpack[MoreOfSpec],
     ) -> RunSpec:
-        """Return what decides the plan of a run, with its data and the folder for what its card's steps make.
+        """Return the specification that decides a run's plan, with its data and the folder for prepare steps.
 
-        Raises ``UnsupportedByCard`` when nothing says which commit of the program is meant.
+        Raises ``UnsupportedByCard`` if the program's commit is not specified.
         """
         workload, dataset = self.workload(case), self._dataset(case)
         needs_folder = self._environment(case) in ENGINES or workload.card.prepare
@@ -269,7 +269,7 @@ class RunEnvironment:
         )
 
     def repositories(self, node: int) -> Path:
-        """Return the folder on a node that holds the repositories of programs."""
+        """Return the folder on a node for the programs' repositories."""
         return remote_path(self.hosts[node].paths, self._home / "sources")
 
     def _dataset(self, case: Case) -> str:
@@ -319,7 +319,7 @@ def other_environment(hosts: Sequence[str], nodes: Sequence[Node]) -> str | None
         usual = max(known, key=known.count, default=None)
         for host, value in zip(hosts, found, strict=True):
             if value is not None and value != usual:
-                what = f"{value}, and {hosts[found.index(usual)]} has {usual}"
+                what = f"{value}, but {hosts[found.index(usual)]} has {usual}"
                 return f"{host}: has {what}; create the same environment on all hosts (trainmark env create)"
     return None
 
@@ -347,7 +347,7 @@ def _as_interpreter(environment: Environment) -> FrameworkPython:
 
 
 def _expected(name: str, home: Path) -> FrameworkPython:
-    """Return where ``resolve`` would find the environment ``name``, made or not."""
+    """Return the interpreter that ``resolve`` would find for the environment ``name``, whether or not it exists."""
     try:
         return _as_interpreter(resolve(name, home=home))
     except UnusableEnvironment:

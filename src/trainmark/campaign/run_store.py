@@ -11,12 +11,12 @@ from trainmark.schema.results import RunResult
 
 
 class FinishedRuns:
-    """The finished runs of the cases that a campaign was asked for, and of those that an earlier call has run."""
+    """The finished runs of a campaign's cases, and of cases that only an earlier call ran."""
 
     def __init__(self, cases: Sequence[Case], directory: ResultDirectory, persistence: Persistence) -> None:
         self.cases = tuple(cases)
         self._directory, self._persistence = directory, persistence
-        # A run that could not even be started measured nothing: what it lacked may be there now.
+        # A run that could not be started measured nothing, and its cause may be gone by now.
         self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
 
     def of(self, case: Case) -> Sequence[RunResult]:
@@ -30,14 +30,14 @@ class FinishedRuns:
     def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
         """Save the record of a run of one of the cases; return its result.
 
-        Raises the ``OSError`` of a full disk for a run that went wrong on one, which stays unfinished.
+        Raises the ``OSError`` of a full disk for a run that failed because of it; that run stays unfinished.
         """
         folder = self._directory.run(case, record.repeat)
-        # Held: what has been measured is not lost to a Ctrl-C at its last moment.
+        # Signals are deferred, so that a Ctrl-C at this moment does not lose a finished run.
         with deferred_signals():
             result = self._persistence.result(case, record)
             require_space(folder, result.outcome)
-            # A run that leaves no measurement is "invalid", which shows only when it is read.
+            # A run without a measurement is "invalid", which is known only after its files were read.
             update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
             write_record(folder, record.model_copy(update=update))
             self._persistence.keep(case, result)

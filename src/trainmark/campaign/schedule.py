@@ -1,9 +1,9 @@
 """Order of the runs: pass by pass over the cases, in random order, until each has enough runs.
 
-Runs of one case are spread over the whole campaign instead of following each other, so that a machine that
-grows slower (heat, a neighbour) slows every case alike instead of the last ones only. Within a pass the order is drawn
-anew, so that what a case leaves behind does not fall on the same neighbour each time. It is drawn from the protocol's
-seed, the pass and the case's id alone: a campaign that is resumed goes on in the same order.
+Runs of one case are spread over the whole campaign instead of following each other, so that a machine that slows down
+(heat, other load) slows all cases alike and not only the last ones. Each pass has a new random order, so that the
+after-effects of a case do not always hit the same next case. The order depends only on the protocol's seed, the pass
+and the case's id: a resumed campaign continues in the same order.
 """
 
 import heapq
@@ -19,16 +19,16 @@ from trainmark.schema.results import EndedBy
 from trainmark.schema.suite import Protocol
 
 _HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID, Outcome.SKIPPED})
-"""What another run of the same case would only say again."""
+"""Outcomes that another run of the same case would only repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A finished run as the schedule sees it.
+    """A finished run in the form that the schedule uses.
 
-    ``throughput`` is there for ``ok`` alone. ``started`` is false for a run that lacked something before its
-    program could start, such as its data set. ``spoiled`` is true for one that its machine spoiled. ``step_s`` is
-    its mean step time in seconds, ``steps`` how many were measured, where it is known.
+    ``throughput`` is None unless the outcome is ``ok``. ``started`` is false if something was missing before the
+    program could start, such as the data set. ``spoiled`` is true if the machine disturbed the run. ``step_s`` is the
+    mean step time in seconds, ``steps`` the number of measured steps, if known.
     """
 
     outcome: Outcome
@@ -42,22 +42,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a campaign: finished runs, and the least number that there will be."""
+    """Progress of a campaign: the finished runs, and the least number of runs in total."""
 
     finished: int
     at_least: int
 
 
 def wants_another(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = math.inf) -> bool:
-    """Return whether a case with these finished runs is to be run once more; see ``ended_by``."""
+    """Return whether a case with these finished runs needs another run; see ``ended_by``."""
     return ended_by(protocol, attempts, left_s) is None
 
 
 def ended_by(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = math.inf) -> EndedBy | None:
-    """Return why a case with these finished runs gets no further one; None when it gets one.
+    """Return why a case with these finished runs gets no further run; None if it gets one.
 
-    ``left_s`` are the seconds that are left of the suite's budget: a run that is expected to take longer, as the
-    case's runs so far did on average, does not begin. See ``_ended_by_protocol`` for the rest.
+    ``left_s`` are the remaining seconds of the suite's budget: a run that is expected to take longer, judging by the
+    mean of the case's runs so far, is not started. ``_ended_by_protocol`` has the other reasons.
     """
     if (ended := _ended_by_protocol(protocol, attempts)) is not None:
         return ended
@@ -66,12 +66,12 @@ def ended_by(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = ma
 
 
 def _ended_by_protocol(protocol: Protocol, attempts: Sequence[Attempt]) -> EndedBy | None:
-    """Return why a case with these finished runs gets no further one; None when it gets one.
+    """Return why the protocol gives a case with these finished runs no further run; None if it gives one.
 
-    An outcome that another run would repeat ends the case. Otherwise there are at least ``min_repeats`` runs
-    that the machine did not spoil and, where the protocol has a target, more until the interval is narrow enough;
-    but never more than ``max_repeats`` in all, and beyond ``min_repeats`` in all none once the case has taken
-    ``max_case_s`` seconds.
+    An outcome that another run would only repeat ends the case. Otherwise it gets at least ``min_repeats`` undisturbed
+    runs and, if the protocol has a target, more until the interval is narrow enough; but never more than
+    ``max_repeats`` runs in total, and after ``min_repeats`` runs in total none once the case has taken ``max_case_s``
+    seconds.
     """
     if any(attempt.outcome in _HOPELESS or not attempt.started for attempt in attempts):
         return EndedBy.OUTCOME
@@ -96,11 +96,11 @@ def _ended_by_protocol(protocol: Protocol, attempts: Sequence[Attempt]) -> Ended
 
 
 class Schedule:
-    """The order of a campaign's runs: always a case with the fewest done, drawn among them.
+    """The order of a campaign's runs: always a random one of the cases with the fewest finished runs.
 
-    ``cases`` are the cases' ids, ``attempts`` their finished runs. Each step costs the logarithm of the number of
-    cases: suites have thousands. ``left_s`` are the seconds of the suite's budget that are left; a case whose next run
-    is expected to take longer gets none.
+    ``cases`` are the cases' ids, ``attempts`` their finished runs. A step takes time logarithmic in the number of
+    cases, because suites have thousands. ``left_s`` are the remaining seconds of the suite's budget; a case whose next
+    run is expected to take longer gets none.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class Schedule:
         return Progress(self._finished, self._at_least)
 
     def take(self, may_run: Callable[[int], bool]) -> int | None:
-        """Return the number of a case that may run now, and let nobody else have it until ``done`` or ``put_back``.
+        """Return the number of a case that may run now, and reserve it until ``done`` or ``put_back``.
 
-        Of the waiting cases only those with the fewest runs done are asked: a case that needs many hosts is not kept
-        from them for ever by those that need few.
+        Only the waiting cases with the fewest finished runs are considered, so that cases that need few hosts do not
+        starve a case that needs many.
         """
         self._retire_over_budget()
         fewest = min((turn[0] for turn in self._waiting), default=None)
@@ -141,16 +141,16 @@ class Schedule:
         return None
 
     def put_back(self, case: int) -> None:
-        """Return a case that was taken to the waiting ones, because it was not run."""
+        """Put a taken case back to the waiting ones, because it was not run."""
         heapq.heappush(self._waiting, self._turn(case))
 
     def next(self) -> int | None:
-        """Return the number of the case to run now, or None when every case has enough runs."""
+        """Return the number of the case to run now, or None if every case has enough runs."""
         self._retire_over_budget()
         return self._waiting[0][-1] if self._waiting else None
 
     def add(self, attempt: Attempt) -> None:
-        """Count a finished run of the case that ``next`` names."""
+        """Count a finished run of the case that ``next`` returned."""
         *_, case = heapq.heappop(self._waiting)
         self.done(case, attempt)
 
@@ -165,12 +165,12 @@ class Schedule:
             heapq.heappush(self._waiting, self._turn(case))
 
     def spend(self, seconds: float) -> None:
-        """Take seconds off the budget that no finished run accounts for."""
+        """Subtract seconds from the budget that belong to no finished run."""
         self._left_s -= seconds
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left of the budget; infinite without one."""
+        """The remaining seconds of the budget; infinite without a budget."""
         return self._left_s
 
     def retire(self, case: int) -> None:
@@ -188,7 +188,7 @@ class Schedule:
             self.retire(case)
 
     def _turn(self, case: int) -> tuple[int, bytes, int]:
-        """Return what the waiting cases are sorted by: runs done, then a draw for that pass, then the suite's order."""
+        """Return the sort key of a waiting case: finished runs, then a random number for the pass, then its index."""
         done, seed = len(self._attempts[case]), self._protocol.order_seed
         words = "" if seed is None else f"{seed} {done} {self._cases[case]}"
         return done, blake2b(words.encode(), digest_size=8).digest(), case

@@ -1,4 +1,4 @@
-"""Cases side by side: runs on different hosts at the same time, while one thread alone chooses and keeps."""
+"""Run cases on different hosts at the same time; one thread alone selects cases and saves results."""
 
 import threading
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from trainmark.schema.results import RunResult
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A run that goes on beside others. ``last_chance``: no other hosts may stand for those of its that are away."""
+    """A run in progress. ``last_chance``: no other hosts can replace those of its hosts that are unreachable."""
 
     index: int
     case: Case
@@ -36,7 +36,7 @@ class _Going:
         return [host.name for host in self.hosts]
 
     def run(self, executor: Executor) -> OutcomeRecord | None:
-        """Run the case; None, and nothing is done, where a host is away that others may stand for."""
+        """Run the case; return None, with nothing done, if an unreachable host can be replaced by another."""
         if not self.last_chance and any(why is not None for why in map_hosts(self.hosts, _away)):
             return None
         return run_case(executor, self.case, self.repeat)
@@ -46,7 +46,7 @@ _Recording = Future[OutcomeRecord | None]
 
 
 class SideBySide:
-    """Works off a schedule on several hosts; all that is kept is kept by the thread that calls ``go``."""
+    """Executes a schedule on several hosts; only the thread that calls ``go`` saves results."""
 
     def __init__(
         self, finished: FinishedRuns, schedule: Schedule, executor: Executor, listener: ProgressListener
@@ -61,7 +61,7 @@ class SideBySide:
         self._over = threading.Event()
 
     def go(self) -> None:
-        """Run until no case wants another run; whatever goes on has ended when this returns or raises."""
+        """Run until no case needs another run; no run is in progress when this returns or raises."""
         with ThreadPoolExecutor(len(self._executor.run_env.hosts)) as pool:
             try:
                 while True:
@@ -93,7 +93,7 @@ class SideBySide:
         return _Going(index, case, self._finished.next_repeat(case), hosts, last_chance)
 
     def _ended(self, future: _Recording) -> None:
-        """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
+        """Save a run's result; if its hosts are unreachable or unlike the case's earlier ones, try other hosts."""
         one = self._going[future]
         self._host_pool.give_back(one.names)
         try:
@@ -108,7 +108,7 @@ class SideBySide:
         if result is None:
             away = [host.name for host in one.hosts if _away(host) is not None]
             self._host_pool.lost |= set(away)
-            self._put_back(one, f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
+            self._put_back(one, f"{', '.join(away)} cannot be reached: {one.case.id} runs on other hosts")
             return
         self._schedule.done(one.index, *as_attempts([result]))
         self._listener.readying(f"{one.case.id} run {one.repeat} on {', '.join(one.names) or 'no host'}:")
@@ -119,16 +119,16 @@ class SideBySide:
         self._schedule.put_back(one.index)
 
     def _keep(self, future: _Recording) -> RunResult | None:
-        """Keep what a run gave, once; None where it was not run. Raises what the run raised."""
+        """Save a run's result, once; return None if the case was not run. Raises the run's exception."""
         with deferred_signals():
             one = self._going.pop(future)
             record = future.result()
             return None if record is None else self._finished.keep(one.case, record)
 
     def _keep_finished(self) -> None:
-        """Wait for all that goes on, now that it is over, and keep what has finished.
+        """Wait for all runs in progress after the end of the campaign, and save those that have finished.
 
-        What failed only now may have failed because all was ended: it is not kept, and is run again.
+        A run that fails only after the end may have failed because of it: it is not saved and will run again.
         """
         with deferred_signals():
             before = {future for future in self._going if future.done()}
@@ -136,15 +136,15 @@ class SideBySide:
             for future in list(self._going):
                 record = future.result() if future.exception() is None else None
                 if record is not None and (future in before or record.outcome is Outcome.OK):
-                    # What ends the campaign is told, not that a run of it finds the disk full too.
+                    # The exception that ends the campaign is reported; a full disk at this point must not replace it.
                     with suppress(OSError):
                         self._keep(future)
 
 
 class _UntilOver:
-    """What a run beside others tells: all but its pulse, which would not be told apart.
+    """Passes on the events of a run beside others, except its pulses, which could not be told apart.
 
-    Whatever it tells, and while it runs or is prepared, it ends once all is over.
+    Each event raises ``KeyboardInterrupt`` once the campaign is over, which ends the run or its preparation.
     """
 
     def __init__(self, listener: ProgressListener, over: threading.Event) -> None:

@@ -12,10 +12,10 @@ from trainmark.schema.suite import Protocol
 from trainmark.workload import Card
 
 _OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options", "where")
-"""Axes that a run may word in its own way, or say nothing of."""
+"""Axes whose values a run may write in its own way or not at all."""
 
 MACHINES_DIFFER = "machines-differ"
-"""The code of a doubt about a case whose number is of runs on different machines."""
+"""The code of a doubt about a case whose number comes from runs on different machines."""
 
 _SHOWN = 3
 
@@ -23,9 +23,9 @@ _SHOWN = 3
 def machine_suspicions(
     runs: Sequence[RunResult], manifests: Mapping[str, StoredManifest]
 ) -> tuple[Suspicion, ...]:
-    """Return a doubt for each other machine on which runs of a case's number were measured, and for those not known.
+    """Return a doubt for each other machine in a case's number, and for each run with an unknown machine.
 
-    No campaign adds such runs to each other; folders that were put together by hand hold them all the same.
+    A campaign never pools such runs, but a result directory assembled by hand can contain them.
     """
     counted = pooled(runs)
     known = [(run, manifest) for run in counted if (manifest := _manifest(run, manifests)) is not None]
@@ -41,14 +41,14 @@ def machine_suspicions(
         reported = list(_differences(there, manifest))
         more = f" and {len(reported) - _SHOWN} more" if len(reported) > _SHOWN else ""
         sentence = (
-            f"run {run.repeat} was measured on another machine than run {first.repeat}, and the number is of both: "
+            f"run {run.repeat} was measured on another machine than run {first.repeat}, and the number includes both: "
             f"{'; '.join(reported[:_SHOWN])}{more}"
         )
         doubts.append(Suspicion(code=MACHINES_DIFFER, sentence=sentence, about=About.MACHINE))
     for run in counted:
         if _manifest(run, manifests) is None:
             sentence = (
-                f"run {run.repeat} has no manifest that can be read: nothing says that it was measured on the machine "
+                f"run {run.repeat} has no readable manifest: it is unknown whether it was measured on the machine "
                 f"of run {first.repeat}"
             )
             doubts.append(Suspicion(code="machine-unknown", sentence=sentence, about=About.MACHINE))
@@ -61,33 +61,33 @@ def _manifest(run: RunResult, manifests: Mapping[str, StoredManifest]) -> Manife
 
 
 def _differences(one: Manifest, other: Manifest) -> Iterator[str]:
-    """Yield what forbids to pool runs of the two: hosts that have names of their own first."""
+    """Yield the facts that forbid pooling runs of the two manifests, different hosts first."""
     hosts = [", ".join(node.hostname or "-" for node in manifest.nodes) for manifest in (other, one)]
     if hosts[0] != hosts[1]:
-        yield f"host {hosts[0]} and not {hosts[1]}"
+        yield f"host {hosts[0]} instead of {hosts[1]}"
     for path, before, now in pooling_differences(one, other):
-        yield f"{path} is {now} and was {before}"
+        yield f"{path} is {now} instead of {before}"
 
 
 def work_suspicions(
     case: Case, card: Card, protocol: Protocol, measurement: Measurement, events: RunEvents
 ) -> tuple[Suspicion, ...]:
-    """Return a doubt for each axis on which the run says that it was another than the case asks, and for its events."""
+    """Return a doubt for each axis on which the run's records contradict the case, and for damaged events."""
     doubts = []
-    # A program that cannot be told how many steps to take does as many as its data give.
+    # A program without a flag for the number of steps runs as many as its data allow.
     expected = protocol.measured_steps - card.unlogged_steps
     if card.takes_steps and measurement.measured_steps != expected:
-        sentence = f"{expected} steps were to be measured, and {measurement.measured_steps} were"
+        sentence = f"{measurement.measured_steps} steps were measured instead of {expected}"
         doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
     if events.damaged_lines:
-        sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
+        sentence = f"{events.damaged_lines} lines of its events cannot be read and were skipped"
         doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
     words = events.parameters.reported()
     requested_values = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
     for axis, requested in {**requested_values, "world_size": case.world_size}.items():
         recorded = words.get(axis)
         if isinstance(recorded, Mapping):
-            # With settings of its own; a framework's name for it may be AdamW where the case's is adamw.
+            # An object with its own settings; its name may be AdamW if the case's value is adamw.
             recorded = str(recorded["name"]).lower() if "name" in recorded else None
         if recorded is None or requested in (MAX_BATCH, BEST) or str(recorded) == str(requested):
             continue
@@ -99,13 +99,13 @@ def work_suspicions(
 
 
 def version_suspicions(events: RunEvents, manifest: Manifest | None) -> tuple[Suspicion, ...]:
-    """Return a doubt where a run says another version of its framework than its environment was seen to have."""
+    """Return a doubt if a run reports another framework version than was found in its environment."""
     reported = events.parameters.framework_version
     there = manifest.nodes[0].framework if manifest is not None and manifest.nodes else None
     if reported is None or there is None or there.version in (None, reported):
         return ()
     sentence = (
-        f"the run says that it was {there.framework} {reported}, and its environment had {there.version} when the "
-        "campaign began: it was changed meanwhile"
+        f"the run reports {there.framework} {reported}, but its environment had {there.version} when the "
+        "campaign began: the environment has changed since"
     )
     return (Suspicion(code="framework-version-differs", sentence=sentence, about=About.WORK),)

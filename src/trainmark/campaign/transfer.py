@@ -1,4 +1,4 @@
-"""Bringing to a host what it lacks: a program's folder, or a data set, that lies here and not there."""
+"""Copy to a host what it lacks: a program's folder or a data set."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +12,16 @@ from trainmark.node import Host, LocalHost, pack_folder, remote_path
 _HERE = LocalHost()
 
 MOST_BYTES = 1 << 30
-"""More than this is not sent: whoever knows the hosts' disks puts it where it belongs."""
+"""Larger folders are not sent: where they belong on the hosts' disks is the user's decision."""
 
 
 def send_program(
     host: Host, folder: Path, ignore: Sequence[str], home: Path, say: Callable[[str], None]
 ) -> None:
-    """See that a program's folder is on a host as it is here, less what ``ignore`` matches.
+    """Make a program's folder on a host equal to the one on this machine, except for files that ``ignore`` matches.
 
-    What is sent lies in trainmark's own folder there, by its content. Raises ``TrainmarkError`` when it cannot be sent.
+    The copy is in trainmark's own folder on the host, named by its content. Raises ``TrainmarkError`` if it cannot be
+    sent.
     """
     there = remote_path(host.paths, folder)
     if host.has(there) and _same(host.digests(there), folder, ignore):
@@ -34,7 +35,7 @@ def send_program(
 
 
 def send_data(host: Host, folder: Path, say: Callable[[str], None]) -> None:
-    """See that a data set is on a host, under the path that it has there; raises as above."""
+    """Copy a data set to a host, to its path there, if it is missing; raises ``TrainmarkError`` as above."""
     there = remote_path(host.paths, folder)
     if not host.has(there):
         with _packed(host, folder) as content:
@@ -42,7 +43,7 @@ def send_data(host: Host, folder: Path, say: Callable[[str], None]) -> None:
 
 
 def _same(digests: Mapping[str, str], folder: Path, ignore: Sequence[str]) -> bool:
-    """Tell whether files elsewhere are those of a folder here: an older copy under the same path is another program."""
+    """Return whether remote files equal those of a local folder: an older copy under the same path does not."""
     mine, theirs = (
         {name: digest for name, digest in found.items() if not any(fnmatch(name, one) for one in ignore)}
         for found in (_HERE.digests(folder), digests)
@@ -54,7 +55,7 @@ def _packed(host: Host, folder: Path) -> IO[bytes]:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         raise TrainmarkError(
-            f"{folder} is not on {host.name}, and {size / 1e9:.1f} GB are too much to send; copy it there"
+            f"{folder} is not on {host.name}, and {size / 1e9:.1f} GB are too much to send; copy it to the host by hand"
         )
     return pack_folder(folder)
 
