@@ -218,7 +218,7 @@ def test_logs_become_rows_of_the_database(good: Path, tmp_path: Path) -> None:
     (row,) = json.loads(stdout)
     assert (code, row["log_file"]) == (1, "clas_ResNet50V1.5_mp_bs64_fp32_8_speed")
     assert (row["FINAL_RESULT"], row["gpu_num"], row["JOB_FAIL_FLAG"]) == (1024.0, 8, 0)
-    assert "silent.log: the log does not say its batch_per_device" in stderr
+    assert "silent.log: the log does not state its batch_per_device" in stderr
 
 
 def test_a_log_that_ran_out_of_memory_is_a_row_with_its_flag_and_no_number(good: Path) -> None:

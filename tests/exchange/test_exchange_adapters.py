@@ -44,7 +44,7 @@ def test_a_log_without_a_number_makes_a_row_without_one() -> None:
 def test_a_log_without_its_devices_is_refused_with_a_remedy() -> None:
     silent = replace(LOG, facts=replace(FACTS, gpus=None, batch_per_device=None))
 
-    with pytest.raises(InputError, match="does not say its batch_per_device, gpus; give it by flag"):
+    with pytest.raises(InputError, match="does not state its batch_per_device, gpus; add the flag for it"):
         row_from_log(silent, RuleResult("window", 1.0, Status.OK))
 
 

@@ -167,7 +167,9 @@ def test_a_disturbed_run_has_no_database_row() -> None:
         [row(100.0, model="ResNet50"), row(10.0, model="ResNet50", repeat=2, spoiled=True)], None, ""
     )
     assert [found["FINAL_RESULT"] for found in listing.rows] == [100.0]
-    assert listing.left_out == ("x: its machine spoiled it, and a row has no place for a doubt",)
+    assert listing.left_out == (
+        "x: the run was disturbed by its machine, and a row has no field for a doubt",
+    )
 
 
 def test_ten_nodes_are_read_and_topologies_are_sorted_by_size() -> None:
@@ -333,7 +335,8 @@ def test_runs_of_two_frameworks_with_one_name_are_refused_unless_named() -> None
 
     with pytest.raises(
         InputError,
-        match=r"2 runs would be 'clas_r50_sp_bs128_fp32_1_speed': a row has no place for framework .pytorch, jax.; x",
+        match=r"2 runs would have the name 'clas_r50_sp_bs128_fp32_1_speed': "
+        r"a row has no field for framework .pytorch, jax.; x",
     ):
         list_rows(runs, None, "x")
 
@@ -344,7 +347,7 @@ def test_equal_devices_on_more_nodes_are_refused_because_a_row_has_no_place_for_
 
 
 def test_two_runs_that_differ_in_nothing_are_refused() -> None:
-    with pytest.raises(InputError, match="nothing tells them apart"):
+    with pytest.raises(InputError, match="they do not differ on any axis"):
         list_rows([row(1.0), row(2.0)], None, "x")
 
 
@@ -352,9 +355,7 @@ def test_a_model_without_a_mission_is_left_out_with_a_message() -> None:
     listing = list_rows([row(1.0), row(2.0, model="my-own")], None, "x")
 
     assert [found["model_name"] for found in listing.rows] == ["clas_r50_bs128_fp32"]
-    assert listing.left_out == (
-        "x: no mission is known for the model 'my-own': name one (--mission, or --model)",
-    )
+    assert listing.left_out == ("x: no mission is known for the model 'my-own' (set --mission or --model)",)
 
 
 def test_a_named_mission_includes_every_model() -> None:

@@ -102,7 +102,8 @@ def test_a_spoiled_run_is_no_row_next_to_sound_runs_and_never_one_of_a_database(
     assert [row["FINAL_RESULT"] for row in json.loads(reported.out)] == [300.0, 301.2]
     assert reported.err.splitlines() == [
         f"in doubt: {alone.id}: cpu-shared",
-        f"left out: runs/{alone.id}/1/train.log: its machine spoiled it, and a row has no place for a doubt",
+        f"left out: runs/{alone.id}/1/train.log: the run was disturbed by its machine, "
+        "and a row has no field for a doubt",
     ]
     assert main(["report", out, "--to", "dlperf-json"]) == 0
     found = [one["1n1g"] for one in json.loads(capsys.readouterr().out).values()]

@@ -1,4 +1,4 @@
-"""Reports: Markdown, HTML, CSV, plots and the terminal's table, in English and Chinese."""
+"""Reports: Markdown, HTML, CSV, charts and the table for a terminal, in English and Chinese."""
 
 from typing import TYPE_CHECKING
 

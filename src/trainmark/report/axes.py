@@ -1,11 +1,11 @@
 """Axes that vary among a suite's cases, and the arrangement of tables that follows from them.
 
-A table has one unit. It has devices down its side and precision x batch (or, where there are several, the frameworks)
-across its top, as published tables of this field have; whatever else varies makes a table of its own. Where all
-cases run on equally many devices, what else varies stands down the side instead.
+A table has one unit. Its rows are numbers of devices and its columns are precision x batch (or the frameworks, if there
+are several), like the tables published in this field; every other varying axis makes separate tables. If all cases run
+on the same number of devices, the other varying axes make the rows instead.
 
-Where each framework has one compiler or the like of its own, that belongs to its column and makes no table: frameworks
-differ in these by nature, and in what their task says.
+If each framework has its own single compiler (or another such axis), it is part of the framework's column and makes no
+separate table: frameworks differ by nature in these axes and in those that their task declares.
 """
 
 import re
@@ -17,7 +17,7 @@ from trainmark.schema.results import CaseResult
 from trainmark.tasks import AxisLabel, task_of
 
 Aspect = str
-"""One way in which cases can differ: an axis, but that ``data`` holds the loader too, and ``devices`` the nodes."""
+"""One way in which cases can differ: an axis, except that ``data`` includes the loader and ``devices`` the nodes."""
 
 WORKLOAD, FRAMEWORK, MODEL, DATA, COMPILER = "workload", "framework", "model", "data", "compiler"
 DEVICE, OPTIONS, PRECISION, BATCH, DEVICES = "device", "options", "precision", "batch", "devices"
@@ -31,12 +31,12 @@ Key = tuple[str, ...]
 NO_COMPILER = "none"
 
 NOTHING = "-"
-"""The word of a case that has nothing under an aspect: no options, or another task's axis."""
+"""The word for a case that has no value under an aspect: no options, or another task's axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One table: the aspects it is for, those of its rows and columns, and the case in each cell."""
+    """One table: the aspects that it is for, those of its rows and columns, and the case in each cell."""
 
     of: Mapping[Aspect, str]
     row_aspects: tuple[Aspect, ...]
@@ -57,7 +57,7 @@ class Axes:
 
     @classmethod
     def of(cls, cases: Sequence[CaseResult]) -> "Axes":
-        """Find what varies among ``cases``."""
+        """Find the aspects that vary among ``cases``."""
         several = len({c.case.loader for c in cases if c.case.data != SYNTHETIC}) > 1
         tasks = tuple(dict.fromkeys(c.case.task for c in cases))
         own = tuple(axis for axis in axes_of(*tasks) if axis not in Case.model_fields) if tasks else ()
@@ -74,20 +74,20 @@ class Axes:
         return tuple(self.value(case, aspect) for aspect in aspects)
 
     def constant(self) -> dict[Aspect, str]:
-        """Return what is the same for all cases."""
+        """Return the aspects that are equal for all cases, with their values."""
         if not self.cases:
             return {}
         return {a: self.value(self.cases[0].case, a) for a in self.aspects if a not in self.varying}
 
     def label(self, case: Case, without: Iterable[Aspect] = ()) -> str:
-        """Return a short name of ``case``: what varies, and always its precision, batch and devices."""
+        """Return a short name of ``case``: its varying aspects, and always precision, batch and devices."""
         always = (PRECISION, BATCH, DEVICES)
         shown = [a for a in self.aspects if (a in self.varying or a in always) and a not in set(without)]
         words = {BATCH: f"b{case.batch_per_device}", DEVICES: case.topology}
         return " ".join(word for a in shown if (word := words.get(a, self._short(case, a))) != NOTHING)
 
     def of_framework(self) -> tuple[Aspect, ...]:
-        """Return what varies among the frameworks, but has one value within each."""
+        """Return the aspects that vary among the frameworks but have one value within each."""
         if FRAMEWORK not in self.varying:
             return ()
         variants = {axis for c in self.cases for axis in task_of(c.case).variant_axes}
@@ -95,7 +95,7 @@ class Axes:
         return tuple(a for a in self.varying if a in own and self._follows_framework(a))
 
     def framework(self, case: Case) -> str:
-        """Return a framework's name with what is its own, as a column's title has it: ``tensorflow (graph)``."""
+        """Return a framework's name with its own aspects, as in a column's title: ``tensorflow (graph)``."""
         own = [word for word in self.key(case, self.of_framework()) if word not in (NOTHING, NO_COMPILER)]
         return f"{case.framework} ({', '.join(own)})" if own else case.framework
 
@@ -108,7 +108,7 @@ class Axes:
         return self.value(case, aspect) if label is None else label.short.format(case.value(aspect))
 
     def grids(self) -> list[Grid]:
-        """Return the tables that show every case once, in the order of the suite; all cases count in one unit."""
+        """Return tables that together show every case once, in the order of the suite; all cases have one unit."""
         across = (FRAMEWORK,) if FRAMEWORK in self.varying else (PRECISION, BATCH)
         separate_from = (*across, *self.of_framework(), DEVICES)
         rest = tuple(a for a in self.varying if a not in separate_from)
@@ -139,8 +139,8 @@ class Axes:
 def by_unit(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     """Return the cases by the unit of their throughput.
 
-    A case without a number counts in that of the same program's other cases of its model, else of its model's, else of
-    its task's, else in the unit that its task declares.
+    A case without a number gets the unit of other cases of the same program and model, else of its model, else of its
+    task, else the unit that its task declares.
     """
     known: dict[tuple[str, ...], str] = {}
     for found in cases:
@@ -155,19 +155,19 @@ def by_unit(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 
 
 def _kinds(case: Case) -> tuple[tuple[str, ...], ...]:
-    """Return what cases of one unit have in common, the surest first."""
+    """Return keys of cases that are likely to share a unit, the most reliable first."""
     return (case.workload, case.framework, case.model), (case.task, case.model), (case.task,)
 
 
 def axis_label(case: Case, aspect: Aspect) -> AxisLabel | None:
-    """Return how the case's task writes one of its own axes; None for what every case has, and for other tasks'."""
+    """Return how the case's task writes one of its own axes; None for common axes and other tasks' axes."""
     if aspect in COMMON or aspect not in case.axes:
         return None
     return task_of(case).labels.get(aspect) or AxisLabel(aspect, aspect)
 
 
 def _word(option: Option) -> str:
-    """Return an option's value; a text that is written as a number or a truth is quoted, for it is another value."""
+    """Return an option's value; text that looks like a number or a truth value is quoted, to tell it from one."""
     return f"'{option}'" if isinstance(option, str) and _LIKE_ANOTHER.fullmatch(option) else str(option)
 
 

@@ -1,6 +1,6 @@
-"""Parts of a report before it is Markdown or HTML: sections of paragraphs, tables, charts and code.
+"""Parts of a report before it is rendered: sections of paragraphs, tables, charts and code.
 
-Every text here is plain: the renderers escape it for their format.
+All text here is plain: the renderers escape it for their format.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One paragraph; an alert says what a reader must not miss."""
+    """One paragraph; an alert is something that a reader must not miss."""
 
     spans: tuple[Span, ...]
     alert: bool = False
@@ -60,7 +60,7 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a heading of its own (may be empty) and footnotes."""
+    """A table with its own heading (may be empty) and footnotes."""
 
     heading: str
     columns: tuple[Column, ...]
@@ -70,7 +70,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A listing, such as a command; ``heading`` says of what."""
+    """A listing, such as a command; ``heading`` describes it."""
 
     heading: str
     text: str
@@ -78,7 +78,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart: its file's name without ending, what it shows in words, and the drawing."""
+    """A chart: its file's name without suffix, a description in words, and the drawing."""
 
     name: str
     title: str
@@ -96,7 +96,7 @@ Block = Paragraph | Bullets | Table | Code | Chart
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section; ``anchor`` is its name in links. A long one may be folded away where the format can."""
+    """A section; ``anchor`` is its name in links. A long one may be collapsed if the format allows it."""
 
     anchor: str
     title: str
@@ -136,7 +136,7 @@ def cell(text: str, detail: str = "") -> Cell:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` without control characters (a log's colours, a terminal's commands); tabs are blanks."""
+    """Return ``text`` without control characters (such as colours in a log); tabs become spaces."""
     return "".join(
         c if c == "\n" or c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
         for c in text

@@ -1,4 +1,4 @@
-"""A comparison as text: a table a unit, what cannot be said and why, and what differs."""
+"""A comparison as text: a table per unit, the cases without a verdict and why, and the differences."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
         named = [_named(difference, len(comparison.cases)) for difference in comparison.differences]
         yield "What differs (baseline -> candidate):\n" + "\n".join(f"  {line}" for line in named)
     else:
-        yield "Nothing else that is known differs."
+        yield "No other known difference."
 
 
 def _table(cases: list[ComparedCase]) -> str:
@@ -81,19 +81,19 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         yield f"- {_few(cases)}: {reason}."
     for side, names in comparison.only.items():
         if names:
-            yield f"- In the {side} alone: {_few(names)}."
+            yield f"- Only in the {side}: {_few(names)}."
     if any(case.doubtful for case in comparison.cases):
-        yield "- † in doubt: a run of the case is suspect, or its steps were not steady; trainmark report says why."
+        yield "- † in doubt: a run of the case is suspect, or its steps were not steady; see trainmark report."
     if comparison.within:
-        yield f"- A change is called one where the whole interval is off by more than {comparison.within * 100:.3g} %."
+        yield f"- Faster or slower: the whole interval differs by more than {comparison.within * 100:.3g} %."
     judged = [case for case in comparison.cases if case.ratio is not None and case.ratio.interval is not None]
     if judged:
         yield (
-            "- An interval speaks for these two campaigns. By how much campaigns differ of which nothing was changed "
-            "(another day, a warmer machine) is not in it: measure the baseline twice and compare it with itself."
+            "- An interval covers only the variation within these two campaigns. To see how much two campaigns differ "
+            "without any change (another day, a warmer machine), measure the baseline twice and compare the two."
         )
     if len(judged) >= _ONE_IN // 2:
-        yield f"- Of {len(judged)} cases that are alike, one in {_ONE_IN} is called faster or slower by chance."
+        yield f"- Among {len(judged)} unchanged cases, about one in {_ONE_IN} is called faster or slower by chance."
 
 
 def _named(difference: Difference, cases: int) -> str:

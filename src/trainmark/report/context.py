@@ -20,7 +20,7 @@ from trainmark.schema.results import CaseResult, Results, RunResult
 
 @dataclass(frozen=True, slots=True)
 class UnitPart:
-    """The cases of one unit: what a table or a chart can hold together. ``alone``: the results have no other unit."""
+    """The cases of one unit, which can share a table or chart. ``alone``: the results have no other unit."""
 
     unit: str
     axes: Axes
@@ -32,16 +32,16 @@ class UnitPart:
         return self.axes.cases
 
     def name(self, chart: str) -> str:
-        """Return a chart's name, which is its file's: with the unit where there are several."""
+        """Return a chart's name, which is its file's: with the unit if there are several."""
         return chart if self.alone else f"{chart}-{re.sub(r'[^a-z0-9]+', '-', self.unit.lower()).strip('-')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``findings`` are those of ``results``, ``doubted`` the ids of the cases whose number is in doubt by them.
+    """Context of a report: ``findings`` of ``results``, and ``doubted``, the ids of cases with a doubtful number.
 
-    ``parts`` are the cases by unit. ``series`` are the step times of the runs that are drawn, by the case's id.
-    ``base`` leads from the report's folder to the results' folder: empty, or a path that ends in ``/``.
+    ``parts`` are the cases by unit. ``series`` are the step times of the runs that are drawn, by case id. ``base`` is
+    the relative path from the report's folder to the results' folder: empty, or ending in ``/``.
     """
 
     results: Results
@@ -55,7 +55,7 @@ class Context:
     base: str = ""
 
     def aspect(self, name: Aspect) -> str:
-        """Return the word for an aspect; that of a task's own axis comes from the task."""
+        """Return the word for an aspect; the words for a task's own axes come from the task."""
         if name in COMMON:
             return self.say(f"aspect_{name}")
         labels = (axis_label(found.case, name) for found in self.results.cases)
@@ -63,17 +63,17 @@ class Context:
         return getattr(label, self.say.language.value) if label else name
 
     def units(self) -> list[str]:
-        """Return the units of the throughputs that were measured, as a rule one."""
+        """Return the units of the measured throughputs, usually one."""
         return list(dict.fromkeys(case.unit for case in self.results.cases if case.unit))
 
     def link(self, path: str, text: str) -> tuple[Span, ...]:
-        """Return a link to a file of the results' folder, or the bare text when the file is not there."""
+        """Return a link to a file of the results' folder, or plain text if the file does not exist."""
         if not (self.directory / path).is_file():
             return (Span(text),)
         return (Span(text, href=quote(self.base + path)),)
 
     def log(self, run: RunResult, text: str) -> tuple[Span, ...]:
-        """Return a link to what the run printed."""
+        """Return a link to the log of a run."""
         return self.link(f"{run.directory}/train.log", text)
 
     def runs(self) -> list[tuple[CaseResult, RunResult]]:
@@ -106,7 +106,7 @@ def context(
 
 
 class Mark(StrEnum):
-    """A sign behind a number, in the order in which they are written; the name is the footnote's key."""
+    """A sign behind a number, in the order of writing; the name is the footnote's key."""
 
     DOUBT = "†"
     SOME_RUNS_NOT_OK = "‡"
@@ -124,13 +124,13 @@ def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
 
 
 def marks_of_ratio(found: RatioFinding) -> tuple[Mark, ...]:
-    """Return the signs of a ratio: a doubt of either side is one of the ratio."""
+    """Return the signs of a ratio: if either side is in doubt, so is the ratio."""
     signs = ((Mark.DOUBT, found.doubtful), (Mark.SETTLED_SEPARATELY, found.settled_apart))
     return tuple(mark for mark, why in signs if why)
 
 
 def shown(result: CaseResult, say: Catalogue) -> str | None:
-    """Return what stands in a table where ``result`` has no number: its outcome, ``-`` for no run at all."""
+    """Return the text for a ``result`` without a number: its outcome, or ``-`` if it has no run."""
     if result.estimate is not None:
         return None
     return say.outcome(result.outcome) if result.runs else "-"
@@ -141,7 +141,7 @@ def footnotes(
 ) -> list[str]:
     """Return the footnotes that a table of ``results`` and ``ratios`` needs.
 
-    ``blanks`` says that it has cells without a case.
+    ``blanks`` is true if it has cells without a case.
     """
     say, notes = context.say, []
     numbers = [result for result in results if result.estimate is not None]
@@ -178,7 +178,7 @@ def of_marks(
 
 
 def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:
-    """Return why numbers have no interval."""
+    """Return the reasons why numbers have no interval."""
     say, notes = context.say, []
     estimates = [result.estimate for result in numbers if result.estimate]
     without = [found for found in estimates if found.interval is None]

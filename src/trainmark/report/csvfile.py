@@ -1,4 +1,4 @@
-"""Results as CSV at full precision: a line a case, or a line a run."""
+"""Results as CSV at full precision: one line per case, or one line per run."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ _OF_RUN = (
 
 
 def render_csv(results: Results) -> str:
-    """Return a line a case: its axes, outcome, throughput over the runs with its interval, and speedup."""
+    """Return one line per case: its axes, outcome, throughput over the runs with its interval, and speedup."""
     found = _findings(results)
     doubts = _by_case(found)
     rows = (_case_row(case, doubts.get(case.id, []), found) for case in results.cases)
@@ -39,7 +39,7 @@ def render_csv(results: Results) -> str:
 
 
 def render_runs_csv(results: Results) -> str:
-    """Return a line a run: its case's axes, outcome and measurement. Times are in seconds."""
+    """Return one line per run: its case's axes, outcome and measurement. Times are in seconds."""
     doubts = _by_case(_findings(results))
     rows = (_run_row(case, run, doubts.get(case.id, [])) for case in results.cases for run in case.runs)
     return _csv(_columns(results, _OF_RUN), rows)
@@ -59,9 +59,9 @@ def _by_case(found: Findings) -> dict[str, list[Doubt]]:
 
 
 def _columns(results: Results, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns: the case, the axes of the tasks that the results have, and the others.
+    """Return the columns: the case, the axes of the tasks in the results, and the others.
 
-    Labels of hosts are there where a case asks for some.
+    Labels of hosts are included if a case requires some.
     """
     axes = axes_of(*dict.fromkeys(result.case.task for result in results.cases))
     if not any(result.case.where for result in results.cases):
@@ -182,7 +182,7 @@ def _word(value: StrEnum | None) -> str | None:
 
 
 def _field(value: Any) -> Any:
-    """Return a field's value; a text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Return a field's value; text that a spreadsheet would run as a formula gets a leading apostrophe."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):

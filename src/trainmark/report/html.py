@@ -1,4 +1,4 @@
-"""A report as one HTML page that opens offline: styles, charts and their program are all inside it."""
+"""A report as one HTML page that opens offline: it includes all styles, charts and scripts."""
 
 import json
 import zlib
@@ -17,16 +17,16 @@ from trainmark.report.language import Language, catalogue
 _SNIPPET = "window.vegaEmbed = vegaEmbed; dispatchEvent(new Event('vega'));"
 
 STEPS = (20, 30, 40, 50, 60, 70)
-"""The widths (rem) at which a table that needs so much becomes a list of its rows; wider ones are always lists."""
+"""The page widths (rem) below which a table of that width becomes a list of its rows; wider tables are always lists."""
 
 LONG = 30
-"""A text of more characters than this is set in lines of its own, and needs a column that is not too narrow."""
+"""Text with more characters than this is wrapped, and needs a column that is not too narrow."""
 
 
 def to_html(report: Report, pictures: Mapping[str, str]) -> str:
     """Return the report as HTML, with each chart as an SVG of ``pictures`` by its name.
 
-    Where scripts run, an interactive chart takes the picture's place.
+    If scripts can run, an interactive chart replaces the picture.
     """
     language = next(language for language in Language if language.tag == report.language)
     template = _environment().get_template("report.html.j2")
@@ -42,7 +42,7 @@ def to_html(report: Report, pictures: Mapping[str, str]) -> str:
 
 
 def packed(text: str) -> str:
-    """Return a text as base64 of its zlib form: less than half as long, and nothing in it can end an element."""
+    """Return a text as base64 of its zlib form: less than half as long, and safe inside any element."""
     return b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
@@ -76,7 +76,7 @@ def width_class(table: Table) -> str:
 
 
 def _least(table: Table, i: int) -> float:
-    """Return the width (rem) that a column needs at least, its padding included; fonts differ, so rather too much."""
+    """Return the least width (rem) of a column, including padding; rather too large, because fonts differ."""
     column, cells = table.columns[i], [row[i] for row in table.rows]
     texts = ["".join(span.text for span in cell.spans) for cell in cells]
     title = max((_cells(word) for word in column.title.split()), default=0)
@@ -88,7 +88,7 @@ def _least(table: Table, i: int) -> float:
 
 
 def _cells(text: str) -> int:
-    """Return how many letters a text is wide; Chinese ones count twice."""
+    """Return the width of a text in letters; Chinese ones count twice."""
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
@@ -107,7 +107,7 @@ def _stacking() -> Markup:
 
 @cache
 def _library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one program, from vl-convert's own copy of them: zlib, base64."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script, from vl-convert's copy of them: zlib, base64."""
     import vl_convert
 
     return packed(vl_convert.javascript_bundle(_SNIPPET))

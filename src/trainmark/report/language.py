@@ -1,4 +1,4 @@
-"""The report's fixed sentences: one catalogue a language, under ``texts/``, with the same keys in each."""
+"""The report's fixed sentences: one catalogue per language, under ``texts/``, with the same keys in each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from trainmark.schema.outcome import Outcome
 
 
 class Language(StrEnum):
-    """The languages that a report can be written in."""
+    """The languages in which a report can be written."""
 
     EN = "en"
     ZH = "zh"
@@ -24,13 +24,13 @@ class Language(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A language's sentences by key. What they return is plain text, to be escaped by whoever renders it."""
+    """A language's sentences by key. The results are plain text, which the renderer must escape."""
 
     language: Language
     sentences: Mapping[str, str]
 
     def __call__(self, key: str, **values: object) -> str:
-        """Return the sentence ``key`` with ``values`` put into its places."""
+        """Return the sentence ``key`` with ``values`` inserted into its placeholders."""
         return self.sentences[key].format(**values)
 
     def count(self, key: str, n: int) -> str:
@@ -38,7 +38,7 @@ class Catalogue:
         return self(f"{key}_one" if n == 1 else f"{key}_other", n=n)
 
     def outcome(self, outcome: Outcome) -> str:
-        """Return what a table shows where a number would stand."""
+        """Return the text that a table shows for an outcome without a number."""
         return self(f"outcome_{outcome.value}")
 
     def joined(self, words: tuple[str, ...] | list[str]) -> str:

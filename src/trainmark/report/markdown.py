@@ -1,4 +1,4 @@
-"""A report as Markdown (GitHub's dialect: tables, fenced code). Text from data stays text, whatever is in it."""
+"""A report as Markdown (GitHub's dialect: tables, fenced code). Data is escaped and never becomes markup."""
 
 import re
 from collections.abc import Iterable
@@ -34,16 +34,16 @@ def to_markdown(report: Report, plots: str = "plots") -> str:
 
 
 def escape(text: str) -> str:
-    """Return ``text`` so that Markdown shows it as it is, in one line, inside a block that has begun.
+    """Return ``text`` escaped so that Markdown shows it literally, in one line, inside a started block.
 
-    What HTML could begin with becomes an entity: not every dialect of Markdown takes a backslash before it.
+    Characters that could start HTML become entities: not every dialect of Markdown supports a backslash before them.
     """
     line = _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
     return _ENTITY.sub("&amp;", line).replace("<", "&lt;")
 
 
 def _started(markdown: str) -> str:
-    """Return inline Markdown so that its first characters begin no list, heading, quotation or reference."""
+    """Return inline Markdown whose first characters cannot start a list, heading, quotation or reference."""
     return _BLOCK_START.sub(r"\1\\", markdown.strip(), count=1)
 
 
@@ -97,13 +97,13 @@ def _span(span: Span) -> str:
         else span.text
     )
     if span.style is Style.PLAIN and span.text.strip():
-        # Blanks at the ends separate this piece from its neighbours.
+        # Spaces at the ends separate this piece from its neighbours.
         text = " " * span.text.startswith(" ") + text + " " * span.text.endswith(" ")
     return f"[{_bracketed(span.text)}]({span.href})" if span.href else text
 
 
 def _bracketed(text: str) -> str:
-    """Return plain text for between the brackets of a link."""
+    """Return plain text escaped for a link's brackets."""
     return re.sub(r"(?<!\\)[\[\]]", r"\\\g<0>", escape(text))
 
 

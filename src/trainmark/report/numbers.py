@@ -1,4 +1,4 @@
-"""Numbers for people: as many digits as they carry, the same number of decimals down a column."""
+"""Numbers for readers: only significant digits, and equally many decimals within a column."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,12 +20,12 @@ def decimals(values: Iterable[float]) -> int:
 
 
 def number(value: float, places: int | None = None) -> str:
-    """Return ``value`` with ``places`` decimals, by default with those of a column that holds it alone."""
+    """Return ``value`` with ``places`` decimals, by default those of a column with only this value."""
     return f"{value:.{decimals([value]) if places is None else places}f}"
 
 
 def interval(bounds: Interval | None, places: int, factor: float = 1.0) -> str:
-    """Return ``[low, high]``, or an empty string where there is no interval."""
+    """Return ``[low, high]``, or an empty string if there is no interval."""
     if bounds is None:
         return ""
     return f"[{bounds.low * factor:.{places}f}, {bounds.high * factor:.{places}f}]"

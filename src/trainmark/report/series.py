@@ -1,4 +1,4 @@
-"""The step times of the runs that are drawn, read from what the runs wrote: the only file that drawing needs."""
+"""The step times of the runs that are drawn, read from the runs' events: the only file that charts need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from trainmark.schema.names import EVENTS
 from trainmark.schema.results import CaseResult, Results
 
 MOST_CASES = 12
-"""How many cases are drawn; further cases keep their series in their ``events.jsonl``."""
+"""The number of cases that are drawn; the series of the others are in their ``events.jsonl``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepSeries:
-    """A run's steps in order: their times (s, NaN where none is known), and which were in the measured window."""
+    """A run's steps in order: their times (s, NaN if unknown), and which of them were in the measured window."""
 
     repeat: int
     times_s: NDArray[np.float64]
@@ -25,7 +25,7 @@ class StepSeries:
 
 
 def read_series(results: Results, directory: Path) -> dict[str, tuple[StepSeries, ...]]:
-    """Return the series of the first cases that were measured, by the case's id."""
+    """Return the series of the first measured cases, by case id."""
     measured = [case for case in results.cases if case.estimate is not None][:MOST_CASES]
     return {case.id: tuple(_series(case, directory)) for case in measured}
 

@@ -16,7 +16,7 @@ from trainmark.schema.results import Results
 
 
 def render_table(results: Results, language: Language = Language.EN) -> str:
-    """Return the tables of throughputs with what is known of equal work, and a line a case that gave no number."""
+    """Return the tables of throughputs, the findings on equal work, and a line for each case without a number."""
     about = context(results, Path(), language)
     say = about.say
     parts = [lead(about), caption(about), *(text for text, _ in work_sentence(about))]
@@ -46,7 +46,7 @@ def _table(table: Table) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list[str], list[int]]:
-    """Return lines of cells as columns, set to the right where ``right`` says so, and how wide each column is."""
+    """Return lines of cells as aligned columns (right-aligned if ``right`` is true), and each column's width."""
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(map(_aligned, line, widths, right)).rstrip() for line in lines]
     return text, widths

@@ -1,4 +1,4 @@
-"""The whole report, its sections in the order in which a reader needs them; rendered in each format, and written."""
+"""The whole report, with its sections in the order in which a reader needs them; rendering and writing it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,9 +32,9 @@ PLOTS = "plots"
 
 
 def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
-    """Return the report on ``results``, whose runs' files lie under ``directory``.
+    """Return the report on ``results``, whose runs' files are in ``directory``.
 
-    ``base`` leads from the folder that the report will stand in to ``directory`` (empty, or ending in ``/``).
+    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
     """
     about = context(results, directory, language, base, read_series(results, directory))
     say = about.say
@@ -82,15 +82,15 @@ def render_markdown(
 ) -> str:
     """Return the report as Markdown.
 
-    ``directory`` holds the runs' files, of which those that exist are linked; ``base`` leads there from the
-    folder that the Markdown will stand in (empty, or ending in ``/``). ``plots`` is where the charts lie as SVG,
-    see ``write_plots``.
+    ``directory`` holds the runs' files, which are linked if they exist; ``base`` is the relative path to it from the
+    folder of the Markdown file (empty, or ending in ``/``). ``plots`` is the folder of the charts as SVG, see
+    ``write_plots``.
     """
     return to_markdown(compose(results, directory, language, base), plots)
 
 
 def render_html(results: Results, directory: Path, language: Language = Language.EN, base: str = "") -> str:
-    """Return the report as one HTML page that needs nothing from elsewhere; see ``render_markdown``."""
+    """Return the report as one self-contained HTML page; see ``render_markdown``."""
     report = compose(results, directory, language, base)
     return to_html(report, _pictures(report))
 

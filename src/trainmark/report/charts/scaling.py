@@ -9,14 +9,14 @@ from trainmark.report.context import Context, UnitPart, marks_of_ratio
 from trainmark.schema.findings import RatioKind
 
 MOST_SERIES = 12
-"""More lines than this cannot be told apart; the table has them all."""
+"""The largest number of lines that a reader can tell apart; the table has all cases."""
 
 
 def scaling_chart(context: Context, part: UnitPart) -> Drawing | None:
-    """Return the chart, or None where no speedup is known on more than one device.
+    """Return the chart, or None if no speedup is known for more than one device.
 
-    Its left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has
-    the efficiency, on an axis that shows the differences.
+    The left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has the
+    efficiency, on an axis that shows the differences.
     """
     rows = _rows(context, part)
     scaled = [row for row in rows if row["devices"] > 1]
@@ -87,7 +87,7 @@ def _panel(
     import altair as alt
 
     say, series = context.say, list(dict.fromkeys(row["series"] for row in rows))
-    # More room between the columns: the reader's font may be wider than the converter's.
+    # Extra space between the columns, because the reader's font may be wider than the converter's.
     padding = max(24, *(text_width(name) // 4 for name in series))
     legend = alt.Legend(title=None, columns=2, columnPadding=padding) if len(series) > 1 else None
     scale = alt.Scale(domain=series, range=colours(series))
@@ -111,7 +111,7 @@ def _panel(
 
 
 def _rows(context: Context, part: UnitPart) -> Rows:
-    """Return a row a case with a speedup; baselines are at 1 when something is compared with them."""
+    """Return one row per case with a speedup; baselines are at 1 if something is compared with them."""
     compared = {c.speedup.baseline for c in part.cases if c.speedup and c.speedup.baseline != c.id}
     rows: Rows = []
     for case in part.cases:

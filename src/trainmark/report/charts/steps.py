@@ -1,4 +1,4 @@
-"""The step-time series: a panel a case, a line a run, the warm-up shaded, the first step left out."""
+"""The chart of step times: a panel per case, a line per run, the warm-up shaded, the first step omitted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from trainmark.report.series import StepSeries
 from trainmark.schema.results import CaseResult
 
 MOST_POINTS = 120
-"""How many points a run's line may have; a longer series keeps the extremes of each stretch."""
+"""The largest number of points in a run's line; a longer series is reduced to the extremes of each group of steps."""
 
 TITLE_COLUMNS = 44
-"""The characters of a line of a panel's title: what a width of 340 holds of the widest of the usual fonts, in bold."""
+"""The number of characters in a line of a panel's title: it fits a width of 340 in the widest usual font, in bold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Panel:
 
 
 def steps_chart(context: Context) -> StepsChart | None:
-    """Return the chart of the series that the context has, or None when it has none."""
+    """Return the chart of the series in the context, or None if it has none."""
     panels = [panel for case in context.results.cases if (panel := _panel(context, case)) is not None]
     if not panels:
         return None
@@ -59,9 +59,9 @@ def _concatenated(context: Context, panels: list[_Panel]) -> dict[str, Any]:
 
 
 def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int]:
-    """Yield the places of at most about ``most`` values that keep the series' shape and all of its peaks.
+    """Yield the indices of at most about ``most`` values that preserve the series' shape and all of its peaks.
 
-    Of each stretch of equally many steps the lowest and the highest are kept, in their order.
+    From each group of equally many steps the lowest and the highest value are used, in their order.
     """
     if times.size <= most:
         yield from range(times.size)
@@ -84,7 +84,7 @@ def _panel(context: Context, case: CaseResult) -> _Panel | None:
         rows += [{"repeat": run.repeat, "step": step, "ms": round(ms, 4)} for step, ms in series]
     if not rows:
         return None
-    # A step of the warm-up may last a thousand times as long as a measured one: it must not flatten the rest.
+    # A warm-up step may take a thousand times as long as a measured one, which would flatten all other steps.
     top = min(longest, 1.5 * max(tops))
     return _Panel(context.axes.label(case.case), rows, warmup, top, cut=longest > top)
 

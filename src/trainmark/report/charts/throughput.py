@@ -1,4 +1,4 @@
-"""The chart of all cases: a bar from zero to the median, its interval, and a dot a run."""
+"""The chart of all cases: a bar from zero to the median, its interval, and a dot per run."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ from trainmark.report.numbers import decimals, number
 from trainmark.schema.results import CaseResult
 
 MOST_CASES = 200
-"""More bars than this nobody reads; the table has them all."""
+"""The largest number of bars in the chart; the table has all cases."""
 
 
 def throughput_chart(context: Context, part: UnitPart) -> Drawing | None:
-    """Return the chart, one panel a number of devices, or None when nothing was measured (or far too much)."""
+    """Return the chart, one panel per number of devices; None if nothing or far too much was measured."""
     if not any(case.estimate for case in part.cases) or len(part.cases) > MOST_CASES:
         return None
     return Drawing(lambda: _drawn(context, part))
@@ -44,14 +44,14 @@ def _drawn(context: Context, part: UnitPart) -> dict[str, Any]:
 
 
 def coloured(part: UnitPart) -> Aspect | None:
-    """Return the aspect that colours tell apart: the framework, else the precision, else none."""
+    """Return the aspect that the colours show: the framework, else the precision, else none."""
     return next((a for a in (FRAMEWORK, PRECISION) if a in part.axes.varying), None)
 
 
 def _rows(
     context: Context, part: UnitPart, cases: list[CaseResult], names: list[str], reach: float
 ) -> tuple[Rows, Rows]:
-    """Return what is drawn of the cases and of their runs."""
+    """Return the values to draw for cases and for their runs."""
     aspect = coloured(part)
     places = decimals(case.estimate.median for case in cases if case.estimate)
     of_cases: Rows = [
@@ -93,7 +93,7 @@ def _panel(
         scale=alt.Scale(domain=[0, largest * 1.18], nice=False),
         axis=alt.Axis(tickCount=6),
     )
-    # All panels begin at one line, and no label is cut off at the left.
+    # All panels are aligned at the left, and no label is cut off there.
     labels = (axes.label(case.case, without=hidden) for case in part.cases)
     extent = max(150, *map(text_width, labels)) + LABEL_PADDING
     axis = alt.Axis(minExtent=extent, domain=False, ticks=False)
@@ -140,7 +140,7 @@ def _text(context: Context, case: CaseResult, places: int) -> str:
 
 
 def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:
-    """Return a case's interval, how far it is drawn, and where its upper end is marked: nowhere if it is cut off."""
+    """Return a case's interval, the end of its whisker, and the position of its end mark (none if cut off)."""
     sure = case.estimate.interval if case.estimate else None
     if sure is None:
         return dict.fromkeys(("low", "high", "drawn", "high_mark"))
@@ -149,7 +149,7 @@ def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:
 
 
 def _end(case: CaseResult, reach: float) -> float:
-    """Return where a case's bar ends, its whisker included as far as ``reach``."""
+    """Return the end of a case's bar, including its whisker up to ``reach``."""
     if case.estimate is None:
         return 0.0
     high = case.estimate.interval.high if case.estimate.interval else 0.0

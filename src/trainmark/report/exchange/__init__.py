@@ -1,4 +1,4 @@
-"""The exchange formats of others: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
+"""Exchange formats of other projects: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
 
 from trainmark.report.exchange.adapters import numbered, row_from_log, rows_from_results, rows_from_tree
 from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json, without_speedup

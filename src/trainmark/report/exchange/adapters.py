@@ -1,4 +1,4 @@
-"""Rows for the exchange formats: out of a suite's results, out of logs, out of a DLPerf directory."""
+"""Rows for the exchange formats, from a suite's results, from logs, or from a DLPerf directory."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "dev
 
 
 def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
-    """Return one row a run of a suite, whatever its outcome; only an ``ok`` run has a speed.
+    """Return one row per run of a suite, whatever its outcome; only an ``ok`` run has a speed.
 
-    A run that its machine spoiled gives none where the case has sound ones: it is not in the case's number either.
-    Cases of which no run was started give no row. ``variant`` holds the axes that differ within the suite
-    and have no field of their own in a row.
+    A run disturbed by its machine gives no row if its case has undisturbed runs: it is not part of the case's number
+    either. Cases without a started run give no row. ``variant`` holds the axes that vary within the suite and have no
+    separate field in a row.
     """
     cases = [result.case for result in results.cases]
     every = axes_of(*dict.fromkeys(case.task for case in cases)) if cases else ()
@@ -86,19 +86,21 @@ def _case_rows(
 
 
 def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> SpeedRow:
-    """Return the row of one log; ``result`` is what a rule made of it, null value included.
+    """Return the row of one log; ``result`` is the result of a rule for it, with or without a value.
 
-    Raises ``InputError`` when the log says too little for a row's names: model, precision, batch or devices.
+    Raises ``InputError`` if the log lacks a fact for a row's names: model, precision, batch or devices.
     """
     facts = parsed.facts
     precision = facts.precision
     if precision is None and any(problem.code == TF32_UNKNOWN for problem in parsed.problems):
-        # In the names of others fp32 is whatever the device computes single precision with.
+        # Other projects use the name fp32 for any single precision, TF32 included.
         precision = Precision.FP32
     if facts.model is None or precision is None or facts.batch_per_device is None or facts.gpus is None:
         needed = ("model", "precision", "batch_per_device", "gpus")
         missing = [name for name in needed if getattr(replace(facts, precision=precision), name) is None]
-        raise InputError(f"{parsed.log}: the log does not say its {', '.join(missing)}; give it by flag")
+        raise InputError(
+            f"{parsed.log}: the log does not state its {', '.join(missing)}; add the flag for it"
+        )
     return SpeedRow(
         log=parsed.log,
         model=published_name(facts.model),
@@ -125,7 +127,7 @@ def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
 
 
 def rows_from_tree(placements: Iterable[PlacementRow]) -> list[SpeedRow]:
-    """Return one row a repeat of a DLPerf directory; a repeat without a speed has none."""
+    """Return one row per repeat of a DLPerf directory; a repeat without a speed has none."""
     found = []
     for placement in placements:
         group = placement.group

@@ -1,4 +1,4 @@
-"""``--to dlperf-json``: model, topology, mean, median and speedup of the runs, in the shape printed in document 002.
+"""``--to dlperf-json``: model, topology, mean, median and speedup of the runs, in the form of document 002.
 
 The rules are that document's (计算规则): mean and median over the runs of a topology, the speedup by the median
 against one node with one device, two decimals.
@@ -22,19 +22,19 @@ DlperfResult = dict[str, dict[str, TopologyResult]]
 def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
     """Return ``{model: {topology: {average_speed, batch_size_per_device, median_speed, speedup}}}``.
 
-    Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
-    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled, ran on
-    other hardware or on several machines. Where a model ran with more than one batch, precision or variant, each stays
-    apart under a longer name, such as ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same
-    number, or runs of one case count other things.
+    Runs without a number are not part of a mean or a median; both are null if a topology has only such runs. All
+    speedups are null without a ``1n1g`` that has a number; a single speedup is null if a side was disturbed by its
+    machine, ran on other hardware or on several machines. If a model ran with several batches, precisions or variants,
+    each gets a separate entry with a longer name, such as ``r50_b128_fp32``. Raises ``InputError`` if two runs of one
+    case have the same number, or runs of one case have different units.
     """
     return {name: _model(members[0].model, members) for name, members in _models(rows).items()}
 
 
 def without_speedup(rows: Iterable[SpeedRow]) -> tuple[str, ...]:
-    """Return a sentence for each topology that has no speedup because it, or ``1n1g``, is of other hardware.
+    """Return a sentence for each topology without a speedup because it or ``1n1g`` ran on other hardware.
 
-    The format itself has no place for the reason.
+    The format has no field for the reason.
     """
     sentences = []
     for name, members in _models(rows).items():
@@ -48,7 +48,7 @@ def without_speedup(rows: Iterable[SpeedRow]) -> tuple[str, ...]:
 
 
 def _models(rows: Iterable[SpeedRow]) -> dict[str, list[SpeedRow]]:
-    """Return the rows by their model's name, which is longer where a model ran in several ways."""
+    """Return the rows by their model's name, which is longer if a model ran in several variants."""
     groups: dict[tuple[str, str], list[SpeedRow]] = {}
     for row in rows:
         groups.setdefault((row.model, _suffix(row)), []).append(row)
@@ -121,6 +121,6 @@ def _median(rows: Iterable[SpeedRow]) -> float | None:
 def _rounded(value: float | None) -> float | None:
     """Round to two decimals as numpy does (the nearest hundredth, ties to even): 5099.425 gives 5099.42.
 
-    ``round(value, 2)`` looks at the binary value instead and gives 5099.43, which is not what was printed.
+    ``round(value, 2)`` uses the binary value instead and gives 5099.43, which is not the published number.
     """
     return None if value is None else round(value * 100) / 100

@@ -1,4 +1,4 @@
-"""The database rows of several runs: what cannot be named is left out and told, and no two rows share a name."""
+"""The database rows of several runs: unnameable runs are reported, and no two rows share a name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,31 +10,33 @@ from trainmark.report.exchange.rows import SpeedRow
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``rows`` for the database; ``left_out`` has one sentence a run that has no place in it."""
+    """``rows`` for the database; ``left_out`` has one sentence for each run that cannot be a row."""
 
     rows: tuple[DatabaseRow, ...]
     left_out: tuple[str, ...]
 
 
 def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Listing:
-    """Return the rows of ``runs``, all of ``mission`` (Chinese or English), or each of the one its model belongs to.
+    """Return the rows of ``runs``: all of ``mission`` (Chinese or English), or each of its model's mission.
 
-    A run whose model belongs to no mission is left out, and so is one that its machine spoiled: a row has no place for
-    that. Raises ``InputError`` for a mission that the registry does
-    not know, and when two runs would have one name, because a row has no field for the axis on which they
-    differ; ``way_out`` then ends the sentence with how to choose among them.
+    A run whose model belongs to no mission is left out, and so is a run disturbed by its machine, because a row has no
+    field for that. Raises ``InputError`` for an unknown mission, and if two runs would have the same name because a row
+    has no field for the axis on which they differ; ``way_out`` is the end of that sentence and tells how to select
+    among them.
     """
     chosen = find_mission(mission) if mission is not None else None
     named: dict[str, list[SpeedRow]] = {}
     rows, left_out = [], []
     for run in runs:
         if run.spoiled:
-            left_out.append(f"{run.log}: its machine spoiled it, and a row has no place for a doubt")
+            left_out.append(
+                f"{run.log}: the run was disturbed by its machine, and a row has no field for a doubt"
+            )
             continue
         try:
             row = paddle_row(run, chosen or mission_for(run.model))
         except InputError as unknown:
-            left_out.append(f"{run.log}: {unknown} (--mission, or --model)")
+            left_out.append(f"{run.log}: {unknown} (set --mission or --model)")
             continue
         rows.append(row)
         named.setdefault(str(row["log_file"]), []).append(run)
@@ -45,7 +47,9 @@ def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Li
 def _refuse_shared_names(named: Mapping[str, Sequence[SpeedRow]], way_out: str) -> None:
     for name, members in named.items():
         if len(members) > 1:
-            raise InputError(f"{len(members)} runs would be '{name}': {_difference(members)}; {way_out}")
+            raise InputError(
+                f"{len(members)} runs would have the name '{name}': {_difference(members)}; {way_out}"
+            )
 
 
 def _difference(runs: Sequence[SpeedRow]) -> str:
@@ -56,4 +60,4 @@ def _difference(runs: Sequence[SpeedRow]) -> str:
             if value not in observed:
                 observed.append(value)
     separate = [f"{axis} ({', '.join(observed)})" for axis, observed in values.items() if len(observed) > 1]
-    return f"a row has no place for {', '.join(separate)}" if separate else "nothing tells them apart"
+    return f"a row has no field for {', '.join(separate)}" if separate else "they do not differ on any axis"

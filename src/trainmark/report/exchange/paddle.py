@@ -36,16 +36,16 @@ SPEED_INDEX = 1
 
 
 class RunMode(StrEnum):
-    """One device or more."""
+    """The run mode of the template: one device or several."""
 
     SINGLE = "sp"
     MULTIPLE = "mp"
 
 
 class Mission(BaseModel):
-    """A task of the database, the direction that it belongs to, and the models that go to it by default.
+    """A task of the database, the direction that it belongs to, and the models that belong to it by default.
 
-    ``repository`` is the template's ``repoName``, which names begin with where it is known.
+    ``repository`` is the template's ``repoName``, the prefix of names, if known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,7 +74,7 @@ def load_directions() -> Mapping[int, str]:
 def mission_for(model: str, name: str | None = None) -> Mission:
     """Return the mission called ``name`` (Chinese or English), or the one that ``model`` belongs to.
 
-    Raises ``InputError`` when the registry does not know the name, or no mission claims the model.
+    Raises ``InputError`` if the name is unknown, or the model belongs to no mission.
     """
     if name is not None:
         return find_mission(name)
@@ -83,7 +83,7 @@ def mission_for(model: str, name: str | None = None) -> Mission:
     for mission in missions:
         if any(plain.startswith(_plain(prefix)) for prefix in mission.models):
             return mission
-    raise InputError(f"no mission is known for the model '{model}': name one")
+    raise InputError(f"no mission is known for the model '{model}'")
 
 
 def find_mission(name: str) -> Mission:
@@ -99,8 +99,8 @@ def find_mission(name: str) -> Mission:
 def paddle_row(row: SpeedRow, mission: Mission) -> DatabaseRow:
     """Return the database row of one run.
 
-    A run without a number has ``JOB_FAIL_FLAG`` 1 and ``FINAL_RESULT`` null: the field is there, as the
-    database asks, and no number is made up for it.
+    A run without a number has ``JOB_FAIL_FLAG`` 1 and ``FINAL_RESULT`` null: the database requires the field, and a
+    number must not be invented for it.
     """
     mode = RunMode.SINGLE if row.devices == 1 else RunMode.MULTIPLE
     values: DatabaseRow = {

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 class SpeedRow:
     """One run of one case.
 
-    ``speed`` is in ``unit`` over all devices, or none when the run gave no number (out of memory, failed,
-    incomplete): an outcome is never a number. ``unit`` is null where no run said it. ``devices`` counts all
-    devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
-    ``repeat`` counts from 1. ``spoiled`` is true of a run that its machine spoiled. ``variant`` holds what else sets
-    the case apart, as pairs of axis and value (framework, compiler, data, ...); empty where nothing does.
-    ``hardware`` holds the kinds of machines it ran on, to be compared; empty where nobody says. ``one_machine`` is
-    false of a run whose case's number is of several, known to differ.
+    ``speed`` is in ``unit`` over all devices, or None if the run gave no number (out of memory, failed, incomplete): an
+    outcome is never a number. ``unit`` is None if no run states it. ``devices`` counts all devices over all ``nodes``.
+    ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``. ``repeat`` counts from 1. ``spoiled`` is
+    true for a run disturbed by its machine. ``variant`` holds the other axes that distinguish the case, as pairs of
+    axis and value (framework, compiler, data, ...). ``hardware`` holds the kinds of machines of the run, for
+    comparison; empty if unknown. ``one_machine`` is false if the case's number comes from several machines that are
+    known to differ.
     """
 
     log: str
@@ -33,7 +33,7 @@ class SpeedRow:
 
     @property
     def topology(self) -> str:
-        """Nodes and devices a node as DLPerf writes them: ``4n8g``; raises ``ValueError`` for uneven nodes."""
+        """Nodes and devices per node as DLPerf writes them: ``4n8g``; raises ``ValueError`` for uneven nodes."""
         if self.devices % self.nodes:
             raise ValueError(f"{self.devices} devices do not spread evenly over {self.nodes} nodes")
         return f"{self.nodes}n{self.devices // self.nodes}g"

@@ -11,7 +11,7 @@ _ORDER = (Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 
 
 def section(context: Context) -> Section | None:
-    """Return the section with all findings, the worst first; None where nothing was checked."""
+    """Return the section with all findings, the worst first; None if nothing was checked."""
     path, say = context.directory / CHECK, context.say
     if not path.is_file():
         return None

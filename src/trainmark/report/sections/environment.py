@@ -1,6 +1,6 @@
 """Section on the runs' environment and recipe: manifests, the runs' own parameters, telemetry.
 
-A manifest is read tolerantly: one of another version shows what it has.
+Manifests are read tolerantly: of one from another version, the known parts are shown.
 """
 
 from collections import Counter
@@ -17,14 +17,14 @@ from trainmark.schema.results import StoredManifest
 from trainmark.schema.telemetry import TelemetrySummary
 
 MOST_HOSTS = 4
-"""More hosts than this are told by the first and the last of their names."""
+"""If there are more hosts than this, only the first and the last name are shown."""
 
 MOST_VALUES = 8
-"""More different values of one parameter than this are told by their number."""
+"""If a parameter has more values than this, only their number is shown."""
 
 
 def environment(context: Context) -> Section:
-    """Return the section of what was really there; several environments stand beside each other."""
+    """Return the section of the environments; several environments are side by side."""
     say, manifests = context.say, list(context.results.manifests.values())
     if not manifests:
         return Section("environment", say("environment_title"), (Paragraph(plain(say("no_manifest"))),))
@@ -45,7 +45,7 @@ def environment(context: Context) -> Section:
 
 
 def _hosts(context: Context) -> Iterator[Block]:
-    """Yield the facts of the hosts, one column for those that are alike; where there are several, that it is so."""
+    """Yield the facts of the hosts, one column per kind of host, and a note if there are several kinds."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
     cases: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
     for case, run in context.runs():
@@ -68,7 +68,7 @@ def _hosts(context: Context) -> Iterator[Block]:
 
 
 def named(hosts: Sequence[str]) -> str:
-    """Return the names of hosts, many of them by the first and the last."""
+    """Return the names of hosts; of many, the first and the last."""
     names = sorted(hosts)
     if len(names) <= MOST_HOSTS:
         return ", ".join(names)
@@ -76,7 +76,7 @@ def named(hosts: Sequence[str]) -> str:
 
 
 def every_fact(context: Context) -> Section | None:
-    """Return the section of all that the manifests hold, by the names that ``manifest.json`` uses."""
+    """Return the section of all facts in the manifests, by their names in ``manifest.json``."""
     manifests = [dict(flat(_document(manifest))) for manifest in context.results.manifests.values()]
     if not manifests:
         return None
@@ -89,7 +89,7 @@ def _document(manifest: StoredManifest) -> Mapping[str, Any]:
 
 
 def _summaries(context: Context, manifest: StoredManifest) -> Iterable[tuple[str, str]]:
-    """Yield the facts of a manifest's nodes: those of equal nodes once."""
+    """Yield the facts of a manifest's nodes; equal nodes appear once."""
     groups: dict[tuple[tuple[str, str], ...], int] = {}
     for node in nodes(manifest):
         facts = tuple(summary(node, context.say))
@@ -129,7 +129,7 @@ def _side_by_side(
 
 
 def recipe(context: Context) -> Section | None:
-    """Return the section of the parameters that the runs themselves wrote, or None when none did."""
+    """Return the section of the parameters that the runs recorded, or None if they recorded none."""
     reported = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.reported())))]
     if not reported:
         return None
@@ -144,7 +144,7 @@ def recipe(context: Context) -> Section | None:
 
 
 def telemetry(context: Context) -> Section | None:
-    """Return the section of what was sampled beside the runs (lowest to highest over each case's runs), or None."""
+    """Return the section of telemetry during the runs (lowest to highest over each case's runs), or None."""
     sampled = [
         (result, [_quantities(run.telemetry) for run in result.runs if run.telemetry])
         for result in context.results.cases
@@ -166,7 +166,7 @@ def telemetry(context: Context) -> Section | None:
 
 
 def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:
-    """Return what was sampled by name; of a GPU as ``gpus[0].power_w_mean``, of another node as ``node1.…``."""
+    """Return the sampled quantities by name: ``gpus[0].power_w_mean`` of a GPU, ``node1.…`` of another node."""
     found: dict[str, Any] = {}
     for node in nodes:
         of = f"node{node.node}." if node.node else ""
@@ -205,9 +205,9 @@ def _distinct(context: Context, values: Iterable[str]) -> str:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every fact of a JSON value as (path, text), in the value's own order; null and empty are left out.
+    """Yield every fact of a JSON value as (path, text), in the value's order; null and empty ones are omitted.
 
-    In a list of objects, a fact that is the same in all of them is told once: ``gpus[0-7].name``.
+    In a list of objects, a fact that is equal in all of them appears once: ``gpus[0-7].name``.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -233,12 +233,12 @@ def _flat_list(values: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
 
 
 def nodes(manifest: StoredManifest) -> tuple[Node, ...]:
-    """Return the nodes that a manifest describes; none of one that this version does not know."""
+    """Return the nodes in a manifest; none if this version cannot read the manifest."""
     return manifest.nodes if isinstance(manifest, Manifest) else ()
 
 
 def hardware(node: Node, say: Catalogue) -> str | None:
-    """Return a node's GPUs, or without any its processors, in a few words."""
+    """Return a node's GPUs, or its processors if it has none, in a few words."""
     return gpus(node) or processors(node, say)
 
 
@@ -249,7 +249,7 @@ def gpus(node: Node) -> str | None:
 
 
 def processors(node: Node, say: Catalogue) -> str | None:
-    """Return a node's processor model and how many cores and threads it has."""
+    """Return a node's processor model with its numbers of cores and threads."""
     model = node.cpu.model
     known = [("cores", node.cpu.cores), ("threads", node.cpu.threads)]
     sizes = say.joined([say.count(key, n) for key, n in known if n is not None])
@@ -257,13 +257,13 @@ def processors(node: Node, say: Catalogue) -> str | None:
 
 
 def framework(node: Node) -> str | None:
-    """Return the framework and its version as the manifest has it."""
+    """Return the framework and its version in the manifest."""
     reported = node.framework
     return f"{reported.framework} {reported.version}" if reported is not None and reported.version else None
 
 
 def summary(node: Node, say: Catalogue) -> Iterator[tuple[str, str]]:
-    """Yield what a reader asks first about a node, as (key of the fact's name, text), as far as it is known."""
+    """Yield the most important facts of a node, as (key of the fact's name, text), as far as they are known."""
     reported = node.framework
     facts = {
         "fact_gpus": gpus(node),

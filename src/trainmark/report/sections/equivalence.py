@@ -29,7 +29,7 @@ PAIR_SUBJECTS = (
 
 
 def section(context: Context) -> Section | None:
-    """Return the section of the certificates, or None when there are none."""
+    """Return the section of the certificates, or None if there are none."""
     certificates = context.results.certificates
     if not certificates:
         return None
@@ -48,10 +48,9 @@ def section(context: Context) -> Section | None:
 
 
 def equality(context: Context) -> Iterator[tuple[str, bool]]:
-    """Yield the sentences that belong to tables of several frameworks, and whether each is an alert.
+    """Yield the sentences for tables of several frameworks, and whether each is an alert.
 
-    For each model and device: that the work was equal, that it was not and where, or of which columns nothing
-    shows either.
+    For each model and device: the work is equal, or it differs and where, or for which columns it is unknown.
     """
     found = context.findings.equality
     for comparison in found:
@@ -79,7 +78,7 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
         key = "certificate_holds_variants" if comparison.by_variant else "certificate_holds"
         yield say(key, what=what, names=say.joined(list(comparison.observed))), False
         return
-    # Of one framework alone by these rules there is nothing else to say.
+    # With only one framework for these rules, there is nothing to compare.
     variants = {work.framework for work in comparison.with_verdict(Verdict.VARIANT)}
     if not (differences or unseen or len(variants) > 1 or _claimed(comparison)):
         yield (say("no_certificate") if alone else say("no_certificate_for", what=what)), False
@@ -96,7 +95,7 @@ def _claimed(comparison: EqualityFinding) -> bool:
 
 
 def _subject_matter(context: Context, model: str, devices: Sequence[str]) -> str:
-    """Return a model with what it was trained on, as far as that is known."""
+    """Return a model with the devices on which it was trained, if known."""
     if not devices:
         return model
     return context.say("model_on", model=model, devices=context.say.joined(list(devices)))
@@ -186,7 +185,7 @@ def _pairs(context: Context, certificate: Certificate) -> Table:
 
 
 def _variants(context: Context, certificate: Certificate) -> Table:
-    """Return how far other ways to train are from the step of their framework that was observed."""
+    """Return how much other training variants deviate from their framework's observed step."""
     say = context.say
     variants = [(party.framework, found) for party in certificate.parties for found in party.variants]
     checks = [check for _, found in variants for check in found.checks]
@@ -211,7 +210,7 @@ def _variants(context: Context, certificate: Certificate) -> Table:
 
 
 def _way(context: Context, certificate: Certificate) -> tuple[str, ...]:
-    """Return the words for the axes of a way to train."""
+    """Return the words for the axes of a training variant."""
     task = TASKS[task_of_model(certificate.model)]
     labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.variant_axes)
     return (*(getattr(label, context.say.language.value) for label in labels), context.aspect(COMPILER))

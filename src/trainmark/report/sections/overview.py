@@ -1,4 +1,4 @@
-"""The opening, what a reader must know before any number; and the end: how the numbers came about, and again."""
+"""The opening and the facts before any number; at the end, how the numbers were computed and can be reproduced."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ def lead(context: Context) -> str:
 
 
 def section(context: Context) -> Section:
-    """Return the facts that belong beside every number of the report."""
+    """Return the facts that a reader needs for every number of the report."""
     results, say, protocol = context.results, context.say, context.results.protocol
     blocks: list[Block] = []
     if results.description:
@@ -78,7 +78,7 @@ def _constant(context: Context) -> list[str]:
 
 
 def _frameworks(context: Context) -> list[str]:
-    """Return the frameworks with the versions that the manifests give, the most exact word for each."""
+    """Return the frameworks with the versions in the manifests, the most exact version of each."""
     known = [name for node in _nodes(context) if (name := framework(node))]
     plain_names = _distinct(case.case.framework for case in context.results.cases)
     versions = _distinct(known)
@@ -89,7 +89,7 @@ def _frameworks(context: Context) -> list[str]:
 
 
 def _hardware(context: Context) -> str:
-    """Return every kind of node with the largest number of them that a run had."""
+    """Return every kind of node with the largest number of them in a run."""
     counts: Counter[str] = Counter()
     for manifest in context.results.manifests.values():
         counts |= Counter(words for node in nodes(manifest) if (words := hardware(node, context.say)))
@@ -119,7 +119,7 @@ def method(context: Context) -> Section:
 
 
 def _command(context: Context) -> Iterator[Block]:
-    """Yield the command; where nobody kept it, that it is so, and on which hosts the runs were."""
+    """Yield the command; if it was not saved, a note about that and the hosts of the runs."""
     say, command = context.say, context.results.command
     if command is not None:
         yield Code(say("reproduce_command"), command)
@@ -131,7 +131,7 @@ def _command(context: Context) -> Iterator[Block]:
 
 
 def reproduce(context: Context) -> Section:
-    """Return the command that made the results, and the files to read them from."""
+    """Return the command that made the results, and the files that contain them."""
     say = context.say
     blocks = list(_command(context))
     names = (SUITE, RESULTS, "results.csv", "runs.csv")

@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 def section(context: Context) -> Section | None:
-    """Return the section, or None where no case has several ranks that told of themselves."""
+    """Return the section, or None if no case has several ranks with recorded times."""
     found = {finding.case: finding for finding in context.findings.ranks}
     cases = [case for case in context.results.cases if case.id in found]
     if not cases:

@@ -1,6 +1,6 @@
-"""Ratios of cases: speedup and efficiency over devices, and what share of the speed real data leave.
+"""Ratios of cases: speedup and efficiency over devices, and the share of the speed that real data allows.
 
-Each ratio has its interval, and the sign of a doubt of either side; where a side is missing there is none.
+Each ratio has its interval, and a sign if either side is in doubt; if a side is missing there is no ratio.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from trainmark.schema.results import CaseResult
 
 
 def scaling(context: Context) -> Section | None:
-    """Return the section, or None when no case runs on more than one device."""
+    """Return the section, or None if no case runs on more than one device."""
     if not _is_scaled(context.results.cases):
         return None
     say = context.say
@@ -93,7 +93,7 @@ def _ratio(found: RatioFinding | None) -> Cell:
 
 
 def data(context: Context) -> Section | None:
-    """Return the section, or None where no two cases differ in nothing but their data."""
+    """Return the section, or None if no two cases differ only in their data."""
     found = [ratio for ratio in context.findings.ratios if ratio.kind is RatioKind.REAL_TO_SYNTHETIC]
     if not found:
         return None

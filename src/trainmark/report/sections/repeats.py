@@ -8,7 +8,7 @@ from trainmark.schema.results import CaseResult, Expected, Repeats, sound
 
 
 def section(context: Context) -> Section | None:
-    """Return the section, or None where the number of runs was fixed, or is an older trainmark's."""
+    """Return the section, or None if the number of runs was fixed or an older trainmark wrote the results."""
     results, say = context.results, context.say
     cases = [case for case in results.cases if case.repeats is not None and case.estimate is not None]
     if results.protocol.sampling is Sampling.FIXED or not cases:
@@ -48,7 +48,7 @@ def section(context: Context) -> Section | None:
 def _runs(context: Context, case: CaseResult, found: Repeats) -> str:
     if not found.spoiled:
         return context.say("runs_alone", runs=found.runs)
-    # Where the machine spoiled every run, those that count are the spoiled ones themselves.
+    # If the machine disturbed every run, the disturbed runs are the ones that count.
     counted = "runs_and_spoiled" if sound(case.runs) else "runs_all_spoiled"
     return context.say(counted, runs=found.runs, spoiled=found.spoiled)
 

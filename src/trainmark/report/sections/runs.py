@@ -1,4 +1,4 @@
-"""Run by run: what did not end ok and what is doubted, with the reasons; all figures; the commands."""
+"""Single runs: failed and suspect ones with the reasons, all figures, and the commands."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from trainmark.schema.results import CaseResult, RunResult
 
 
 def not_ok(context: Context) -> Section:
-    """Return the section of the runs that gave no number."""
+    """Return the section of the runs without a number."""
     say = context.say
     rows = []
     fitting = {found.case: found.batch for found in context.findings.fitting}
@@ -55,7 +55,7 @@ def not_ok(context: Context) -> Section:
 
 
 def doubts(context: Context) -> Section:
-    """Return the section of the runs whose number stands, marked as suspect."""
+    """Return the section of the runs with a number that are marked as suspect."""
     say = context.say
     names = {result.id: context.axes.label(result.case) for result in context.results.cases}
     rows = tuple(
@@ -80,7 +80,7 @@ def doubts(context: Context) -> Section:
 
 
 def every_run(context: Context) -> Section | None:
-    """Return the section, or None when nothing ran."""
+    """Return the section, or None if nothing ran."""
     runs = {case.id: case.runs for case in context.results.cases}
     if not any(runs.values()):
         return None
@@ -149,7 +149,7 @@ def _wait(run: RunResult) -> Cell:
 
 
 def commands(context: Context) -> Section | None:
-    """Return the section, or None when nothing was started."""
+    """Return the section, or None if no run was started."""
     blocks = [block for case in context.results.cases for block in _blocks(context, case)]
     if not blocks:
         return None
@@ -172,7 +172,7 @@ def _blocks(context: Context, case: CaseResult) -> list[Block]:
 
 
 def _differ_in_repeat_alone(runs: Sequence[RunResult]) -> bool:
-    """Say whether the runs' commands are the same but for their folders, and for words that end in the repeat.
+    """Return whether the runs' commands differ only in their folders and in words that end in the repeat's number.
 
     Such a word is the seed: ``--seed=3`` of the third repeat.
     """
@@ -188,5 +188,5 @@ def _differ_in_repeat_alone(runs: Sequence[RunResult]) -> bool:
 
 
 def _words(run: RunResult) -> list[str]:
-    """Return the commands' words, without what says where this repeat's files go."""
+    """Return the commands' words, with a placeholder for the repeat's folder."""
     return [word for command in run.commands for word in command.replace(run.directory, "\0").split(" ")]

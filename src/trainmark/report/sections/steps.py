@@ -1,4 +1,4 @@
-"""Warm-up and steps: how long the first step took, and whether the steps were steady when measuring began."""
+"""Warm-up and steps: the time of the first step, and whether the steps were steady in the measured window."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from trainmark.schema.results import CaseResult
 
 
 def section(context: Context) -> Section | None:
-    """Return the section, or None when nothing was measured."""
+    """Return the section, or None if nothing was measured."""
     measured = [case for case in context.results.cases if case.estimate]
     if not measured:
         return None
@@ -79,7 +79,7 @@ def _verdict(context: Context, case: CaseResult) -> str:
     shape = "levels" if worst.shape is None else worst.shape.value
     words = say(f"shape_{shape.replace('-', '_')}", after=worst.settled_after, of=_steps(worst))
     because = say(f"cause_{worst.cause.value}") if worst.cause else ""
-    if worst.shape is None and worst.settled_after is not None:  # of an older trainmark
+    if worst.shape is None and worst.settled_after is not None:  # written by an older trainmark
         words = say("shape_settled", after=worst.settled_after)
     return say(
         "steady_no", late=len(late), of=len(tested), how=words + because, bias=percent(worst.bias or 0)
@@ -92,7 +92,7 @@ def _reason(verdicts: list[Steadiness]) -> str:
 
 
 def _steps(found: Steadiness) -> str:
-    """Return where the part is that is not as the longest one."""
+    """Return the range of the steps that differ from the longest part."""
     if not found.levels:
         return ""
     other = found.levels[-1] if len(found.levels) == 2 else found.levels[1]

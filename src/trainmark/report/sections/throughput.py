@@ -1,4 +1,4 @@
-"""The main tables: devices by precision and batch, or by framework, as published tables of this field have them."""
+"""The main tables: devices by precision and batch, or by framework, as in the tables published in this field."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,7 +27,7 @@ def section(context: Context) -> Section:
 
 
 def caption(context: Context) -> str:
-    """Return what the numbers of the tables are, with their unit."""
+    """Return the meaning of the tables' numbers, with their unit."""
     say, found = context.say, context.units()
     if not found:
         return say("throughput_caption_empty")
@@ -35,12 +35,12 @@ def caption(context: Context) -> str:
 
 
 def work_sentence(context: Context) -> list[tuple[str, bool]]:
-    """Return what is known of the frameworks' work where several stand side by side; with true, an alert."""
+    """Return the findings on equal work if there are several frameworks, and whether each is an alert."""
     return list(equality(context)) if FRAMEWORK in context.axes.varying else []
 
 
 def _power_sentence(context: Context) -> Iterator[str]:
-    """Yield the sentence of the cases whose GPUs their power limit held, if there are any."""
+    """Yield a sentence with the cases whose GPUs were at their power limit, if there are any."""
     say, held = context.say, context.findings.power
     if not held:
         return
@@ -59,11 +59,11 @@ def _power_sentence(context: Context) -> Iterator[str]:
 
 
 MOST_NAMED = 8
-"""Cases in a sentence; beyond that it says how many there are."""
+"""The largest number of cases named in a sentence; of more, it gives the number."""
 
 
 def tables(context: Context) -> list[Table]:
-    """Return one table a unit and grid, as text."""
+    """Return one table per unit and grid, as text."""
     return [table for part in context.parts for table in _tables(context, part)]
 
 
@@ -72,7 +72,7 @@ def _tables(context: Context, part: UnitPart) -> list[Table]:
 
 
 def heading_of(context: Context, part: UnitPart, of: Mapping[str, str]) -> str:
-    """Return what a table is of: of several units its own, with what is the same in this part alone."""
+    """Return the heading of a table; if there are several units, with the aspects that are constant in this one."""
     same = {} if part.alone else {a: v for a, v in part.axes.constant().items() if a in _of_part(context)}
     words = [
         context.say("aspect_is", aspect=context.aspect(a), value=v)
@@ -156,7 +156,7 @@ def _cell(context: Context, result: CaseResult | None, places: int, say_batch: b
 
 
 def throughput(context: Context, result: CaseResult, places: int) -> Cell:
-    """Return a case's number with its signs and its interval, or the outcome that it has instead."""
+    """Return a case's number with its signs and its interval, or its outcome."""
     if result.estimate is None:
         return cell(shown(result, context.say) or "-")
     text = number(result.estimate.median, places) + "".join(marks(context, result))
@@ -164,7 +164,7 @@ def throughput(context: Context, result: CaseResult, places: int) -> Cell:
 
 
 def _spoken_against(context: Context, grid: Grid) -> frozenset[str]:
-    """Return the ids of the table's cases against whose work a certificate speaks, where others stand beside them."""
+    """Return the ids of the table's cases that a certificate finds different from others in the table."""
     shown = {result.id: result.case for result in grid.cells.values() if result.estimate}
     return frozenset(
         case

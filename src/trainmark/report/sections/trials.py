@@ -1,4 +1,4 @@
-"""Section on the short runs of cases that ask for an axis' best value: candidates and choice."""
+"""Section on the short runs of cases that request an axis' best value: candidates and choice."""
 
 from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
@@ -10,7 +10,7 @@ TAKEN = "✓"
 
 
 def section(context: Context) -> Section | None:
-    """Return the section with a table a unit, or None where no case left an axis open."""
+    """Return the section with one table per unit, or None if no case has open axes."""
     say = context.say
     groups = by_unit([result for result in context.results.cases if result.trials])
     if not groups:

@@ -12,7 +12,7 @@ from trainmark.schema.results import CaseResult, pooled
 
 
 def section(context: Context) -> Section | None:
-    """Return the section with a table a headline, or None where no case counts more than that or knows its peak."""
+    """Return the section with one table per headline unit, or None if no case has further counters or a peak."""
     say = context.say
     reported = [case for case in context.results.cases if any(_has_more(found) for found in _measured(case))]
     if not reported:
@@ -85,9 +85,9 @@ def _rate(case: CaseResult, counter: str) -> float | None:
 
 
 def _share(case: CaseResult, convention: str) -> float | None:
-    """Return the median share of the peak, which is the highest that any of the runs measured.
+    """Return the median share of the peak, for the highest peak that any of the runs measured.
 
-    A peak is what the devices can do: what disturbed its measuring made it lower, and the share higher.
+    A peak is what the devices can reach: a disturbed measurement of it is too low and makes the share too high.
     """
     reported = [
         (found.mfu[convention], found.peak_operations_per_s)
