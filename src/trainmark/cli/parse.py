@@ -98,6 +98,13 @@ Explain = Annotated[
         help="Print the matching lines, the facts, the throughput by every method, and a proposed format.",
     ),
 ]
+Ranks = Annotated[
+    bool,
+    typer.Option(
+        "--ranks",
+        help="Compare the ranks of one job, from a log with rank tags or a log of each rank, and name slow ones.",
+    ),
+]
 Jobs = Annotated[
     int,
     typer.Option(
@@ -128,6 +135,7 @@ def parse(
     mission: Mission = None,
     format_name: FormatName = None,
     explain: Explain = False,
+    ranks: Ranks = False,
     jobs: Jobs = 1,
     list_rules: ListRules = False,
     list_formats: ListFormats = False,
@@ -135,7 +143,7 @@ def parse(
 ) -> None:
     """Read training logs and print their format, devices, precision, batch size, throughput and problems.
 
-    Exit code 1: a log gives no throughput, or a problem makes it doubtful.
+    Exit code 1: a log gives no throughput, or a problem makes it doubtful; with --ranks, a rank is slower.
     """
     from trainmark.errors import InputError
 
@@ -171,8 +179,24 @@ def parse(
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
-    show = _explained if explain else print_logs
+    if ranks and (explain or rule is not None):
+        raise InputError("--ranks compares the records themselves: leave out --explain and --rule")
+    show = _ranks if ranks else _explained if explain else print_logs
     raise typer.Exit(show(paths, chosen, given, format_name, jobs, as_json=as_json))
+
+
+def _ranks(
+    paths: list[str],
+    rule: "Rule | None",
+    given: "Facts",
+    format_name: str | None,
+    _jobs: int,
+    *,
+    as_json: bool,
+) -> int:
+    from trainmark.cli.log_ranks import print_ranks
+
+    return print_ranks(paths, rule, given, format_name, as_json=as_json)
 
 
 def _explained(

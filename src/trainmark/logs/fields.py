@@ -33,6 +33,7 @@ _UNITS = {
     "step_time_us": ("step_time_s", 1e-6),
     "average_time_ms": ("average_time_s", 1e-3),
     "average_time_us": ("average_time_s", 1e-6),
+    "data_time_ms": ("data_time_s", 1e-3),
     "clock_ms": ("clock_s", 1e-3),
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
@@ -62,6 +63,7 @@ FIELDS = (
     "clock_s",
     "average_rate",
     "average_time_s",
+    "data_time_s",
 )
 
 

@@ -116,7 +116,8 @@ class Record:
 
     ``rate`` is in units per second, ``step_time_s`` the seconds of one step, ``samples`` the units that the
     whole record covers, ``clock_s`` a wall clock or elapsed time in seconds. ``average_rate`` and ``average_time_s``
-    are the averages over all steps since the epoch's start that the same line prints.
+    are the averages over all steps since the epoch's start that the same line prints. ``data_time_s`` is the part of a
+    step in which it waited for its batch.
     """
 
     epoch: int | None
@@ -127,6 +128,7 @@ class Record:
     clock_s: float | None
     average_rate: float | None = None
     average_time_s: float | None = None
+    data_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,7 @@ class Records:
     clock_s: "Column | None" = None
     average_rate: "Column | None" = None
     average_time_s: "Column | None" = None
+    data_time_s: "Column | None" = None
 
     def rows(self) -> Iterator[Record]:
         """Yield the records one by one (slow: for inspection, not for computing)."""
@@ -157,6 +160,7 @@ class Records:
             "clock_s",
             "average_rate",
             "average_time_s",
+            "data_time_s",
         )
         columns = [getattr(self, name) for name in names]
         values = [iter(column) if column is not None else None for column in columns]
@@ -165,6 +169,14 @@ class Records:
             row = [None if cell is None or math.isnan(cell) else cell for cell in row]
             epoch, step = (None if cell is None else int(cell) for cell in row[:2])
             yield Record(epoch, step, *row[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecords:
+    """The records that one rank printed into a log of several."""
+
+    rank: int
+    records: Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +218,7 @@ class ParsedLog:
     the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
     if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
     ``witnesses`` are the ways to the number that only the format's own reader knows. ``accompanied_by`` is the format
-    of a harness whose lines are among the program's.
+    of a harness whose lines are among the program's. ``ranks`` are the records of each rank that has a tag.
     """
 
     log: str
@@ -236,6 +248,7 @@ class ParsedLog:
     own_run: OwnRun | None = None
     witnesses: tuple[Witness, ...] = ()
     accompanied_by: str | None = None
+    ranks: tuple[RankRecords, ...] = ()
 
     @property
     def global_batch(self) -> int | None:

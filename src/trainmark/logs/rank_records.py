@@ -9,7 +9,7 @@ from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.model import Meaning, Problem, Records, Severity, Witness
+from trainmark.logs.model import Meaning, Problem, RankRecords, Records, Severity, Witness
 from trainmark.logs.multi_run import conflicting_copies
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 from trainmark.logs.transport import Rank
@@ -24,6 +24,7 @@ class Read:
     batches: Batches | None
     problems: tuple[Problem, ...]
     witnesses: tuple[Witness, ...] = ()
+    ranks: tuple[RankRecords, ...] = ()
 
 
 def read_records(collected: LogCollector, known: Format) -> Read:
@@ -47,7 +48,9 @@ def read_records(collected: LogCollector, known: Format) -> Read:
         problems += filter(None, [batches.problem()])
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
-    return Read(records, counters, batches, tuple(problems), _witnesses(collected, known))
+    return Read(
+        records, counters, batches, tuple(problems), _witnesses(collected, known), _tagged_ranks(collected)
+    )
 
 
 def _witnesses(collected: LogCollector, known: Format) -> tuple[Witness, ...]:
@@ -71,14 +74,7 @@ def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column |
     if not collected.counts:
         return Records(), [], None
     rank = _main_rank(collected)
-    found, size = collected.columns[rank], collected.counts[rank]
-    if collected.format is not None and collected.format.assemble is not None:
-        made = collected.format.assemble({name: column.array() for name, column in found.items()})
-        found = {name: Column.of(values) for name, values in made.items()}
-        size = len(next(iter(made.values()), ()))
-    if collected.format is not None and collected.format.transform is not None:
-        found, size = _join_blocks(collected.format.transform(_blocks(found)))
-    columns = {name: found[name] for name in FIELDS if name in found}
+    records, consumed = _records_of(collected, rank)
     problems = []
     if len(collected.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
@@ -87,7 +83,28 @@ def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column |
                 "several-ranks", f"{len(collected.counts)} ranks print records: {which} used", Severity.NOTE
             )
         )
-    return Records(count=size, **columns), problems, found.get("consumed")
+    return records, problems, consumed
+
+
+def _tagged_ranks(collected: LogCollector) -> tuple[RankRecords, ...]:
+    """Return the records of each rank that has a tag; none if fewer than two do."""
+    ranks = sorted(rank for rank in collected.counts if rank is not None)
+    if len(ranks) < 2:
+        return ()
+    return tuple(RankRecords(rank, _records_of(collected, rank)[0]) for rank in ranks)
+
+
+def _records_of(collected: LogCollector, rank: Rank) -> tuple[Records, Column | None]:
+    """Return a rank's records, and the column of consumed samples if its lines print them."""
+    found, size = collected.columns[rank], collected.counts[rank]
+    if collected.format is not None and collected.format.assemble is not None:
+        made = collected.format.assemble({name: column.array() for name, column in found.items()})
+        found = {name: Column.of(values) for name, values in made.items()}
+        size = len(next(iter(made.values()), ()))
+    if collected.format is not None and collected.format.transform is not None:
+        found, size = _join_blocks(collected.format.transform(_blocks(found)))
+    columns = {name: found[name] for name in FIELDS if name in found}
+    return Records(count=size, **columns), found.get("consumed")
 
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:

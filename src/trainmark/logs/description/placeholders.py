@@ -13,7 +13,7 @@ NUMBER = r"\d[\d.]*(?:[eE][-+]?\d+)?"
 """A number as programs print it; what follows it must be another character, or a cut line would give a wrong one."""
 _END = r"(?=[^\d.])"
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)([,:]?)([A-Za-z:]*)\}")
-_TIMES = ("step_time_s", "average_time_s", "clock_s", "seconds")
+_TIMES = ("step_time_s", "average_time_s", "data_time_s", "clock_s", "seconds")
 
 FIELDS = {
     "epoch": "the epoch's number",
@@ -35,6 +35,8 @@ FIELDS = {
     "average_steps_per_s": "steps per second since the start of the epoch",
     "average_time_s": "seconds of one step since the start of the epoch",
     "average_time_ms": "milliseconds of one step since the start of the epoch",
+    "data_time_s": "seconds of one step in which it waited for its batch",
+    "data_time_ms": "the same in milliseconds",
 }
 """The fields of a record, and what each holds."""
 _COUNTERS = ("epoch", "step", "batch", "consumed", "clock_h", "clock_m")
