@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,11 +70,12 @@ def pytest_configure() -> None:
         raise pytest.UsageError(missing)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     """Put each file's tests into one group for ``--dist loadgroup``, and the groups that take longest first.
 
-    Tests of one file share what its fixtures have made; those that train name their group themselves.
+    Tests of one file share what its fixtures have made; those that train name their group themselves. Groups are marked
+    before pytest-xdist writes them into the names of the tests, and sorted after pytest has sorted the parameters.
     """
     for item in items:
         for fixture, marker in MARKED_BY_FIXTURE.items():
@@ -87,8 +89,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.get_closest_marker("rare") and group.startswith(("worker-", "equal-work")):
             # pytest-xdist joins the names of an item's groups: one process need not work off all rare tests.
             item.add_marker(pytest.mark.xdist_group(f"rare-{file}"))
+    result = yield
     # Sorting is stable: within a group the order stays.
     items.sort(key=_place_in_line)
+    return result
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

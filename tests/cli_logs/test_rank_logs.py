@@ -45,4 +45,4 @@ def test_one_rank_or_other_flags_are_refused_by_one_line(tmp_path: Path) -> None
 
     assert (alone.returncode, explained.returncode) == (2, 2)
     assert "1 rank prints records" in alone.stderr
-    assert "leave out --explain and --rule" in explained.stderr
+    assert "leave out --follow, --tree, --to, --explain and --rule" in explained.stderr

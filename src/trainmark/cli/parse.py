@@ -153,15 +153,24 @@ def parse(
         known = log_catalogue.list_rules if list_rules else log_catalogue.list_formats
         sys.stdout.write(known(as_json=as_json))
         return
-    if to is not None and as_json:
-        raise InputError(f"--to {to} prints JSON already; leave out --json")
-    if to is not Exchange.PADDLE_JSON and mission is not None:
-        raise InputError("--mission is for --to paddle-json")
-    if format_name is not None and (follow is not None or tree is not None or to is not None):
-        raise InputError("--format is for paths: it cannot be combined with --follow, --tree or --to")
+    _refuse(
+        (to is not None and as_json, f"--to {to} prints JSON already; leave out --json"),
+        (to is not Exchange.PADDLE_JSON and mission is not None, "--mission is for --to paddle-json"),
+        (
+            format_name is not None and (follow is not None or tree is not None or to is not None),
+            "--format is for paths: it cannot be combined with --follow, --tree or --to",
+        ),
+        (
+            ranks
+            and (follow is not None or tree is not None or to is not None or explain or rule is not None),
+            "--ranks compares the records of paths: leave out --follow, --tree, --to, --explain and --rule",
+        ),
+        (
+            layout is not None and tree is None,
+            "--layout describes the paths in a tree: add --tree DIR",
+        ),
+    )
     chosen = _rule(rule, skip)
-    if layout is not None and tree is None:
-        raise InputError("--layout describes the paths in a tree: add --tree DIR")
     if follow is not None:
         if paths or tree is not None or to is not None:
             raise InputError("--follow watches one log: it cannot be combined with paths, --tree or --to")
@@ -179,10 +188,17 @@ def parse(
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
-    if ranks and (explain or rule is not None):
-        raise InputError("--ranks compares the records themselves: leave out --explain and --rule")
     show = _ranks if ranks else _explained if explain else print_logs
     raise typer.Exit(show(paths, chosen, given, format_name, jobs, as_json=as_json))
+
+
+def _refuse(*combinations: tuple[bool, str]) -> None:
+    """Raise ``InputError`` with the message of the first combination of options that is given."""
+    from trainmark.errors import InputError
+
+    for is_given, message in combinations:
+        if is_given:
+            raise InputError(message)
 
 
 def _ranks(
