@@ -79,3 +79,34 @@ def test_averages_since_the_start_of_a_resumed_run_are_in_doubt(
 
     assert known.doubts is not None
     assert [problem.code for problem in known.doubts(context)] == codes
+
+
+_LAUNCH = "LAUNCH INFO 2023-07-28 07:49:49,627 "
+
+
+def test_the_launcher_gives_the_devices_that_no_fact_gives() -> None:
+    known = _format(
+        launcher="paddle",
+        facts={"gpus": ["alone", "= nodes * launcher_gpus_per_node"], "batch_per_device": "b(\\d+)"},
+    )
+    facts = known.facts(_context(f"{_LAUNCH}devices: 0,1,2,3\n{_LAUNCH}nnodes: 2\n b16", 1))
+
+    assert (facts.nodes, facts.gpus, facts.gpus_per_node, facts.batch_per_device) == (2, 8, 4, 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("AMP:\n use_amp: True\nEND", "amp-fp16"),
+        ("AMP:\n use_amp: False\nEND", "fp32"),
+        ("AMP:\nEND use_amp: True", None),
+    ],
+)
+def test_mixed_precision_is_read_within_a_section(text: str, expected: str | None) -> None:
+    source = {
+        "mixed_precision": True,
+        "within": r"AMP:\n([\s\S]*)END",
+        "words": {True: "amp-fp16", False: "fp32"},
+    }
+
+    assert _format(facts={"precision": source}).facts(_context(text, 1)).precision == expected

@@ -36,7 +36,7 @@ def build_format(description: FormatDescription) -> Format:
     where, text = description.where, description
     patterns, units, overall = _records(text)
     settings = _settings(text)
-    read = make_facts(text.facts, text.values, where)
+    read = make_facts(text.facts, text.values, where, text.launcher)
 
     def facts(context: LogContext) -> Facts:
         return read(context.text, settings(context) if settings else {})

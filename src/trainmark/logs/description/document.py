@@ -20,14 +20,14 @@ class FormatDescription:
     ``records`` match one training record each, the one with most matches is used. ``mark`` recognises a log without a
     record. ``rate_of`` says whose rate is printed: ``all``, ``node`` or ``device``; ``rate_covers`` what it averages:
     the ``interval`` since the previous record, the ``epoch`` so far, or one ``step``. ``settings`` is how the program
-    prints its arguments: ``namespace``, ``dllogger``, or a pattern of two groups, name and value. ``facts`` and
-    ``values`` say where each fact of the run, and each helping number, is found. ``figures`` are the program's own
-    results: ``summary``, ``table``, ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the
-    beginning of every complete log, ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch``
-    say where the counters are found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed
-    run doubtful, whose first step is ``resumed_from``. ``doubts`` are problems that a pattern in
-    the log shows. ``sample`` is how a synthetic log is written (``sample.py``). ``examples`` are logs with the number
-    that they give.
+    prints its arguments: ``namespace``, ``dllogger``, or a pattern of two groups, name and value. ``launcher`` is the
+    program whose lines give nodes and devices where the facts do not. ``facts`` and ``values`` say where each fact of
+    the run, and each helping number, is found. ``figures`` are the program's own results: ``summary``, ``table``,
+    ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the beginning of every complete log,
+    ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch`` say where the counters are
+    found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed run doubtful, whose first
+    step is ``resumed_from``. ``doubts`` are problems that a pattern in the log shows. ``sample`` is how a synthetic
+    log is written (``sample.py``). ``examples`` are logs with the number that they give.
     """
 
     name: str
@@ -41,6 +41,7 @@ class FormatDescription:
     rate_of: str = "all"
     rate_covers: str = "interval"
     settings: str | None = None
+    launcher: str | None = None
     facts: Mapping[str, Source] = field(default_factory=dict)
     values: Mapping[str, Source] = field(default_factory=dict)
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +75,11 @@ _MAPPINGS = ("facts", "values", "figures", "sample")
 _SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps", "averages_since_start")
 _SOURCES = ("resumed_from", "last_step", "last_epoch", "last_step_of_epoch")
 _COUNTS = ("averages_from", "warmup_steps")
-_CHOICES = {"rate_of": ("all", "node", "device"), "rate_covers": ("interval", "epoch", "step")}
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "launcher": ("paddle",),
+    "rate_of": ("all", "node", "device"),
+    "rate_covers": ("interval", "epoch", "step"),
+}
 
 
 def read_description(path: Path) -> FormatDescription:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from trainmark.errors import InputError, nearest
@@ -12,11 +12,15 @@ from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import count_items
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts
+from trainmark.logs.paddle import paddle_devices
+from trainmark.logs.precision import mentions_mixed_precision
 from trainmark.schema.precision import Precision
 
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")
-_SOURCE_KEYS = ("pattern", "within", "setting", "words", "items", "product", "is")
+_LAUNCHED = ("nodes", "gpus", "gpus_per_node")
+_SEARCHES = ("pattern", "setting", "mixed_precision")
+_SOURCE_KEYS = ("pattern", "within", "setting", "mixed_precision", "words", "items", "product", "is")
 _LARGEST = 10**15
 
 Settings = Mapping[str, str]
@@ -30,30 +34,43 @@ class Run:
     text: bytes
     settings: Settings
     finders: Mapping[str, Find]
+    launched: Mapping[str, int | None] = field(default_factory=dict)
     searching: frozenset[str] = frozenset()
 
     def number(self, name: str) -> float | None:
         """Return the number called ``name`` (a value or a fact); ``None`` if the log does not have it."""
         if name in self.searching or name not in self.finders:
             return None
-        inner = Run(self.text, self.settings, self.finders, self.searching | {name})
+        inner = replace(self, searching=self.searching | {name})
         return _as_number(self.finders[name](inner))
 
 
 def make_facts(
-    facts: Mapping[str, Any], values: Mapping[str, Any], where: str
+    facts: Mapping[str, Any], values: Mapping[str, Any], where: str, launcher: str | None = None
 ) -> Callable[[bytes, Settings], Facts]:
-    """Return the function that reads the facts from a log's text and settings; ``InputError`` for a bad source."""
+    """Return the function that reads the facts from a log's text and settings; ``InputError`` for a bad source.
+
+    With a ``launcher`` its lines give the facts that no source finds, and the values ``launcher_nodes``,
+    ``launcher_gpus`` and ``launcher_gpus_per_node``.
+    """
     for name in facts:
         if name not in _FACTS:
             raise InputError(
                 f"{where}: facts: no fact '{name}'{nearest(name, _FACTS)} (known: {', '.join(_FACTS)})"
             )
-    both = {**values, **facts}
-    finders = {name: _finder(source, f"{where}: {name}", both) for name, source in both.items()}
+    sources = {**values, **facts}
+    launched = {f"launcher_{name}": _of_launcher(name) for name in _LAUNCHED} if launcher else {}
+    known = {**launched, **dict.fromkeys(_LAUNCHED if launcher else ()), **sources}
+    finders = {
+        name: _finder(source, f"{where}: {name}", known) for name, source in sources.items()
+    } | launched
+    if launcher:
+        for name in _LAUNCHED:
+            finders[name] = _first_of([*filter(None, [finders.get(name)]), _of_launcher(name)])
+        facts = {**dict.fromkeys(_LAUNCHED), **facts}
 
     def read(text: bytes, settings: Settings) -> Facts:
-        run = Run(text, settings, finders)
+        run = Run(text, settings, finders, asdict(paddle_devices(text)) if launcher else {})
         found: dict[str, Any] = {}
         for name in facts:
             if name in _TEXTS:
@@ -80,8 +97,7 @@ def make_number(
 
 def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
     if isinstance(source, Sequence) and not isinstance(source, str):
-        each = [_finder(one, where, known) for one in source]
-        return lambda run: next((found for find in each if (found := find(run)) is not None), None)
+        return _first_of([_finder(one, where, known) for one in source])
     if isinstance(source, int | float) and not isinstance(source, bool):
         return lambda _run: float(source)
     if isinstance(source, Mapping):
@@ -97,17 +113,31 @@ def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
     return _by_pattern(source, where)
 
 
+def _first_of(each: Sequence[Find]) -> Find:
+    return lambda run: next((found for find in each if (found := find(run)) is not None), None)
+
+
+def _of_launcher(name: str) -> Find:
+    def found(run: Run) -> float | None:
+        value = run.launched.get(name)
+        return None if value is None else float(value)
+
+    return found
+
+
 def _detailed(source: Mapping[str, Any], where: str) -> Find:
     """Return the finder of a source with keys: pattern or setting, and what its word means."""
     for key in source:
         if key not in _SOURCE_KEYS:
             raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _SOURCE_KEYS)}")
-    if ("pattern" in source) == ("setting" in source):
-        raise InputError(f"{where}: give either 'pattern' or 'setting'")
-    if "within" in source and "pattern" not in source:
+    if sum(key in source for key in _SEARCHES) != 1:
+        raise InputError(f"{where}: give either 'pattern' or 'setting' (or 'mixed_precision: true')")
+    if "within" in source and "setting" in source:
         raise InputError(f"{where}: 'within' needs a 'pattern' to search for within that section")
     if "pattern" in source:
         find = _by_pattern(str(source["pattern"]), where, source.get("within"))
+    elif "mixed_precision" in source:
+        find = _by_mixed_precision(where, source.get("within"))
     else:
         name = str(source["setting"])
         find = lambda run: run.settings.get(name)  # noqa: E731
@@ -132,15 +162,32 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
 
 
 def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
-    pattern = compile_pattern(text, where)
-    section = compile_pattern(str(within), f"{where}: within") if within is not None else None
+    pattern, section = compile_pattern(text, where), _section(where, within)
 
     def found(run: Run) -> str | None:
-        part = _first_group(section, run.text) if section is not None else run.text
+        part = section(run)
         word = _first_group(pattern, part) if part is not None else None
         return None if word is None else word.decode("utf-8", "replace").strip().strip("'\"")
 
     return found
+
+
+def _by_mixed_precision(where: str, within: str | None) -> Find:
+    section = _section(where, within)
+
+    def found(run: Run) -> str | None:
+        part = section(run)
+        mixed = mentions_mixed_precision(part) if part is not None else None
+        return None if mixed is None else str(mixed)
+
+    return found
+
+
+def _section(where: str, within: str | None) -> Callable[[Run], bytes | None]:
+    if within is None:
+        return lambda run: run.text
+    pattern = compile_pattern(str(within), f"{where}: within")
+    return lambda run: _first_group(pattern, run.text)
 
 
 def _first_group(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
