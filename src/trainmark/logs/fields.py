@@ -37,6 +37,7 @@ _UNITS = {
     "clock_ms": ("clock_s", 1e-3),
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
+    "extra_time_s": ("step_time_s", 1.0),
 }
 _PARTS = (
     *(
@@ -46,6 +47,7 @@ _PARTS = (
     ),
     "clock_m",
     "clock_h",
+    "extra_time_s",
 )
 
 _SEARCHED_BYTES = 1 << 15
@@ -139,8 +141,9 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     """Return ``columns`` converted to the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``; ``batch`` is the samples of
-    one step over all devices, which turns its time into a rate; ``seconds`` (of the record) turns a rate into samples;
+    microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``, and ``extra_time_s`` seconds
+    that ``step_time_s`` leaves out; ``batch`` is the samples of one step over all devices, which turns its time
+    into a rate; ``seconds`` (of the record) turns a rate into samples;
     ``…_suffix`` is the factor of the unit that a line prints after a number (``1.2K``, ``35 ms``).
     """
     for name in [name for name in columns if name.endswith(SUFFIX)]:

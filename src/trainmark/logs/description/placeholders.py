@@ -23,6 +23,7 @@ FIELDS = {
     "step_time_s": "seconds of one step",
     "step_time_ms": "milliseconds of one step",
     "step_time_us": "microseconds of one step",
+    "extra_time_s": "seconds of one step that step_time_s leaves out, such as its loading; they are added",
     "samples": "units of the whole record (with samples_of_step: of one step)",
     "seconds": "seconds of the whole record",
     "batch": "samples of one step over all devices",
