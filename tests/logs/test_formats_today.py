@@ -295,3 +295,21 @@ def test_a_format_is_known_by_whole_lines_however_long_its_header_is(read: Reade
     ]
 
     assert values == [pytest.approx(32)] * len(values)
+
+
+def test_the_line_of_megatron_bridge_is_read_as_that_of_megatron_lm(read: Reader) -> None:
+    # Written for this test in the form of its source, which also prints the time of a step on a line of its own.
+    line = (
+        "Step Time : 0.50s GPU utilization: 400.0MODEL_TFLOP/s/GPU\n"
+        " [2026-03-01 12:{minute:02}:00] iteration {step:8d}/    1000 | consumed samples: {consumed:12d} |"
+        " elapsed time per iteration (ms): 500.0 | throughput per GPU (TFLOP/s/GPU): 400.0 |"
+        " learning rate: 1.000000E-04 | global batch size:   128 | lm loss: 5.000000E+00 | loss scale: 1.0 |"
+        " grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    )
+    text = "".join(line.format(minute=n, step=120 * n, consumed=128 * 120 * n) for n in range(1, 20))
+
+    log = read(text)
+
+    assert (log.format, log.global_batch or log.facts.global_batch) == ("megatron-lm", 128)
+    assert measure_log(log).value == pytest.approx(256)
+    assert log.figures["tflops"] == 400

@@ -8,6 +8,7 @@ The time is the mean per iteration since the previous line, without evaluation a
 devices and of this iteration; during batch-size ramp-up ``consumed samples`` give the samples since the previous line.
 AMD's fork prints a second time after a slash, its average. Before 2020 the line had no batch: it is that of the
 arguments, for each group of devices that share a model. GPT-NeoX begins the line with ``samples/sec``, of all devices.
+Megatron-Bridge prints the same line (``src/megatron/bridge/training/utils/train_utils.py``) without the arguments.
 """
 
 import re
