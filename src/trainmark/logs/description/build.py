@@ -58,7 +58,7 @@ def build_format(description: FormatDescription) -> Format:
         parameters=settings,
         facts=facts,
         end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, settings),
-        figures={name: compile_pattern(one, f"{where}: {name}") for name, one in text.figures.items()},
+        figures={name: compile_pattern(str(one), f"{where}: {name}") for name, one in text.figures.items()},
         header=_joined(text.start, f"{where}: start") if text.start else None,
         doubts=_doubts(text),
         accumulates=text.accumulates,
@@ -72,7 +72,7 @@ def build_format(description: FormatDescription) -> Format:
         else None,
         fp16=Precision(text.fp16) if text.fp16 else None,
         without_records=text.without_records,
-        published=tuple(Published(str(one["rule"]), str(one["by"])) for one in text.published),
+        published=_published(text),
     )
 
 
@@ -115,8 +115,11 @@ def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ..
             raise InputError(
                 f"{where}: expected the keys pattern, code, message (and severity: doubt or note)"
             )
-        problem = Problem(doubt["code"], doubt["message"], Severity(doubt.get("severity", "doubt")))
-        checks.append((compile_pattern(doubt["pattern"], where), problem))
+        severity = doubt.get("severity", "doubt")
+        if severity not in set(Severity):
+            raise InputError(f"{where}: severity is '{severity}'; expected {' or '.join(Severity)}")
+        problem = Problem(str(doubt["code"]), str(doubt["message"]), Severity(severity))
+        checks.append((compile_pattern(str(doubt["pattern"]), where), problem))
     if not checks and not text.averages_since_start:
         return None
     start = _joined(text.start, f"{text.where}: start") if text.start else None
@@ -128,6 +131,13 @@ def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ..
         return (*found, *(resumed(context) if text.averages_since_start else ()))
 
     return doubts
+
+
+def _published(text: FormatDescription) -> tuple[Published, ...]:
+    for number, one in enumerate(text.published):
+        if set(one) != {"rule", "by"}:
+            raise InputError(f"{text.where}: published[{number}]: expected the keys rule and by")
+    return tuple(Published(str(one["rule"]), str(one["by"])) for one in text.published)
 
 
 def _joined(patterns: tuple[str, ...], where: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
+from trainmark.schema.precision import Precision
 
 Source = Any
 """Where a fact is found: a pattern (its first group), ``= an expression``, ``{setting: name}`` or
@@ -79,6 +80,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "launcher": ("paddle",),
     "rate_of": ("all", "node", "device"),
     "rate_covers": ("interval", "epoch", "step"),
+    "fp16": tuple(Precision),
 }
 
 
@@ -125,6 +127,8 @@ def parse_description(document: Any, where: str, default_name: str) -> FormatDes
 
 def _checked(key: str, value: Any, where: str) -> Any:
     if key in _CHOICES:
+        if value is None and _KEYS[key].default is None:
+            return value
         if value not in _CHOICES[key]:
             raise InputError(f"{where}: {key} is '{value}'; expected {' or '.join(_CHOICES[key])}")
         return value
@@ -152,6 +156,10 @@ def _checked(key: str, value: Any, where: str) -> Any:
         wanted = (bool, "true or false")
     elif key in _COUNTS:
         wanted = (int, "a whole number")
-    if value is not None and not isinstance(value, wanted[0]):
+    if value is None and _KEYS[key].default is not None:
+        raise InputError(f"{where}: {key} has no value; expected {wanted[1]}")
+    if value is not None and (
+        not isinstance(value, wanted[0]) or (wanted[0] is int and isinstance(value, bool))
+    ):
         raise InputError(f"{where}: {key} is '{value}'; expected {wanted[1]}")
     return value

@@ -61,6 +61,8 @@ def make_facts(
     sources = {**values, **facts}
     launched = {f"launcher_{name}": _of_launcher(name) for name in _LAUNCHED} if launcher else {}
     known = {**launched, **dict.fromkeys(_LAUNCHED if launcher else ()), **sources}
+    _refuse_cycles(known, where)
+    _check_precisions(sources.get("precision"), f"{where}: precision")
     finders = {
         name: _finder(source, f"{where}: {name}", known) for name, source in sources.items()
     } | launched
@@ -82,6 +84,44 @@ def make_facts(
         return Facts(**found)
 
     return read
+
+
+def _refuse_cycles(known: Mapping[str, Any], where: str) -> None:
+    """Raise ``InputError`` for values that can be found only by each other."""
+    found: set[str] = set()
+    while more := {name for name in known if name not in found and _can_be_found(known[name], found, known)}:
+        found |= more
+    missing = [name for name in known if name not in found]
+    if missing:
+        raise InputError(
+            f"{where}: {', '.join(missing)}: found only by {'each other' if len(missing) > 1 else 'itself'}; "
+            "give one of them a pattern, a setting or a number"
+        )
+
+
+def _can_be_found(source: Any, found: set[str], known: Mapping[str, Any]) -> bool:
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        return not source or any(_can_be_found(one, found, known) for one in source)
+    if not isinstance(source, str) or not source.startswith("="):
+        return True
+    # An unknown name or a mistake in the expression has an error of its own.
+    words = re.findall(r"[A-Za-z_]\w*", source)
+    return all(word in found or word not in known for word in words)
+
+
+def _check_precisions(source: Any, where: str) -> None:
+    """Raise ``InputError`` for a precision that a source names and that does not exist."""
+    if isinstance(source, Sequence) and not isinstance(source, str):
+        for one in source:
+            _check_precisions(one, where)
+    if not isinstance(source, Mapping):
+        return
+    words = source.get("words")
+    for word in (source.get("is"), *(words.values() if isinstance(words, Mapping) else ())):
+        if word is not None and word not in set(Precision):
+            raise InputError(
+                f"{where}: no precision '{word}'{nearest(str(word), list(Precision))} (known: {', '.join(Precision)})"
+            )
 
 
 def make_number(
@@ -132,6 +172,10 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
             raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _SOURCE_KEYS)}")
     if sum(key in source for key in _SEARCHES) != 1:
         raise InputError(f"{where}: give either 'pattern' or 'setting' (or 'mixed_precision: true')")
+    if "words" in source and not isinstance(source["words"], Mapping):
+        raise InputError(f"{where}: words is '{source['words']}'; expected printed words with their values")
+    if not isinstance(source.get("is"), str | int | float | None):
+        raise InputError(f"{where}: is: '{source['is']}' is neither a word nor a number")
     if "within" in source and "setting" in source:
         raise InputError(f"{where}: 'within' needs a 'pattern' to search for within that section")
     if "pattern" in source:
