@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from trainmark.errors import InputError
 from trainmark.logs.description.build import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.format import Format, LogContext
-from trainmark.logs.model import EndState
+from trainmark.logs.model import EndState, Meaning
 
 
 def _format(**keys: object) -> Format:
@@ -110,3 +111,32 @@ def test_mixed_precision_is_read_within_a_section(text: str, expected: str | Non
     }
 
     assert _format(facts={"precision": source}).facts(_context(text, 1)).precision == expected
+
+
+def test_a_run_that_the_launcher_stopped_is_stopped_whatever_line_follows() -> None:
+    known = _format(launcher="paddle", last_step=r"of (\d+)")
+    stopped = f"of 100\n{_LAUNCH}Terminating with signal 15\nstep 10 of 100"
+
+    assert known.end_state(_context(stopped, 10)) is EndState.STOPPED
+    assert known.end_state(_context(stopped, 100)) is EndState.FOUND
+
+
+def test_a_record_of_another_kind_may_average_over_something_else() -> None:
+    known = _format(
+        rate_covers="epoch",
+        records=["step {step} {rate} done", {"pattern": "old {step} {rate} done", "rate_covers": "step"}],
+    )
+
+    assert known.pattern_meanings == (Meaning.RUNNING, Meaning.SAMPLED)
+    with pytest.raises(InputError, match=r"records\[0\]: rate_covers is 'all'; expected interval or"):
+        _format(records=[{"pattern": "step {step} {rate} done", "rate_covers": "all"}])
+
+
+@pytest.mark.parametrize(
+    "records", [["a {step} {rate} end", "b {step} {rate} end"], ["a {step} (?P=step) {rate} end"]]
+)
+def test_a_format_without_a_mark_is_recognised_by_its_records(records: list[str]) -> None:
+    known = _format(records=records)
+
+    assert known.mark.search(b"a 1 1 2.5 end" if len(records) == 1 else b"b 1 2.5 end")
+    assert known.mark.search(b"c 1 2.5 end") is None

@@ -19,7 +19,7 @@ from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.gathering import HEAD_BYTES, LogCollector
 from trainmark.logs.hints import Hints
 from trainmark.logs.literals import can_match
-from trainmark.logs.model import Facts, ParsedLog, Problem, Records, Status
+from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Status
 from trainmark.logs.multi_run import conflicting_facts, conflicting_results
 from trainmark.logs.other_formats import other_format_problems
 from trainmark.logs.rank_records import read_records
@@ -82,7 +82,7 @@ def conclude_log(
         framework=known.framework or words.get("framework"),
         unit=words.get("unit", known.unit) if known.own_run else _unit(known, collected.pattern),
         scope=known.find_scope(context) if known.find_scope else known.scope,
-        meaning=known.meaning,
+        meaning=_meaning(known, collected.pattern),
         end_state=end_state,
         facts=facts,
         records=records,
@@ -158,6 +158,10 @@ def _resolution(clock: Column | None) -> float:
 
 def _unit(known: Format, pattern: int) -> str:
     return known.pattern_units[pattern] if known.pattern_units else known.unit
+
+
+def _meaning(known: Format, pattern: int) -> Meaning:
+    return known.pattern_meanings[pattern] if known.pattern_meanings else known.meaning
 
 
 def _first(column: Column | None) -> float:

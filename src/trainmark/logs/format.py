@@ -58,16 +58,16 @@ class Format:
     the other ways to the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
     ``figures`` match the tool's own results in the tail. ``header``
     matches the start of every complete log. With ``accumulates`` a printed step is an optimizer step of several
-    micro-batches. ``pattern_units`` are the units of each of ``records`` if they differ. With ``counts_samples`` the
-    counter of a record counts samples of all devices, not steps. A running average printed at step ``n`` covers
-    ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only the last steps of its interval.
-    ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``, ``h``,
-    ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result; ``notes``
-    matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the precision
-    that "fp16" in a log's name means for this program. A format that ``accompanies`` is printed by a harness among the
-    lines of another program, and its records win over that program's. ``own_run`` reads the measured window of a
-    program that reports it. ``published`` lists the rules by which figures of this program are published, in the order
-    in which an audit tries them.
+    micro-batches. ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if
+    they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running
+    average printed at step ``n`` covers ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only
+    the last steps of its interval. ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``,
+    and optionally ``d``, ``h``, ``m``), which the records are checked against. ``doubts`` returns problems of the
+    program's own result; ``notes`` matches the lines of the whole log that it needs (rare lines, or reading becomes
+    slow). ``fp16`` is the precision that "fp16" in a log's name means for this program. A format that ``accompanies``
+    is printed by a harness among the lines of another program, and its records win over that program's. ``own_run``
+    reads the measured window of a program that reports it. ``published`` lists the rules by which figures of this
+    program are published, in the order in which an audit tries them.
     """
 
     name: str
@@ -96,6 +96,7 @@ class Format:
     averages_from: int = 0
     counts_samples: bool = False
     pattern_units: tuple[str, ...] = ()
+    pattern_meanings: tuple[Meaning, ...] = ()
     of_last_steps: bool = False
     epoch_seconds: re.Pattern[bytes] | None = None
     header: re.Pattern[bytes] | None = None

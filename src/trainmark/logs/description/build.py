@@ -1,12 +1,13 @@
 """A log format from its description: the same ``Format`` that a program's own module may define."""
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.ending import make_end
-from trainmark.logs.description.facts import make_facts, make_number
+from trainmark.logs.description.facts import Sources, read_sources
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.description.resuming import resumed_averages
 from trainmark.logs.format import (
@@ -26,20 +27,22 @@ _SETTINGS: Mapping[str, Callable[[LogContext], dict[str, str]]] = {
     "namespace": namespace_arguments,
     "dllogger": dll_parameters,
 }
+_T = TypeVar("_T")
+_NAMED = re.compile(rb"\(\?P<\w+>")
 _FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share")
-_RECORD_KEYS = ("pattern", "unit", "overall")
+_RECORD_KEYS = ("pattern", "unit", "rate_covers", "overall")
 _DOUBT_KEYS = ("pattern", "code", "message", "severity")
 
 
 def build_format(description: FormatDescription) -> Format:
     """Return the format; raise ``InputError`` naming file and key for what cannot be used."""
     where, text = description.where, description
-    patterns, units, overall = _records(text)
+    patterns, units, meanings, overall = _records(text)
     settings = _settings(text)
-    read = make_facts(text.facts, text.values, where, text.launcher)
+    sources = read_sources(text.facts, text.values, where, text.launcher)
 
     def facts(context: LogContext) -> Facts:
-        return read(context.text, settings(context) if settings else {})
+        return sources.read(context.text, settings(context) if settings else {})
 
     for name in text.figures:
         if name not in _FIGURES:
@@ -53,14 +56,15 @@ def build_format(description: FormatDescription) -> Format:
         meaning=_MEANINGS[text.rate_covers],
         records=patterns,
         pattern_units=units,
+        pattern_meanings=meanings,
         overall=overall,
-        mark=_joined(text.mark or tuple(map(_pattern_of, text.records)), f"{where}: mark"),
+        mark=_joined(text.mark, f"{where}: mark") if text.mark else _mark_of(patterns),
         parameters=settings,
         facts=facts,
-        end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, settings),
+        end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, sources, settings),
         figures={name: compile_pattern(str(one), f"{where}: {name}") for name, one in text.figures.items()},
         header=_joined(text.start, f"{where}: start") if text.start else None,
-        doubts=_doubts(text),
+        doubts=_doubts(text, sources),
         accumulates=text.accumulates,
         samples_of_step=text.samples_of_step,
         counts_samples=text.counts_samples,
@@ -76,13 +80,20 @@ def build_format(description: FormatDescription) -> Format:
     )
 
 
-def _pattern_of(record: Any) -> str:
-    return str(record["pattern"]) if isinstance(record, Mapping) else str(record)
+def _mark_of(patterns: tuple[re.Pattern[bytes], ...]) -> re.Pattern[bytes]:
+    """Return a pattern that matches where one of ``patterns`` does; without names, as two have the same fields."""
+    joined = b"|".join(b"(?:" + _NAMED.sub(b"(", one.pattern) + b")" for one in patterns)
+    try:
+        return re.compile(joined, re.MULTILINE)
+    except re.error:  # a pattern refers to one of its own groups
+        return patterns[0]
 
 
-def _records(text: FormatDescription) -> tuple[tuple[Any, ...], tuple[str, ...], int | None]:
-    """Return the patterns of records, their units if they differ, and the index of the overall one."""
-    patterns, units, overall = [], [], None
+def _records(
+    text: FormatDescription,
+) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[Meaning, ...], int | None]:
+    """Return the patterns of records, their units and meanings if they differ, and the index of the overall one."""
+    patterns, units, meanings, overall = [], [], [], None
     for number, record in enumerate(text.records):
         where = f"{text.where}: records[{number}]"
         keys = record if isinstance(record, Mapping) else {"pattern": record}
@@ -94,8 +105,16 @@ def _records(text: FormatDescription) -> tuple[tuple[Any, ...], tuple[str, ...],
             raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
         patterns.append(pattern)
         units.append(str(keys.get("unit", text.unit)))
+        covers = keys.get("rate_covers", text.rate_covers)
+        if covers not in _MEANINGS:
+            raise InputError(f"{where}: rate_covers is '{covers}'; expected {' or '.join(_MEANINGS)}")
+        meanings.append(_MEANINGS[covers])
         overall = number if keys.get("overall") else overall
-    return tuple(patterns), tuple(units) if len(set(units)) > 1 else (), overall
+    return tuple(patterns), _if_they_differ(units), _if_they_differ(meanings), overall
+
+
+def _if_they_differ(values: list[_T]) -> tuple[_T, ...]:
+    return tuple(values) if len(set(values)) > 1 else ()
 
 
 def _settings(text: FormatDescription) -> Callable[[LogContext], dict[str, str]] | None:
@@ -107,7 +126,7 @@ def _settings(text: FormatDescription) -> Callable[[LogContext], dict[str, str]]
     return lambda context: config_lines(context, pattern)
 
 
-def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ...]] | None:
+def _doubts(text: FormatDescription, sources: Sources) -> Callable[[LogContext], tuple[Problem, ...]] | None:
     checks = []
     for number, doubt in enumerate(text.doubts):
         where = f"{text.where}: doubts[{number}]"
@@ -123,8 +142,7 @@ def _doubts(text: FormatDescription) -> Callable[[LogContext], tuple[Problem, ..
     if not checks and not text.averages_since_start:
         return None
     start = _joined(text.start, f"{text.where}: start") if text.start else None
-    known = {**text.values, **text.facts}
-    resumed = resumed_averages(start, make_number(text.resumed_from, known, f"{text.where}: resumed_from"))
+    resumed = resumed_averages(start, sources.number(text.resumed_from, f"{text.where}: resumed_from"))
 
     def doubts(context: LogContext) -> tuple[Problem, ...]:
         found = (problem for pattern, problem in checks if pattern.search(context.text))

@@ -1,16 +1,23 @@
 """The end of a run by a format's description: a printed line, or counters that reach the printed totals."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from trainmark.logs.description.document import FormatDescription
-from trainmark.logs.description.facts import Settings, make_number
+from trainmark.logs.description.facts import Settings, Sources
 from trainmark.logs.format import LogContext, ends_with, unknown_end
 from trainmark.logs.model import EndState
 
+_SIGNAL = re.compile(rb"Terminating with signal \d+|KeyboardInterrupt")
+"""Printed by ``paddle.distributed.launch``; lines of other ranks may follow."""
+
 
 def make_end(
-    text: FormatDescription, printed: Any, settings: Callable[[LogContext], Settings] | None
+    text: FormatDescription,
+    printed: Any,
+    sources: Sources,
+    settings: Callable[[LogContext], Settings] | None,
 ) -> Callable[[LogContext], EndState]:
     """Return the function that tells whether a log has the end of its run.
 
@@ -21,7 +28,7 @@ def make_end(
     if text.last_step is None and text.last_epoch is None and text.last_step_of_epoch is None:
         return line or unknown_end
     step, epoch, step_of_epoch = (
-        make_number(source, {**text.values, **text.facts}, f"{text.where}: {key}")
+        sources.number(source, f"{text.where}: {key}")
         for key, source in (
             ("last_step", text.last_step),
             ("last_epoch", text.last_epoch),
@@ -29,7 +36,7 @@ def make_end(
         )
     )
 
-    def end_state(context: LogContext) -> EndState:
+    def by_counters(context: LogContext) -> EndState:
         words = settings(context) if settings else {}
         next_step = context.last_step + context.step_interval if context.last_step is not None else 0
         most = step_of_epoch(context.text, words)
@@ -50,5 +57,10 @@ def make_end(
         if not reached:
             return EndState.UNKNOWN
         return EndState.FOUND if all(reached) else EndState.MISSING
+
+    def end_state(context: LogContext) -> EndState:
+        found = by_counters(context)
+        is_stopped = text.launcher is not None and _SIGNAL.search(context.tail) is not None
+        return EndState.STOPPED if is_stopped and found is not EndState.FOUND else found
 
     return end_state

@@ -45,45 +45,40 @@ class Run:
         return _as_number(self.finders[name](inner))
 
 
-def make_facts(
-    facts: Mapping[str, Any], values: Mapping[str, Any], where: str, launcher: str | None = None
-) -> Callable[[bytes, Settings], Facts]:
-    """Return the function that reads the facts from a log's text and settings; ``InputError`` for a bad source.
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The sources of a description's facts and values, ready to search a log.
 
     With a ``launcher`` its lines give the facts that no source finds, and the values ``launcher_nodes``,
     ``launcher_gpus`` and ``launcher_gpus_per_node``.
     """
-    for name in facts:
-        if name not in _FACTS:
-            raise InputError(
-                f"{where}: facts: no fact '{name}'{nearest(name, _FACTS)} (known: {', '.join(_FACTS)})"
-            )
-    sources = {**values, **facts}
-    launched = {f"launcher_{name}": _of_launcher(name) for name in _LAUNCHED} if launcher else {}
-    known = {**launched, **dict.fromkeys(_LAUNCHED if launcher else ()), **sources}
-    _refuse_cycles(known, where)
-    _check_precisions(sources.get("precision"), f"{where}: precision")
-    finders = {
-        name: _finder(source, f"{where}: {name}", known) for name, source in sources.items()
-    } | launched
-    if launcher:
-        for name in _LAUNCHED:
-            finders[name] = _first_of([*filter(None, [finders.get(name)]), _of_launcher(name)])
-        facts = {**dict.fromkeys(_LAUNCHED), **facts}
 
-    def read(text: bytes, settings: Settings) -> Facts:
-        run = Run(text, settings, finders, asdict(paddle_devices(text)) if launcher else {})
+    facts: tuple[str, ...]
+    finders: Mapping[str, Find]
+    launcher: str | None
+
+    def read(self, text: bytes, settings: Settings) -> Facts:
+        """Return the facts in a log's text and settings."""
+        run = self._run(text, settings)
         found: dict[str, Any] = {}
-        for name in facts:
+        for name in self.facts:
             if name in _TEXTS:
-                word = finders[name](run)
+                word = self.finders[name](run)
                 found[name] = _precision(word) if name == "precision" else word
             else:
                 found[name] = _as_count(run.number(name))
         found["hardware"] = found.get("hardware") or read_hardware(text)
         return Facts(**found)
 
-    return read
+    def number(self, source: Any, where: str) -> Callable[[bytes, Settings], float | None]:
+        """Return the function that reads one more number; ``InputError`` naming ``where`` for a bad source."""
+        if source is None:
+            return lambda _text, _settings: None
+        find = _finder(source, where, self.finders)
+        return lambda text, settings: _as_number(find(self._run(text, settings)))
+
+    def _run(self, text: bytes, settings: Settings) -> Run:
+        return Run(text, settings, self.finders, asdict(paddle_devices(text)) if self.launcher else {})
 
 
 def _refuse_cycles(known: Mapping[str, Any], where: str) -> None:
@@ -124,15 +119,28 @@ def _check_precisions(source: Any, where: str) -> None:
             )
 
 
-def make_number(
-    source: Any, known: Mapping[str, Any], where: str
-) -> Callable[[bytes, Settings], float | None]:
-    """Return the function that reads one number; ``known`` are the values and facts that an expression may use."""
-    if source is None:
-        return lambda _text, _settings: None
-    find = _finder(source, where, known)
-    finders = {name: _finder(one, f"{where}: {name}", known) for name, one in known.items()}
-    return lambda text, settings: _as_number(find(Run(text, settings, finders)))
+def read_sources(
+    facts: Mapping[str, Any], values: Mapping[str, Any], where: str, launcher: str | None = None
+) -> Sources:
+    """Return the sources of a description's facts and values; raise ``InputError`` for a bad one."""
+    for name in facts:
+        if name not in _FACTS:
+            raise InputError(
+                f"{where}: facts: no fact '{name}'{nearest(name, _FACTS)} (known: {', '.join(_FACTS)})"
+            )
+    described = {**values, **facts}
+    finders: dict[str, Find] = {}
+    if launcher:
+        finders = {f"launcher_{name}": _of_launcher(name) for name in _LAUNCHED}
+        described = {**dict.fromkeys(_LAUNCHED, ()), **described}
+        facts = {**dict.fromkeys(_LAUNCHED), **facts}
+    known = {**described, **finders}
+    _refuse_cycles(known, where)
+    _check_precisions(described.get("precision"), f"{where}: precision")
+    for name, source in described.items():
+        find = _finder(source, f"{where}: {name}", known)
+        finders[name] = _first_of([find, _of_launcher(name)]) if launcher and name in _LAUNCHED else find
+    return Sources(tuple(facts), finders, launcher)
 
 
 def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:

@@ -46,8 +46,8 @@ def make_sample(
     since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``, ``step_time_ms``,
     ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_rate``, ``average_rate``,
     ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``; lines without one
-    are left out), ``device_samples`` (of the line) and ``samples`` (so far); the end has ``mean_rate``,
-    ``overall_rate`` and ``best_rate``.
+    are left out), ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so far); the end has
+    ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
@@ -108,6 +108,7 @@ def _values(line: Line, run: SampleRun) -> dict[str, Any]:
         "steps_per_s": 1 / line.step_time_s,
         "rate": line.rate,
         "device_rate": line.rate / run.gpus,
+        "device_average_rate": line.average_rate / run.gpus,
         "last_step_time_s": line.last_step_time_s,
         "last_rate": run.global_batch / line.last_step_time_s,
         "average_rate": line.average_rate,
