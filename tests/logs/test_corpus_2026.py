@@ -38,7 +38,7 @@ _CASES = [
     ("02_torchtitan_wps_srun_4nodes", "--gpus 32", (57_000, 57_700)),
     ("04_nanochat_a100_mfu", "", (526_000, 531_000)),
     ("05_olmo_core_instant_vs_avg", "--gpus 1", (250_000, 260_000)),
-    ("06_ms_swift_running_rate", "--gpus 1 --batch 1", None),
+    ("06_ms_swift_running_rate", "--gpus 1 --batch 1", (0.19, 0.22)),
     ("07_ultralytics_epochs", "--gpus 1 --batch 16", (4, 5)),
     ("08_megatron_mixtral_excerpt", "", (21.6, 23.5)),
     ("10_nanotron_suffixes", "", (22_700, 22_900)),
