@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trainmark.logs import Facts
+from trainmark.logs.guess.vocabulary import meaning_of
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log
@@ -127,3 +128,11 @@ def test_the_proposed_format_can_be_saved_and_reads_the_log(tmp_path: Path) -> N
 
     assert (log.format, log.records.count, log.unit) == ("mine", 100, "tokens/s")
     assert measure_log(log).value == pytest.approx(4096)
+
+
+@pytest.mark.parametrize("words", ["per GPU", "(per GPU)", "/GPU", "per device"])
+def test_words_behind_a_unit_name_the_devices(words: str) -> None:
+    found = meaning_of("speed", "img/s", f" img/s {words} loss ")
+
+    assert found is not None
+    assert found.per_device

@@ -60,7 +60,7 @@ def _fields(family: Family) -> _Fields | None:
     counter = (named or counters)[0]
     meant: dict[int, Meant] = {}
     for at, place in enumerate(family.places):
-        found = meaning_of(place.name, place.unit) if at != counter else None
+        found = meaning_of(place.name, place.unit, place.after) if at != counter else None
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)

@@ -17,6 +17,9 @@ _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\
 _BARE_RATE = re.compile(r"(?:^|\W)(?:tps|tgs|tokps|wps)\W*$")
 _THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
 _PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b")
+_UNIT_PER_DEVICE = re.compile(
+    r" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each )(?:gpu|device|card|chip|npu|rank|core)"
+)
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time[_ ]?per[_ ](?:step|iter\w*)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
@@ -66,10 +69,13 @@ def is_counter_name(name: str) -> bool:
     return _COUNTERS.search(name) is not None
 
 
-def meaning_of(name: str, unit: str) -> Meant | None:
-    """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing."""
+def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
+    """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing.
+
+    ``after`` is the text behind the number, in which "per GPU" may follow the unit.
+    """
     about = f"{name} {unit}"
-    per_device = _PER_DEVICE.search(about) is not None
+    per_device = _PER_DEVICE.search(about) is not None or _UNIT_PER_DEVICE.match(after.lower()) is not None
     if _STEPS_PER_S.search(about):
         return Meant("steps_per_s", "samples/s", per_device)
     for label, word in _UNITS:
