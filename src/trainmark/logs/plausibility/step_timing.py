@@ -234,7 +234,7 @@ def timing_problems(log: ParsedLog) -> Iterator[Problem]:
     averaged = log.records.average_rate is not None or log.records.average_time_s is not None
     averaged = averaged or (log.meaning is Meaning.RUNNING and log.records.clock_s is None)
     if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
-        yield from _few(pace.most, pace.counted, pace.window_s)
+        yield from _few(log, pace)
     if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
         ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its time stamps"
         yield Problem(
@@ -244,12 +244,19 @@ def timing_problems(log: ParsedLog) -> Iterator[Problem]:
         yield from _disagreement(log, pace)
 
 
-def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:
+def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     """Yield a doubt if the number depends on a single record."""
-    rest = window_s - most.took
+    most, counted = pace.most, pace.counted
+    rest = pace.window_s - most.took
     moved = (most.took - most.usual) / rest if rest > 0 else 0.0
     if counted < 2 or rest <= 0:
-        sentence = "only one record follows the warm-up, so the reliability of the number cannot be estimated"
+        warm_up = -(-log.warmup_steps // log.step_interval)
+        cause = (
+            f"the log has only {log.records.count} records"
+            if not 0 < warm_up < log.records.count
+            else "only one record follows the warm-up"
+        )
+        sentence = f"{cause}, so the reliability of the number cannot be estimated"
         yield Problem("few-records", sentence)
     elif abs(moved) > MOST_OF_A_NOTE:
         sentence = (

@@ -22,6 +22,7 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         model="gpt2",
         global_batch=_tokens(context.head),
+        batch_per_device=_tokens_of_device(context.head),
         hardware=read_hardware(context.text),
     )
 
@@ -29,6 +30,9 @@ def facts(context: LogContext) -> Facts:
 def _tokens(source: bytes) -> int | None:
     if re.search(rb"batch_size_schedule|train_bs_schedule|get_bs\(|TRAINING_STAGES", source):
         return None
+    # batch_size = 8*64*1024 # batch size in tokens
+    if found := re.search(rb"\n    batch_size" + _PRODUCT + rb"*# batch size in tokens", source):
+        return prod(int(factor) for factor in found[1].split(b"*"))
     batch, length = _product(rb"\n    batch_size", source), _product(rb"\n    sequence_length", source)
     if batch and length:
         return batch * length
@@ -36,6 +40,13 @@ def _tokens(source: bytes) -> int | None:
     if length and re.search(rb"assert world_size == 8|8 // world_size", source):
         return 8 * length
     return None
+
+
+def _tokens_of_device(source: bytes) -> int | None:
+    """Return the tokens of one device, of a source that multiplies them with the number of devices."""
+    if not re.search(rb"train_files, world_size \* args\.seq_len\b", source):
+        return None
+    return _product(rb"\n    seq_len", source)
 
 
 def _product(name: bytes, source: bytes) -> int | None:

@@ -4,7 +4,8 @@
 
 No line has a rate: an iteration is one optimizer step of ``gradient_accumulation_steps`` micro-batches, and the time
 stamps give the window. The counter repeats when loss scaling skips a step; skipped steps did their work and count.
-``training_sequences_per_second`` in the last line is global. A tqdm bar also prints ``Iteration:``.
+``run_squad.py`` prints ``step_loss`` every 50 steps instead of an average. ``training_sequences_per_second`` in the
+last line is global. A tqdm bar also prints ``Iteration:``.
 """
 
 import re
@@ -19,7 +20,7 @@ from trainmark.logs.format import (
     parse_setting,
 )
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.logs.precision import precision_from_switch
 from trainmark.schema.precision import Precision
 
@@ -43,9 +44,25 @@ def facts(context: LogContext) -> Facts:
         precision=precision_from_switch(fp16, Precision.AMP_FP16),
         gpus=parse_setting(words, "n_gpu_total") or parse_setting(words, "world_size"),
         batch_per_device=micro or batch,
-        accumulation=accumulation,
+        accumulation=accumulation or (1 if _is_fine_tuning(context.text) else None),
         hardware=read_hardware(context.text),
     )
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Return a doubt if an assumed number of micro-batches a step decides the number."""
+    if not _is_fine_tuning(context.text) or parse_setting(parameters(context), "gradient_accumulation_steps"):
+        return ()
+    sentence = (
+        "the log does not print gradient_accumulation_steps: 1 micro-batch a step is assumed, and with n the rate is "
+        "n times as high"
+    )
+    return (Problem("accumulation-assumed", sentence),)
+
+
+def _is_fine_tuning(text: bytes) -> bool:
+    """Return whether the lines are those of ``run_squad.py``, which prints the loss of a step and no average."""
+    return re.search(rb"Training Iteration: \d+ +step_loss : ", text) is not None
 
 
 FORMAT = Format(
@@ -57,11 +74,11 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"DLL (?P<stamp>\d{4}-\S+ \S+) - Training Epoch: (?P<epoch>\d+) Training Iteration: (?P<step>\d+) "
-            rb" ?(?:average_loss|final_loss) : \S+\s"
+            rb" ?(?:average_loss|final_loss|step_loss) : \S+\s"
         ),
         re.compile(
             rb'DLLL \{[^\n]*?"datetime": "(?P<stamp>[^"]+)"[^\n]*?"step": ?\[(?P<epoch>\d+), ?(?P<step>\d+)\]'
-            rb'[^\n]*"(?:average_loss|final_loss)": [^,}\s]+[,}]'
+            rb'[^\n]*"(?:average_loss|final_loss|step_loss)": [^,}\s]+[,}]'
         ),
     ),
     mark=re.compile(
@@ -75,6 +92,7 @@ FORMAT = Format(
             rb"training_sequences_per_second[^\n]*(?:raw_train_time|final_loss)(?: : |\": )[^\s,}]+[\s,}]"
         )
     ),
+    doubts=doubts,
     warmup_steps=2,
     header=re.compile(rb'PARAMETER (?!checkpoint)|"PARAMETER"|Namespace\('),
     fp16=Precision.AMP_FP16,
