@@ -1,6 +1,7 @@
 """Dialects of MLPerf's result logs: what counts mean, which way to the number is preferred, and when ways disagree."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log
 from trainmark.programs.mlperf.dialects import DIALECTS
 
+_START_MS = 1_700_000_000_000
 Event = tuple[str, float, Any, dict[str, Any]]
 
 
 def _text(*events: Event) -> str:
     return "".join(
         ":::MLLOG "
-        + json.dumps({"namespace": "", "time_ms": 1000 * at, "key": key, "value": value, "metadata": about})
+        + json.dumps(
+            {"namespace": "", "time_ms": _START_MS + 1000 * at, "key": key, "value": value, "metadata": about}
+        )
         + "\n"
         for key, at, value, about in events
     )
@@ -207,6 +211,16 @@ def test_berts_own_throughput_is_compared_with_the_whole_run(
     events += [("epoch_stop", 210, None, {"epoch_num": 2_380_000})]
     events += [("run_stop", 210, None, {"status": "success"}), ("train_samples", 210, 2_380_000, {})]
     assert set(_doubts(read(_text(*events)))) == doubts
+
+
+def test_stamps_in_seconds_are_a_doubt(read: Reader) -> None:
+    text = re.sub(
+        r'"time_ms": (\d+)', lambda match: f'"time_ms": {int(match[1]) // 1000}', _retinanet(4572, 3900.0)
+    )
+
+    doubts = _doubts(read(text))
+    assert "1000 times too high" in doubts["clock-in-seconds"]
+    assert "clock-in-seconds" not in _doubts(read(_retinanet(4572, 3900.0)))
 
 
 def test_every_dialect_prefers_methods_that_exist() -> None:

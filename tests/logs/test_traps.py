@@ -25,7 +25,13 @@ def _mlperf(*events: tuple[str, float, object, dict[str, Any]]) -> str:
     lines = (
         ":::MLLOG "
         + json.dumps(
-            {"namespace": "", "time_ms": 1000 * seconds, "key": key, "value": value, "metadata": about}
+            {
+                "namespace": "",
+                "time_ms": 1_700_000_000_000 + 1000 * seconds,
+                "key": key,
+                "value": value,
+                "metadata": about,
+            }
         )
         for key, seconds, value, about in events
     )

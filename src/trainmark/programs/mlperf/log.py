@@ -19,6 +19,8 @@ from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witn
 from trainmark.programs.mlperf.events import in_time, of_key, read_events, rows_of
 from trainmark.programs.mlperf.methods import Run, only_own, records_of, witnesses_of
 
+_FIRST_STAMP_S = 978_307_200.0
+"""2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
 _RANK_DELAY_S = 60.0
 """Longest delay between ranks that print the same start; a later start is another run."""
 
@@ -104,6 +106,13 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             f"{run.unpaired} starts or stops of epochs do not pair: their time and samples are not counted"
         )
         found.append(Problem("events-unpaired", sentence, _weight(run)))
+    first = float(np.nanmin(run.rows[:, 1]))
+    if first < _FIRST_STAMP_S:
+        sentence = (
+            f"the time_ms {1000 * first:.0f} is before 2001: the program probably prints seconds instead of "
+            "milliseconds, and the number is then 1000 times too high"
+        )
+        found.append(Problem("clock-in-seconds", sentence))
     if _is_unfinished(run):
         sentence = (
             "the only epoch ends together with the run, so it may not have trained all of its train_samples"
