@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from trainmark.logs import Facts, Severity
-from trainmark.measure.rules import RuleResult, measure_log
+from trainmark.measure.rules import RuleResult, find_rule, measure_log
+from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.rules.witnesses import explain_factor
 from trainmark.programs import read_stream
 
@@ -80,6 +81,23 @@ def test_a_short_log_leaves_out_its_slow_first_records_with_a_doubt() -> None:
     assert result.value == pytest.approx(40_000)
     assert result.skipped == 1
     assert "--skip" in doubts["short-log"]
+
+
+def test_a_fast_record_that_is_left_out_is_no_doubt_about_the_number() -> None:
+    """Asynchronous dispatch: a step that is timed before it is computed."""
+    text = "".join(
+        f"completed step: {step}, seconds: {seconds}, TFLOP/s/device: 135.158, "
+        f"Tokens/s/device: {49_152 / seconds:.3f}, total_weights: 196608, loss: 11.689\n"
+        for step, seconds in enumerate((44.923, 0.319, *[5.668] * 8))
+    )
+
+    log = read_stream(io.BytesIO(text.encode()), "-", Facts(gpus=4))
+    shown = {problem.code for problem in reading_problems(log, measure_log(log))}
+    by_all = {problem.code for problem in reading_problems(log, measure_log(log, find_rule("window", 0)))}
+
+    assert measure_log(log).skipped == 2
+    assert "too-fast" not in shown
+    assert "too-fast" in by_all
 
 
 def test_one_record_of_the_warm_up_gives_no_number() -> None:

@@ -41,6 +41,7 @@ def compare_two_logs(
     """Print the comparison of two logs; return 1 if the second is slower, or the difference is not known."""
     from trainmark.insight.log_comparison import compare_logs
     from trainmark.measure.rules import find_rule, measure_log
+    from trainmark.measure.rules.row import reading_problems
     from trainmark.programs import read_log
     from trainmark.programs.given import given_format, read_by_format
 
@@ -57,7 +58,7 @@ def compare_two_logs(
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(found))
         for log, result in read:
-            for problem in (*log.problems, *result.problems):
+            for problem in reading_problems(log, result):
                 if problem.severity == "doubt":
                     sys.stdout.write(f"{log.log}: doubt [{problem.code}] {problem.message}\n")
     return 1 if found.change in ("slower", "unknown") else 0

@@ -40,6 +40,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
 
 
 def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
+    from trainmark.measure.rules.row import reading_problems
     from trainmark.programs.guessing import NAME, proposal, propose
 
     yield f"{path}: {log.format or 'unknown format'}, {result.status}"
@@ -58,7 +59,7 @@ def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format |
         yield f"  by the {witness.name}: {witness.value:.6g} {log.unit} ({witness.how})"
     if result.value is not None:
         yield f"  throughput: {result.value:.6g} {log.unit} by the rule {result.rule}"
-    for problem in (*log.problems, *result.problems):
+    for problem in reading_problems(log, result):
         yield f"  {problem.severity} [{problem.code}] {problem.message}"
     if result.needs:
         yield f"  add {' '.join(result.needs)} for a number"

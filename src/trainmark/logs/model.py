@@ -70,11 +70,16 @@ class EndState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that the reader of a number must know: a stable ``code`` and a sentence."""
+    """One thing that the reader of a number must know: a stable ``code`` and a sentence.
+
+    ``last_record`` is the number of the last record that it is about (from 1), if it is about single records: it does
+    not matter to a number that leaves them out.
+    """
 
     code: str
     message: str
     severity: Severity = Severity.DOUBT
+    last_record: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

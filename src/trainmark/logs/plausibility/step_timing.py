@@ -37,11 +37,12 @@ _MANY = 0.05
 class _Worst:
     """The interval that deviates most from its usual time, and totals of all intervals added.
 
-    ``took`` and ``usual`` are seconds of the worst one; ``excess_s`` is the time that all ``count`` intervals took
-    beyond the usual one (negative: less), ``all_s`` their total time.
+    ``last`` is the record of the last interval added. ``took`` and ``usual`` are seconds of the worst one; ``excess_s``
+    is the time that all ``count`` intervals took beyond the usual one (negative: less), ``all_s`` their total time.
     """
 
     record: int = 0
+    last: int = 0
     took: float = 0.0
     usual: float = 0.0
     count: int = 0
@@ -49,6 +50,7 @@ class _Worst:
     all_s: float = 0.0
 
     def add(self, record: int, took: float, usual: float) -> None:
+        self.last = max(self.last, record)
         self.count, self.excess_s, self.all_s = (
             self.count + 1,
             self.excess_s + took - usual,
@@ -305,7 +307,7 @@ def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
             f"record {fast.record}{more} took only {fast.took / fast.usual:.3g} times the usual time, which is "
             f"implausibly fast; it raises the rate by {share:.1%}"
         )
-        yield Problem("too-fast", sentence)
+        yield Problem("too-fast", sentence, last_record=fast.last)
 
 
 def _changed(change: Change) -> Problem:
