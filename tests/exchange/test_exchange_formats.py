@@ -342,7 +342,7 @@ def test_runs_of_two_frameworks_with_one_name_are_refused_unless_named() -> None
 
 
 def test_equal_devices_on_more_nodes_are_refused_because_a_row_has_no_place_for_nodes() -> None:
-    with pytest.raises(InputError, match=r"no place for nodes \(1, 2\)"):
+    with pytest.raises(InputError, match=r"no field for nodes \(1, 2\)"):
         list_rows([row(1.0, devices=8), row(1.0, devices=8, nodes=2)], None, "x")
 
 

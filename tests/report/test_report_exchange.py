@@ -32,7 +32,7 @@ def test_results_of_two_frameworks_are_refused_as_rows_that_would_share_their_na
 
     reported = capsys.readouterr()
     assert (reported.out, reported.err.count("\n")) == ("", 1)
-    assert "no place for framework (tensorflow, pytorch)" in reported.err
+    assert "no field for framework (tensorflow, pytorch)" in reported.err
     assert "--only AXIS=VALUE" in reported.err
 
 
