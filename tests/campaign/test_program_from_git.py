@@ -239,7 +239,7 @@ def test_a_tree_that_a_killed_call_left_is_not_what_a_prepare_step_sees(
             {"words": ["sh", "-c", "echo no space for it; exit 3"]},
             "prepare step 'words' ended with exit code 3: no space for it (",
         ),
-        ({"words": ["true"], "leaves": ["index"]}, "prepare step 'words' ended well and did not leave "),
+        ({"words": ["true"], "leaves": ["index"]}, "prepare step 'words' ended normally, but without "),
         ({"words": ["no-such-program"]}, "prepare step 'words' cannot be started: No such file"),
     ],
 )
@@ -271,7 +271,7 @@ def test_a_run_that_does_not_leave_what_its_card_expects_is_invalid(
     document = card(repository, first_commit(repository), expects=["raport.json"])
     result = run(bench, document)
     assert result.outcome is Outcome.INVALID
-    assert result.reason == "the run ended well, and did not leave raport.json, which its card expects"
+    assert result.reason == "the run ended normally, but without raport.json, which its card expects"
 
 
 def test_a_program_that_needs_a_container_is_unsupported_without_an_engine(

@@ -87,7 +87,7 @@ def test_a_rank_that_the_kernel_ends_for_memory_is_out_of_memory(hosts: Cluster,
     finally:
         group.rmdir()
     assert wrong.outcome is Outcome.OOM
-    assert wrong.reason == "rank 1 on node02 was killed by the kernel for want of memory"
+    assert wrong.reason == "rank 1 on node02 was killed by the kernel because memory ran out"
 
 
 @pytest.mark.rare

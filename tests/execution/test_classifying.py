@@ -139,7 +139,7 @@ def test_the_launcher_names_the_rank_that_died(tmp_path: Path) -> None:
 def test_a_rank_that_the_kernel_killed_for_memory_is_oom(tmp_path: Path) -> None:
     assert judged(tmp_path, TORCHRUN, 1, oom_kills=1) == (
         Outcome.OOM,
-        "rank 1 was killed by the kernel for want of memory",
+        "rank 1 was killed by the kernel because memory ran out",
     )
 
 
@@ -264,7 +264,7 @@ def test_the_only_program_of_a_node_is_its_rank(tmp_path: Path) -> None:
     [
         (3, 0, (Outcome.FAILED, "rank 1 ended with exit code 3")),
         (-9, 0, (Outcome.FAILED, "rank 1 was killed by signal 9 (SIGKILL)")),
-        (-9, 1, (Outcome.OOM, "rank 1 was killed by the kernel for want of memory")),
+        (-9, 1, (Outcome.OOM, "rank 1 was killed by the kernel because memory ran out")),
     ],
 )
 def test_of_two_nodes_the_rank_that_ended_without_a_word_is_the_cause_and_not_the_one_that_lost_it(

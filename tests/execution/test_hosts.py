@@ -135,7 +135,7 @@ def test_a_command_for_a_host_that_is_not_there_is_never_dropped(bench: Bench, t
     )
     reported = run_plan(plan, tmp_path, Limits(), (LocalHost(),))
     assert reported.outcome is Outcome.UNSUPPORTED
-    assert reported.reason == "the plan has commands for node 1 (faraway), and the hosts are localhost only"
+    assert reported.reason == "the plan has commands for node 1 (faraway), but the only hosts are localhost"
     assert not (tmp_path / "train.log").exists()
 
 

@@ -143,7 +143,7 @@ def test_a_killed_rank_of_openmpi_is_named(tmp_path: Path, log: str, rank: int) 
     assert judged(tmp_path, log, 137) == (FAILED, f"rank {rank} was killed by signal 9 (SIGKILL)")
     assert judged(tmp_path, log, 137, oom_kills=1) == (
         Outcome.OOM,
-        f"rank {rank} was killed by the kernel for want of memory",
+        f"rank {rank} was killed by the kernel because memory ran out",
     )
 
 

@@ -96,6 +96,6 @@ def test_ranks_that_hang_are_all_ended_at_the_time_out(bench: Bench) -> None:
     assert not left(bench)
     # They did not die of the signal that asked them where they are.
     stored = json.loads((bench.out / ran.directory / "outcome.json").read_text())
-    requested = "trainmark ended it, to learn where it was"
+    requested = "trainmark ended it to get its stack"
     assert [(rank["rank"], rank["reason"]) for rank in stored["ranks"]] == [(0, requested), (1, requested)]
     assert [node["reason"] for node in stored["nodes"]] == ["trainmark ended it"]

@@ -314,7 +314,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
     ("change", "message"),
     [
         ({"axes": {"precision": {"values": {"fp23": []}}}}, r"yaml:\d+: .*no case has precision 'fp23'; did you mean"),
-        ({"axes": {"precision": {"only": ["fp32", "amp"]}}}, r"no case has precision 'amp'; did you mean 'amp-fp16'"),
+        ({"axes": {"precision": {"only": ["amp-f16"]}}}, r"no case has precision 'amp-f16'; did you mean 'amp-fp16'"),
         ({"fixed": {"device": "gpu"}}, r"no case has device 'gpu'"),
         (
             {"gaps": [{"when": {"precision": "!amp_bf16"}, "reason": "not there"}]},

@@ -1,4 +1,4 @@
-"""Carrying plans out: one runner for all commands, outcomes, and the directory that nothing measured is lost from."""
+"""Execution of plans: one runner for all commands, their outcomes, and the result directory."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""From how a process ended and what it left to an outcome with a reason."""
+"""Classify the end of a run: an outcome with a reason, from exit codes, logs and events."""
 
 import re
 import signal
@@ -30,22 +30,22 @@ _OOM = re.compile(
     re.IGNORECASE,
 )
 _DOING = re.compile(r", while it was in (?P<place>(?P<function>\S+) \((?P<file>.+):(?P<line>\d+)\))$")
-"""Where a built-in worker's rank was that was ended, or that another one has left (``worker/core/signals.py``)."""
+"""The place of a built-in worker's rank when it was ended or lost its peer (``worker/core/signals.py``)."""
 _STOPPED = re.compile(rb"^trainmark-worker: rank (\d+): (stopped by SIGTERM, while .*)$", re.MULTILINE)
 _NO_SPACE = re.compile(rb"No space left on device")
-ABORTED_FOR_STACK = "trainmark ended it, to learn where it was"
+ABORTED_FOR_STACK = "trainmark ended it to get its stack"
 ENDED_BY_TRAINMARK = "trainmark ended it"
-"""What stands beside the signal that was ours."""
+"""The reason next to a signal that trainmark sent."""
 
 _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
-"""Of what several ranks say of their end, the first in this order is the cause; the rest follow from it."""
+"""If several ranks report their end, the first outcome in this order is the cause; the others are consequences."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExit:
-    """The end of a node's first process: its exit code (negative: a signal), and the kernel's OOM kills meanwhile.
+    """The end of a node's first process: exit code (negative: a signal), and the kernel's OOM kills during the run.
 
-    ``log`` is what its processes printed.
+    ``log`` is the log of all processes of the node.
     """
 
     code: int
@@ -56,7 +56,7 @@ class NodeExit:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The end of a run of so many ranks: its first node that failed, and what the kernels killed for memory."""
+    """The end of a run with ``ranks`` ranks: its first node that failed, and the kernel's OOM kills."""
 
     code: int
     oom_kills: int
@@ -65,11 +65,11 @@ class _Run:
 
 
 def classify(ended: Sequence[NodeExit], events: Path, ranks: int = 1) -> tuple[Outcome, str | None]:
-    """Return the outcome of a run that ended by itself, and the reason unless it is ``ok``.
+    """Return the outcome of a run that ended without trainmark's intervention, and the reason unless it is ``ok``.
 
-    ``ended`` are its nodes in the order in which they ended. What the program says of itself comes first, then
-    signals and exit codes, then what the end of its logs shows. A run with exit code 0 everywhere is ``ok`` here;
-    whether it left a measurement is for others to say.
+    ``ended`` are its nodes in the order in which they ended. The program's own report comes first, then signals and
+    exit codes, then the end of its logs. A run with exit code 0 on all nodes is ``ok`` here, even if it has no
+    measurement.
     """
     sentence, lost = _what_the_ranks_say(events)
     if sentence is not None:
@@ -81,12 +81,12 @@ def classify(ended: Sequence[NodeExit], events: Path, ranks: int = 1) -> tuple[O
     printed = read_streams(events.parent, tails)
     if lost and (separate := _ranks_elsewhere(events, printed, ranks)) is not None:
         return Outcome.FAILED, separate
-    # A node's only program is its only rank, and its log that rank's.
+    # If each node runs one rank, the node's log is that rank's log.
     alone = ranks == len(ended) > 1
     if alone and all(stream.rank is None for stream in printed):
         printed = [Stream(node.node, tail) for node, tail in zip(ended, tails, strict=True)]
     everything = [*printed, *(Stream(None, tail) for tail in tails)]
-    # The last one: a program may have said so before, gone on with less, and ended for another reason.
+    # Use the last match: a program may have recovered from an earlier one and ended for another reason.
     if (found := _last(_OOM, everything)) is not None:
         return Outcome.OOM, f"out of memory{_on(found)}: {_readable(found.line)}"
     if (found := _last(_NO_SPACE, everything)) is not None:
@@ -108,10 +108,10 @@ def rank_outcomes(
     per_node: int,
     dumped: Collection[int] = (),
 ) -> tuple[RankOutcome, ...]:
-    """Return how each rank ended of which that is known: by ``codes``, by a launcher, or by its own events.
+    """Return the known ends of ranks: by ``codes``, by a launcher's report, or by the rank's own events.
 
-    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has. ``dumped`` are ranks that were
-    ended by being asked where they are, which is not what they died of.
+    ``codes`` are observed exit codes; ``per_node`` is the number of ranks of a node. ``dumped`` are ranks that
+    trainmark ended by requesting their stack; that is not the cause of the failure.
     """
     described = {
         report.rank: report.code for node in ended for report in launcher_reports(read_tail(node.log))
@@ -139,14 +139,14 @@ def rank_outcomes(
 
 
 def signal_name(code: int | None) -> str | None:
-    """Return the name of the signal that an exit code stands for; None for none."""
+    """Return the name of the signal in a negative exit code; None for other codes."""
     return _signal_name(-code) if code is not None and code < 0 else None
 
 
 def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None, set[int]]:
-    """Return what the ranks wrote of their end, the most telling one where any says other than ok.
+    """Return the most significant outcome other than ok that the ranks recorded, if any.
 
-    A rank that only lost contact with another one is no cause; those ranks are returned beside it.
+    A rank that only lost contact with another one is not the cause; such ranks are the second part of the result.
     """
     sentence: list[tuple[Outcome, str | None]] = []
     lost: set[int] = set()
@@ -164,9 +164,10 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
 
 
 def _ranks_elsewhere(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
-    """Return which ranks were not where another one waited for them until it gave up; None where that is not known.
+    """Return which ranks were in other code while another rank waited for them and gave up; None if unknown.
 
-    They were ended by its loss, or with it, and say what they did at that moment. All ranks must have said their end.
+    They were ended by its loss or together with it, and recorded their place at that moment. The result is None unless
+    all ranks recorded their end.
     """
     sentence = {
         int(rank): error_lines.decode(errors="replace")
@@ -202,34 +203,34 @@ def _summaries(events: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _by_report(
     report: FailedRank, run: _Run, printed: list[Stream], reported: list[FailedRank]
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a run of which a launcher says which rank failed, and how.
+    """Return the outcome of a run for which a launcher reports the failed rank.
 
-    ``reported`` are all that launchers speak of.
+    ``reported`` are all ranks that launchers report.
     """
     rank = report.rank
     sentence = error_lines(printed)
     own = next((word for word in reversed(sentence) if word.rank == rank), None)
     if own is None and report.code == -signal.SIGABRT and any(word.rank == UNKNOWN for word in sentence):
-        # It aborted for want of a peer, whose words spawn keeps to itself.
+        # It aborted because it lost a peer, whose error spawn does not print.
         own = ErrorLine(rank, b"", lost=True)
-    # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
+    # A rank that lost its peer raises or aborts, and may be the first that the launcher observes.
     if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
         silent = _silent(reported, own, sentence)
         return _by_report(silent, run, printed, []) if silent else _of_the_lost(own, sentence, run)
     if report.code < 0:
         outcome, reason = _killed(f"rank {rank}", -report.code, run)
-        # Whoever aborts says why before: a C++ library, or Python, whose libraries may then abort on its way out.
+        # Before an abort, a C++ library or Python prints the reason; libraries may also abort while Python exits.
         why = own.line if own is not None and report.code == -signal.SIGABRT else b""
         where = _crashed(one for one in printed if one.rank in (rank, None)) if not why else ""
         return outcome, f"{reason}{_quoted(why)}{where}"
-    # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
+    # Without per-rank logs, attribute untagged lines to this rank.
     own = own or next((word for word in reversed(sentence) if word.rank is None), None)
     last = own.line if own is not None else last_line([one for one in printed if one.rank == rank])
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
 def _silent(reported: list[FailedRank], loser: ErrorLine, lines: list[ErrorLine]) -> FailedRank | None:
-    """Return the rank that ended without a word of why, and that ``loser`` lost by it; None where one has lines why."""
+    """Return the rank whose silent end made ``loser`` lose it; None if some other rank printed an error."""
     if any(not word.lost and word.rank not in (None, loser.rank) for word in lines):
         return None
     lost = {word.rank for word in lines if word.lost}
@@ -240,9 +241,9 @@ def _silent(reported: list[FailedRank], loser: ErrorLine, lines: list[ErrorLine]
 def _by_words(
     run: _Run, printed: list[Stream], launchers: bytes, ended: list[FailedRank]
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a run of which nobody but the program, or nobody, says which rank failed.
+    """Return the outcome of a run for which no launcher reports the failed rank.
 
-    ``launchers`` is what the launcher says of itself, ``ended`` the ranks of which each is its node's only program.
+    ``launchers`` is the launcher's own message, ``ended`` are failed ranks that are the only program of their node.
     """
     if run.code < 0:
         outcome, reason = _killed(run.program, -run.code, run)
@@ -259,10 +260,10 @@ def _by_words(
 
 
 def _of_the_lost(word: ErrorLine, lines: list[ErrorLine], run: _Run) -> tuple[Outcome, str]:
-    """Return why a rank lost another one: by that one's words, by the kernel's, or else by its own."""
+    """Return why a rank lost another one: by the other's error, by the kernel's OOM kill, or by its own message."""
     cause = next((w for w in reversed(lines) if not w.lost and w.rank not in (None, word.rank)), None)
     if cause is not None:
-        # Of two ranks, the one that nobody named is the other one.
+        # Of two ranks, an error without a rank belongs to the other one.
         of_two = cause.rank == UNKNOWN and run.ranks == 2 and word.rank in (0, 1)
         return _failed(
             ErrorLine(1 - word.rank, cause.line, lost=False) if of_two and word.rank is not None else cause
@@ -270,7 +271,7 @@ def _of_the_lost(word: ErrorLine, lines: list[ErrorLine], run: _Run) -> tuple[Ou
     who = "one rank" if word.rank == UNKNOWN else f"rank {word.rank}"
     loss = f"{who} lost contact with another rank"
     if run.oom_kills:
-        return Outcome.OOM, f"{loss}, while the kernel killed a process for want of memory"
+        return Outcome.OOM, f"{loss}, while the kernel killed a process because memory ran out"
     return Outcome.FAILED, f"{loss}{_quoted(word.line)}"
 
 
@@ -281,27 +282,27 @@ def _failed(word: ErrorLine) -> tuple[Outcome, str]:
 
 def _killed(who: str, number: int, run: _Run) -> tuple[Outcome, str]:
     if number == signal.SIGKILL and run.oom_kills:
-        return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
+        return Outcome.OOM, f"{who} was killed by the kernel because memory ran out"
     return Outcome.FAILED, f"{who} was killed by signal {number} ({_signal_name(number)})"
 
 
 def _crashed(printed: Iterable[Stream]) -> str:
-    """Return what the first of the streams that says it says of where Python was, as the end of a sentence."""
+    """Return the place of a Python crash in the first stream that has one, as the end of a sentence."""
     return next(filter(None, (crash_location(one.text.decode(errors="replace")) for one in printed)), "")
 
 
 def _first_cause(reported: list[FailedRank], lost: set[int]) -> FailedRank | None:
-    """Return the first report that can be the cause, the first at all where none can, None without any.
+    """Return the first report that can be the cause; if none can, the first report; None without reports.
 
-    What a launcher observed first is often a rank that lost its peer and was quicker to say so; and the ranks
-    that it ends itself, by SIGTERM, are no cause either.
+    A launcher often first observes a rank that lost its peer and ended sooner. Ranks that it ends itself, by SIGTERM,
+    are not the cause either.
     """
     causes = [one for one in reported if one.rank not in lost and one.code != -signal.SIGTERM]
     return next(iter(causes or reported), None)
 
 
 def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> ErrorLine | None:
-    """Return the last line that holds ``pattern``, of the first rank whose words do."""
+    """Return the last line that matches ``pattern``, of the first rank that has one."""
     for stream in printed:
         lines = [line for line in re.split(rb"\n", stream.text) if pattern.search(line)]
         if lines:

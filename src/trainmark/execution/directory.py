@@ -1,4 +1,4 @@
-"""The result directory: who owns it, where each run lies, and which runs are finished."""
+"""The result directory: its lock, the folders of runs, and which runs are finished."""
 
 import fcntl
 import json
@@ -38,15 +38,15 @@ class ResultDirectory:
         return self._of(case) / str(repeat)
 
     def _of(self, case: Case) -> Path:
-        """Return the folder of a case: by its id, or by the shorter one that an earlier version gave it."""
+        """Return the folder of a case: by its id, or by the shorter id that an older version used."""
         ours, earlier = self.path / RUNS / case.id, self.path / RUNS / case.earlier_id
         return earlier if case.options and not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
         """Return the records of the case's finished runs, by repeat.
 
-        Raises ``InputError`` for a folder whose run was another repeat or of another case, and for two of the same run:
-        a copy, which would count twice.
+        Raises ``InputError`` for a folder with another repeat or another case, and for two folders with the same run,
+        because a copy would count twice.
         """
         folder = self._of(case)
         if not folder.is_dir():
@@ -60,7 +60,7 @@ class ResultDirectory:
                     f"{folder / str(repeat)}: its outcome.json says that this was repeat {record.repeat}; a run counts "
                     "once: take the folder away, or give it back its number"
                 )
-            # What a case leaves open was once settled in its run's id.
+            # Older versions had the chosen values of open axes in the run's case id.
             settled = case.left_open or case.batch_per_device == MAX_BATCH
             if not settled and record.case_id not in (case.id, case.earlier_id):
                 raise InputError(
@@ -71,9 +71,9 @@ class ResultDirectory:
         return found
 
     def require_cases(self, cases: Iterable[Case]) -> None:
-        """Raise ``InputError`` where finished runs lie here that are of none of these cases, which are the suite's.
+        """Raise ``InputError`` if the directory has finished runs that belong to none of the suite's cases.
 
-        Whatever is made of the directory would leave their numbers out without a word.
+        Otherwise their numbers would silently be missing from every report.
         """
         known = {self._of(case).name for case in cases}
         found = [
@@ -93,23 +93,23 @@ class ResultDirectory:
             )
 
     def probe(self, case: Case, batch_per_device: int) -> Path:
-        """Return the folder of the short run that tells whether a batch fits."""
+        """Return the folder of the short run that tests whether a batch fits."""
         return self._of(case) / f"probe-b{batch_per_device}"
 
     def trial(self, case: Case, axes: Mapping[str, str]) -> Path:
-        """Return the folder of the short run that tells how fast the case is with these values of its open axes."""
+        """Return the folder of the short run that times the case with these values of its open axes."""
         return self._of(case) / "-".join(("trial", *axes.values()))
 
     def trials(self, case: Case) -> list[Path]:
-        """Return the folders of such runs that there are."""
+        """Return the existing folders of such short runs."""
         return sorted(self._of(case).glob("trial-*")) if case.left_open else []
 
     def timing(self, case: Case) -> Path:
-        """Return the folder of a first run that ended early once it had shown how long the case takes."""
+        """Return the folder of a first run that ended early after it had shown how long the case takes."""
         return self._of(case) / "timing"
 
     def move_to_timing(self, case: Case, record: OutcomeRecord) -> None:
-        """Keep a first run that ended early as the case's timing, so that its number is free for a whole run."""
+        """Store a first run that ended early as the case's timing, so that its number is free again."""
         folder = self.run(case, record.repeat)
         write_record(folder, record)
         if (earlier := self.timing(case)).exists():
@@ -117,24 +117,24 @@ class ResultDirectory:
         folder.rename(self.timing(case))
 
     def begin(self, folder: Path) -> None:
-        """Make the folder of a run that is to start; what an interrupted attempt left there is set aside."""
+        """Create the folder of a run before its start; files of an interrupted attempt are set aside."""
         record = read_record(folder)
         if record is not None:
             assert record.started_at is None, f"{folder} holds a finished run"
-            # It could not be started then (an environment was missing): there is nothing in it to keep.
+            # The run could not be started (an environment was missing): its folder has nothing to save.
             shutil.rmtree(folder)
         if folder.exists():
             _set_aside(folder)
         folder.mkdir(parents=True)
 
     def set_aside(self, folder: Path) -> None:
-        """Set aside the folder of a finished short run that is to be made anew."""
+        """Set aside the folder of a finished short run that is to be repeated."""
         _set_aside(folder)
 
     def set_damaged_aside(self) -> list[str]:
-        """Set aside the runs whose outcome or manifest cannot be read: they count as interrupted; say so of each.
+        """Set aside runs with an unreadable outcome or manifest, which count as interrupted; report each.
 
-        Without its manifest nothing says whether a run may be pooled with others.
+        Without its manifest it is unknown whether a run may be pooled with others.
         """
         reported = []
         for folder in sorted({path.parent for path in self.path.glob(f"{RUNS}/*/*/{OUTCOME}")}):
@@ -149,18 +149,18 @@ class ResultDirectory:
 
 @contextmanager
 def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Iterator[ResultDirectory]:
-    """Take ``path`` for the suite's results, for as long as the context lasts.
+    """Lock ``path`` as the suite's result directory for the duration of the context.
 
-    What an earlier call that was killed left running on the hosts is ended.
+    Processes on the hosts that a killed call left behind are ended.
 
-    Raises ``InputError`` when another trainmark is at work there, when it belongs to another suite, when it
-    holds finished runs and ``resume`` is not asked for, or when it is not empty and no result directory.
+    Raises ``InputError`` if another trainmark is using the directory, if it belongs to another suite, if it has
+    finished runs and ``resume`` is false, or if it is not empty and not a result directory.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be made a result directory: {error.strerror}") from None
-    # Before the lock, which is a file too: in a folder that is not ours nothing is left.
+    # Checked before the lock file is created, so that a foreign folder stays unchanged.
     _refuse_foreign(path)
     with _locked(path):
         for left in _halves(path):
@@ -169,7 +169,7 @@ def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) 
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
             ResultDirectory(path).require_cases(suite.cases)
-            # Neither the gates nor the budget change a run.
+            # Gates and budget do not affect a run.
             if (there := read_suite(path)).gates != suite.gates or there.budget != suite.budget:
                 write_atomically(path / SUITE, document)
         else:
@@ -179,7 +179,7 @@ def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) 
 
 
 def _end_left(host: Host, path: Path) -> None:
-    # A host that is not there now is asked again when a case needs it.
+    # An unreachable host is tried again when a case needs it.
     with suppress(HostError):
         host.kill(str(path.resolve()))
 
@@ -196,13 +196,13 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _halves(path: Path) -> list[Path]:
-    """Return what ``write_atomically`` left behind in the directory itself when it was killed."""
+    """Return the temporary files of a killed ``write_atomically`` in the directory."""
     return [child for child in path.glob(".*.tmp") if _HALF.fullmatch(child.name)]
 
 
 def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
-    # Another version of trainmark may write the same suite in other words.
+    # Another version of trainmark may write the same suite differently.
     other = suite if there.read_bytes() == document.encode() else _suite_of(there)
     if other.model_copy(update={"gates": suite.gates, "budget": suite.budget}) != suite:
         raise InputError(
@@ -242,7 +242,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _require_different(folder: Path, records: Mapping[int, OutcomeRecord]) -> None:
-    """Raise ``InputError`` where two runs of a case began at the same microsecond and lasted as long: one is a copy."""
+    """Raise ``InputError`` if two runs of a case have the same start and duration: one is a copy."""
     began: dict[tuple[datetime, float | None], int] = {}
     for repeat, record in records.items():
         if record.started_at is None:
@@ -256,7 +256,7 @@ def _require_different(folder: Path, records: Mapping[int, OutcomeRecord]) -> No
 
 
 def _damaged(folder: Path) -> Path | None:
-    """Return the file of a finished run that is there and cannot be read as what it should be, or None."""
+    """Return the file of a finished run that exists but cannot be read, or None."""
     if read_record(folder) is None:
         return folder / OUTCOME
     manifest = folder / MANIFEST
@@ -277,12 +277,12 @@ def _set_aside(folder: Path) -> Path:
 
 
 def write_record(directory: Path, record: OutcomeRecord) -> None:
-    """Write the record into a run's folder, in one piece; from then on the run is finished."""
+    """Write the record into a run's folder atomically; from then on the run is finished."""
     write_atomically(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
 
 
 def read_record(directory: Path) -> OutcomeRecord | None:
-    """Read a run's record; None when the run is not finished, or its record is damaged."""
+    """Read a run's record; None if the run is not finished or its record is damaged."""
     path = directory / OUTCOME
     try:
         return OutcomeRecord.model_validate_json(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Bringing what a run's nodes wrote into the run's folder here."""
+"""Fetch the files of a run's nodes into the run's folder on this machine."""
 
 import secrets
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from trainmark.schema.names import RUNS
 from trainmark.schema.plan import Plan
 
 _MOST_LEVELS = 3
-"""Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
+"""The largest number of a case's folder levels above a run, which short runs have."""
 
 
 def is_shared(host: Host, there: Path, here: Path) -> bool:
-    """Return whether a folder on a host and one here are the same, which their paths do not show."""
+    """Return whether a folder on a host and one on this machine are the same, whatever their paths."""
     token = f".trainmark-{secrets.token_hex(8)}"
     (here / token).touch()
     try:
@@ -25,9 +25,9 @@ def is_shared(host: Host, there: Path, here: Path) -> bool:
 
 
 def fetch_all(places: Mapping[int, Host], plan: Plan, directory: Path) -> str | None:
-    """Bring what the nodes of ``places`` wrote, one after the other; return why that of one could not be had, or None.
+    """Fetch the files of the nodes in ``places``, one after the other; return why one failed, or None.
 
-    Hosts that share a disk which is not ours have one folder: the first brings what all wrote.
+    Hosts with a shared disk that this machine does not have use one folder: the first fetch gets all files.
     """
     lost, brought = None, False
     for node, host in places.items():
@@ -36,14 +36,14 @@ def fetch_all(places: Mapping[int, Host], plan: Plan, directory: Path) -> str | 
                 _fetch(host, plan, directory, node)
                 brought = True
         except (HostError, HostOSError) as error:
-            lost = lost or f"what {host.name} wrote could not be fetched: {error}"
+            lost = lost or f"the files of {host.name} could not be fetched: {error}"
     return lost
 
 
 def _fetch(host: Host, plan: Plan, directory: Path, node: int) -> None:
-    """Move a node's files into the run's folder; what would take the place of another node's keeps to ``nodeN``.
+    """Move a node's files into the run's folder; files that another node also has stay in ``nodeN``.
 
-    The working tree of the program's source is left: it is not of the run, and goes with the folder.
+    The working tree of the program's source is not fetched: it is not part of the run and is removed with the folder.
     """
     there = plan.nodes[node].directory
     if is_shared(host, there, directory):
@@ -52,7 +52,7 @@ def _fetch(host: Host, plan: Plan, directory: Path, node: int) -> None:
     trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
     host.get(there, own, without=trees)
     host.remove(there)
-    # The folders of the case, which this run alone uses now; what is above them is other runs' too.
+    # Only the case's folders, which no other run uses now; the folders above them are shared with other runs.
     above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)
     host.remove_empty(list(above))
     for path in sorted(own.iterdir()):

@@ -1,4 +1,4 @@
-"""Making a run ready: its program's source, its image and its card's prepare steps; and clearing up behind it."""
+"""Preparation of a run: its program's source, its image and its card's prepare steps; and the clean-up after it."""
 
 import hashlib
 import json
@@ -29,17 +29,17 @@ from trainmark.schema.plan import Command, Plan, Preparation, PrepareStep
 from trainmark.schema.suite import Limits
 
 SOURCE = "source.json"
-"""In a run's folder: which repository, commit and tree the program came from."""
+"""The file in a run's folder with the program's repository, commit and tree."""
 
 _DONE = "done.json"
-"""In the folder of what steps make: which have ended well. Not there while one goes on, nor after one that failed."""
+"""The file with the finished steps, in the steps' folder. It is missing while a step runs and after one that failed."""
 _LOCK = ".lock"
 _REMOVAL_S = 60.0
-"""How long the end of a container may take."""
+"""The time limit for ending a container, in seconds."""
 
 
 class PreparationError(TrainmarkError):
-    """A requirement of a run cannot be made; ``outcome`` is the run's outcome."""
+    """A prerequisite of a run cannot be provided; ``outcome`` is the run's outcome."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -47,10 +47,10 @@ class PreparationError(TrainmarkError):
 
 
 class Preparer:
-    """Makes runs ready; what went wrong once is told again, and not tried again, for the next run that needs it.
+    """Prepares runs; a failure is cached and raised again, without another attempt, for the next run that needs it.
 
-    Its commands are bounded, marked and ended as those of the runs are, whose mark they carry. ``watch`` is called
-    while they run, and ends them by raising.
+    Its commands have the limits and the mark of their run and are ended in the same way. ``watch`` is called while they
+    run and can end them by raising.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class Preparer:
         self._failed: dict[str, PreparationError] = {}
 
     def reporting_to(self, say: Callable[[str], None], watch: Callable[[Heartbeat], None]) -> "Preparer":
-        """Return this one for somebody else to hear and watch; what went wrong is known in common."""
+        """Return a copy with another listener and watch; the cache of failures is shared."""
         other = copy(self)
         other._say, other._watch = say, watch
         return other
 
     def make_ready(self, plan: Plan, directory: Path) -> None:
-        """Make what the plan's run needs on its nodes, or raise ``PreparationError``."""
-        # A trainmark that was killed leaves the container of its last run behind, under the same name.
+        """Provide everything that the plan's run needs on its nodes, or raise ``PreparationError``."""
+        # A killed trainmark leaves the container of its last run behind, with the same name.
         self._end_containers(plan, directory)
         for node in plan.nodes if plan.cannot_run is None else ():
-            # And, where the host has a disk of its own, what that run wrote.
+            # On a host with its own disk, the files of that run are left too.
             host = self._hosts.get(node.host)
             if host is not None and not is_shared(host, node.directory, directory):
                 host.remove(node.directory)
@@ -91,7 +91,7 @@ class Preparer:
                 write_atomically(directory / name_on(SOURCE, preparation.node), origin)
 
     def clear(self, plan: Plan, directory: Path) -> None:
-        """End the containers of a run that has ended, however that was, and remove its working trees."""
+        """End the containers of a run that has ended in any way, and remove its working trees."""
         self._end_containers(plan, directory)
         for preparation in plan.preparations:
             if preparation.source is not None:
@@ -129,7 +129,7 @@ class Preparer:
         host, folder = runner.host, preparation.folder
         done = _read_done(host, folder)
         if done is None:
-            # A step failed or was ended, and nobody knows what it left of the others' work: all begin clean.
+            # A step failed or was ended and may have damaged other files: all steps start again in an empty folder.
             host.remove(folder, without=(_LOCK,))
             done = set()
         left = [
@@ -141,7 +141,7 @@ class Preparer:
             return
         workshop, git = preparation.workshop, Git(runner)
         if workshop is not None:
-            # A trainmark that was killed may have left a tree that nobody vouches for.
+            # A killed trainmark may have left an unverified tree.
             discard(workshop, git)
         try:
             for number, task in left:
@@ -179,7 +179,7 @@ def _end_container(runner: CommandRunner, command: Command) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Tell of a source that cannot be had as what it is for the run."""
+    """Convert a ``SourceError`` to a ``PreparationError`` with the same outcome."""
     try:
         yield
     except SourceError as error:
@@ -187,11 +187,11 @@ def _reported() -> Iterator[None]:
 
 
 def check_expected_files(record: OutcomeRecord, plan: Plan) -> OutcomeRecord:
-    """Return a run's record, ``invalid`` when it ended well without leaving what its card expects."""
+    """Return a run's record, as ``invalid`` if it ended normally without the files that its card expects."""
     missing = [path.name for path in plan.expects if not path.exists()]
     if record.outcome is not Outcome.OK or not missing:
         return record
-    reason = f"the run ended well, and did not leave {', '.join(missing)}, which its card expects"
+    reason = f"the run ended normally, but without {', '.join(missing)}, which its card expects"
     return record.model_copy(update={"outcome": Outcome.INVALID, "reason": reason})
 
 
@@ -206,7 +206,7 @@ def _digest(task: PrepareStep) -> str:
 
 
 def _read_done(host: Host, folder: Path) -> set[str] | None:
-    """Return the digests of the steps that have ended well; None where nothing vouches for what the folder holds."""
+    """Return the digests of the finished steps; None if the state of the folder is unknown."""
     try:
         return set(json.loads(host.read(folder / _DONE) or b""))
     except ValueError:
@@ -220,7 +220,7 @@ def _is_done(task: PrepareStep, done: set[str], runner: CommandRunner) -> bool:
 
 
 def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> None:
-    """Run a task to its end; raise ``PreparationError`` when it fails or does not leave what it should."""
+    """Run a task to its end; raise ``PreparationError`` if it fails or its files are missing."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
     job = Job((task.command,), folder, log, child_mark(runner.mark), runner.limits.memory, heading=heading)
     try:
@@ -244,7 +244,7 @@ def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> No
     missing = [str(path) for path in task.leaves if not runner.host.has(path)]
     if missing:
         raise PreparationError(
-            Outcome.FAILED, _failure(task, f"ended well and did not leave {', '.join(missing)}", log)
+            Outcome.FAILED, _failure(task, f"ended normally, but without {', '.join(missing)}", log)
         )
 
 

@@ -1,9 +1,9 @@
 """The last error of each rank of a run, from a node's log or the rank's own file, and its launcher's message.
 
-``ranks.py`` keeps every rank's standard error as ``stderr.rankN``, ``paddle.distributed.launch`` all that a rank prints
-as ``paddle/workerlog.N`` (of which the log repeats rank 0), NVIDIA's ``multiproc.py`` the standard output of all but
-rank 0 as ``GPU_N.log``. ``mpirun --tag-output`` tags each piece of the log with its rank. PyTorch's ``spawn`` shows the
-error of one rank only; the others' are kept as ``torch-spawn-error.N``, in no known order.
+``ranks.py`` saves every rank's standard error as ``stderr.rankN``, ``paddle.distributed.launch`` all output of a rank
+as ``paddle/workerlog.N`` (the log repeats rank 0's), NVIDIA's ``multiproc.py`` the standard output of all ranks but 0
+as ``GPU_N.log``. ``mpirun --tag-output`` tags each piece of the log with its rank. PyTorch's ``spawn`` prints the error
+of one rank only; the others' are saved as ``torch-spawn-error.N``, in unknown order.
 """
 
 import re
@@ -16,41 +16,41 @@ from trainmark.logs.transport import Demultiplexer
 from trainmark.node.local import SPAWN_ERROR, read_tail
 
 UNKNOWN = -1
-"""The rank of words that are one rank's, nobody knows whose."""
+"""The rank of output that belongs to a single but unknown rank."""
 
 _FILES = ("stderr.rank{}", "paddle/workerlog.{}", "GPU_{}.log")
 _NEXT_TO = "GPU_{}.log"
-"""Of these the log holds more of every rank: the standard error."""
+"""For these launchers the log has more of every rank: the standard error."""
 _TAG = re.compile(rb"\]<std(?:out|err|diag)>:")
 _RULE = re.compile(rb"^-{74}$", re.MULTILINE)
-"""What OpenMPI puts around a message of its own."""
+"""The frame around OpenMPI's own messages."""
 _SPAWNED = re.compile(rb"^-- Process (\d+) terminated with the following error:$")
-"""``torch.multiprocessing.spawn``: what follows is that rank's traceback."""
+"""``torch.multiprocessing.spawn``: that rank's traceback follows."""
 
 _ERROR = re.compile(
     rb"\s*(?:\[rank(?P<rank>\d+)\]:\s*)?(?P<text>"
     rb"[\w.]*(?:Error|Exception|Exit)(?::.*|$)|terminate called after throwing an instance of .*|what\(\): .*"
     rb"|Fatal Python error: (?!Aborted).*)"
 )
-"""The line of an exception; PyTorch puts the rank before it. Whoever aborts has mostly said why before."""
+"""The line of an exception, which PyTorch prefixes with the rank; it usually precedes an abort."""
 _FOLLOWS = re.compile(
     rb"[\w.]*(?:ChildFailedError|ProcessRaisedException|ProcessExitedException)\b|FatalError: `Process abort signal`"
 )
-"""What a launcher raises because a rank has failed, and what Paddle adds to every abort."""
+"""Exceptions that a launcher raises because a rank has failed, and Paddle's line after every abort."""
 _FATAL = re.compile(rb"^Fatal Python error: .*$", re.MULTILINE)
-"""What Python's handler of fatal errors begins with: threads, their calls and names of libraries follow."""
+"""The first line of Python's handler of fatal errors; threads, their calls and library names follow."""
 _LOST = re.compile(
     rb"Connection (?:closed|reset) by peer|Connection refused|Broken pipe|gloo::(?:Io|Timeout)Exception"
     rb"|TIMEOUT self_rank|Timed out (?:waiting|after)|Socket Timeout|recvValue failed|Failed to recv, got 0 bytes"
     rb"|ncclRemoteError|remote process exit|NCCL[^.\n]{0,80}(?:remote|peer)"
     rb"|Horovod has been shut down|HorovodInternalError"
 )
-"""What gloo, NCCL, PyTorch's store and Horovod say in a rank that another one has left."""
+"""Messages of gloo, NCCL, PyTorch's store and Horovod in a rank that lost its peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The end of what one rank printed, or of what all did, untagged (``rank`` None)."""
+    """The end of one rank's output, or of all ranks' untagged output (``rank`` None)."""
 
     rank: int | None
     text: bytes
@@ -58,9 +58,9 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class ErrorLine:
-    """An exception's line, and whose it is where that is known.
+    """An exception's line, and its rank if known.
 
-    ``lost`` when all it says is that another rank has gone.
+    ``lost`` is true if it only reports that another rank is gone.
     """
 
     rank: int | None
@@ -69,10 +69,10 @@ class ErrorLine:
 
 
 def read_streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
-    """Return the ends of what the ranks printed, as far apart as their launcher kept them.
+    """Return the ends of the ranks' output, separated as far as their launcher separates it.
 
-    ``tails`` are the ends of the nodes' logs. Where the launcher keeps all of a rank's words elsewhere, the logs,
-    which repeat them, are left out.
+    ``tails`` are the ends of the nodes' logs. If the launcher saves all output of a rank in other files, the logs,
+    which repeat it, are left out.
     """
     stored = {pattern: list(_retained(folder, pattern)) for pattern in _FILES}
     spawned = [Stream(UNKNOWN, stream.text) for stream in _retained(folder, SPAWN_ERROR)]
@@ -82,8 +82,8 @@ def read_streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
 
 
 def error_lines(of: list[Stream]) -> list[ErrorLine]:
-    """Return the exceptions in what the ranks printed, those of one stream in their order."""
-    # A rank's error as spawn keeps it is one traceback: what comes before its last line was caught.
+    """Return the exceptions in the ranks' output, in order within each stream."""
+    # A rank's error saved by spawn is one traceback: exceptions before its last line were caught.
     return [
         word
         for stream in of
@@ -92,7 +92,7 @@ def error_lines(of: list[Stream]) -> list[ErrorLine]:
 
 
 def last_line(of: list[Stream]) -> bytes:
-    """Return the last line that says something; of a fatal error of Python's, the first."""
+    """Return the last meaningful line; for a fatal error of Python, the first one."""
     reported = [
         stream.text[: fatal[-1].end()] if (fatal := list(_FATAL.finditer(stream.text))) else stream.text
         for stream in of
@@ -113,7 +113,7 @@ def _by_tag(tail: bytes) -> list[Stream]:
     tags = list(_TAG.finditer(tail))
     if not tags:
         return [Stream(None, tail)]
-    # What mpirun itself says at the end has no tag, and would be taken for the words of the rank before it.
+    # mpirun's own message at the end has no tag, and would be attributed to the preceding rank.
     report = _RULE.search(tail, tags[-1].end())
     of_ranks = tail if report is None else tail[: report.start()]
     demultiplexer = Demultiplexer()
@@ -134,9 +134,9 @@ def _words(stream: Stream) -> Iterator[ErrorLine]:
 _TORCHRUN = re.compile(
     rb"^\[\d+\]:\n[^\[]*?\brank\s*:\s*(\d+) \(local_rank[^\[]*?\bexitcode\s*:\s*(-?\d+)", re.MULTILINE
 )
-"""One rank in the report with which torchrun ends (``ChildFailedError``); the root cause comes last."""
+"""One rank in torchrun's final report (``ChildFailedError``); the root cause comes last."""
 _RANKS = re.compile(rb"^trainmark-ranks: rank (\d+) ended with exit code (-?\d+)$", re.MULTILINE)
-"""The line with which ``ranks.py`` ends when a rank failed."""
+"""The last line of ``ranks.py`` after a rank failed."""
 _MPIRUN_EXIT = re.compile(rb"^ *Process name: \[\S*,(\d+)\]\n *Exit code: +(-?\d+)$", re.MULTILINE)
 """OpenMPI 4 writes ``[[5007,1],1]``, OpenMPI 5 ``[prterun-host-4299@1,1]``: the rank comes last."""
 _MPIRUN_SIGNAL = re.compile(
@@ -144,10 +144,10 @@ _MPIRUN_SIGNAL = re.compile(
 )
 _OPENMPI_MESSAGE = re.compile(rb"^-{74}\n(.*?)^-{74}$", re.MULTILINE | re.DOTALL)
 _PADDLE = re.compile(rb"^Container rank (\d+) status failed cmd \[[^\n]*\] code (-?\d+) log ", re.MULTILINE)
-"""``paddle.distributed.launch`` names the first of its list that has failed, whoever failed first."""
+"""``paddle.distributed.launch`` names the first failed rank of its list, which may not be the first that failed."""
 _SPAWN_CODE = re.compile(rb"ProcessExitedException: process (\d+) terminated with exit code (-?\d+)")
 _SPAWN_SIGNAL = re.compile(rb"ProcessExitedException: process (\d+) terminated with signal (\w+)")
-"""``torch.multiprocessing.spawn``; an exception it quotes instead, with the rank (``last_words.py``)."""
+"""``torch.multiprocessing.spawn``; an exception is quoted instead, with the rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class FailedRank:
 
 
 def launcher_reports(text: bytes) -> list[FailedRank]:
-    """Return the failed ranks that a launcher reports at the end of a log, the one that it saw first, first."""
+    """Return the failed ranks that a launcher reports at the end of a log, in the order of its observation."""
     for pattern in (_TORCHRUN, _RANKS, _MPIRUN_EXIT, _PADDLE, _SPAWN_CODE):
         if found := pattern.findall(text):
             return [FailedRank(int(rank), int(code)) for rank, code in found][::-1]
@@ -173,9 +173,9 @@ def launcher_reports(text: bytes) -> list[FailedRank]:
 
 
 def openmpi_message(text: bytes) -> bytes:
-    """Return the first message of OpenMPI's own in a log, as one line; nothing without one.
+    """Return the first message of OpenMPI itself in a log, as one line; empty without one.
 
-    With such a message mpirun ends when it could not start the ranks.
+    mpirun ends with such a message if it could not start the ranks.
     """
     found = _OPENMPI_MESSAGE.search(text)
     return b" ".join(found[1].split()) if found else b""

@@ -1,4 +1,4 @@
-"""Carrying a plan out: its commands become a job a node, what they left comes here, and the run gets its outcome."""
+"""Run a plan: one job per node, the fetch of the nodes' files, and the run's outcome."""
 
 import re
 import secrets
@@ -44,14 +44,14 @@ def run_plan(
     watch: Watch = ignore_heartbeat,
     steps: int | None = None,
 ) -> OutcomeRecord:
-    """Run a plan whose run's folder here is ``directory``, and return what became of it.
+    """Run a plan in the run's folder ``directory``, and return the run's record.
 
-    ``steps`` is how many steps the program makes, if it reports them: a run that is ended early then has the time that
-    the whole run would have taken.
+    ``steps`` is the program's number of steps, if it reports them: the record of a run that is ended early then has the
+    expected time of the whole run.
 
-    Each node's log (``train.log``, of node 1 ``train.node1.log``) holds what it printed, untouched; its telemetry
-    lies beside it. ``watch`` is called about twice a second. Whatever happens, a ``KeyboardInterrupt`` included, no
-    process of the run is alive when this returns or raises. Raises ``TrainmarkError`` when a log cannot be opened.
+    Each node's log (``train.log``; of node 1 ``train.node1.log``) has its unmodified output; its telemetry is next to
+    it. ``watch`` is called about twice a second. In all cases, a ``KeyboardInterrupt`` included, no process of the run
+    is alive when this returns or raises. Raises ``TrainmarkError`` if a log cannot be opened.
     """
     record = OutcomeRecord(
         case_id=plan.case.id,
@@ -78,7 +78,7 @@ def run_plan(
 
 
 def _with_expected_time(record: OutcomeRecord, pace: StepPace, steps: int) -> OutcomeRecord:
-    """Return the record of a run that was ended early with the time that the whole run would have taken."""
+    """Return the record of a run that was ended early, with the expected time of the whole run."""
     run_s, step_s = pace.run_s(steps), pace.step_s
     if run_s is None or step_s is None:
         return record
@@ -90,7 +90,7 @@ def _with_expected_time(record: OutcomeRecord, pace: StepPace, steps: int) -> Ou
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """How the jobs of a run ended, the nodes' clocks around it, and why what one wrote is not here; else None."""
+    """The end of a run's jobs, the nodes' clocks before and after, and why a node's files are missing (or None)."""
 
     started_at: datetime
     carried: JobsResult
@@ -99,18 +99,18 @@ class _Ending:
 
 
 def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Limits, watch: Watch) -> _Ending:
-    """Run the jobs of a plan, and bring here what they wrote."""
+    """Run the jobs of a plan, and fetch their files."""
     jobs = _jobs(plan, directory, limits, places)
     started_at = datetime.now(UTC)
     before = map_hosts(jobs, _clock)
     try:
         carried = run_jobs(jobs, limits, watch)
     except KeyboardInterrupt:
-        # What there is of the run lies here then, and nowhere else; whoever cannot wait interrupts again.
+        # Fetch the run's files, so that none stay on the hosts; a second interrupt skips this.
         with suppress(OSError):
             fetch_all(places, plan, directory)
         raise
-    # Of a run that was ended no ranks are compared, and a host that was lost would be waited for.
+    # The ranks of a run that was ended are not compared, and a lost host would only cost a timeout.
     after = [None] * len(jobs) if carried.stopped else map_hosts(jobs, _clock)
     clocks = dict(zip(places, map(_clocks, before, after), strict=True))
     return _Ending(started_at, carried, clocks, fetch_all(places, plan, directory))
@@ -119,7 +119,7 @@ def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Lim
 def _recorded_end(
     plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Ending
 ) -> dict[str, object]:
-    """Return what a run's record says of its end."""
+    """Return the fields of a run's record that describe its end."""
     carried = ending.carried
     ends = {tuple(places)[end.index]: end for end in carried.ended}
     exits = _exits(ends, directory)
@@ -159,17 +159,17 @@ def _recorded_end(
 
 
 def _places(plan: Plan, known: Mapping[str, Host]) -> dict[int, Host]:
-    """Return the hosts of the nodes that are watched: those with commands, then those that mpirun starts ranks on."""
+    """Return the hosts of the supervised nodes: those with commands, then those on which mpirun starts ranks."""
     launched = sorted({command.node for command in plan.commands})
     others = [at for at, node in enumerate(plan.nodes) if at not in launched and node.host in known]
     return {node: known[plan.nodes[node].host] for node in (*launched, *others)}
 
 
 def _jobs(plan: Plan, directory: Path, limits: Limits, places: Mapping[int, Host]) -> list[JobOnHost]:
-    # All marks lie in the run's folder, by which the next call finds them. An agent that was lost ends what it
-    # started; what another attempt has started in this folder is not that.
+    # All marks begin with the run's folder, by which the next call finds them. The random end is for lost agents: each
+    # ends only the processes that it started, not those of a later attempt in the same folder.
     marks = {command.node: f"{directory.resolve()}/{secrets.token_hex(4)}" for command in plan.commands}
-    # Ranks that mpirun starts on other nodes are watched there, and what they write is the run's.
+    # Ranks that mpirun starts on other nodes carry the first node's mark; their files belong to the run.
     of_mpirun = marks[next(iter(places))]
     return [
         JobOnHost(host, _job(plan, node, limits, marks.get(node, of_mpirun))) for node, host in places.items()
@@ -177,12 +177,12 @@ def _jobs(plan: Plan, directory: Path, limits: Limits, places: Mapping[int, Host
 
 
 def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:
-    """Return the host that a plan has commands for and that is not there, in a sentence; None when all are."""
+    """Return a sentence about a host that the plan needs but that is missing; None if there is none."""
     for command in plan.commands:
         host = plan.nodes[command.node].host if command.node < len(plan.nodes) else None
         if host is None or host not in known:
             who = f"node {command.node}" if host is None else f"node {command.node} ({host})"
-            return f"the plan has commands for {who}, and the hosts are {', '.join(known)} only"
+            return f"the plan has commands for {who}, but the only hosts are {', '.join(known)}"
     return None
 
 
@@ -201,7 +201,7 @@ def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
 
 
 def _exits(ends: Mapping[int, JobResult], directory: Path) -> list[NodeExit]:
-    """Return how the nodes' commands ended, in that order; kernels' kills of what mpirun started there are all's."""
+    """Return the ends of the nodes' commands, in order; OOM kills among mpirun's remote ranks count for every node."""
     kills = sum(end.oom_kills for end in ends.values() if end.code is None)
     return [
         NodeExit(end.code, end.oom_kills + kills, directory / name_on(LOG, node), node)
@@ -214,24 +214,24 @@ def _judge(
     carried: JobsResult, lost: str | None, exits: Sequence[NodeExit], plan: Plan
 ) -> tuple[Outcome, str | None]:
     if lost is not None and carried.stopped is None:
-        # What a rank wrote is missing: nothing can be said of a run that is not whole.
+        # A rank's files are missing: an incomplete run cannot be judged.
         return Outcome.FAILED, lost
     outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
     return outcome, _with_host(reason, plan)
 
 
 def _not_watched(plan: Plan, nodes: Collection[int]) -> tuple[Suspicion, ...]:
-    """Return the doubt of nodes on which mpirun started ranks: no agent of ours sees what else went on there."""
+    """Return a doubt about nodes on which mpirun started ranks but which have no agent."""
     others = [node.host for number, node in enumerate(plan.nodes) if number not in nodes]
     if not others:
         return ()
     where = f"mpirun started the ranks on {', '.join(others)}"
-    sentence = f"{where}, where nothing was watched: no telemetry, no clock"
+    sentence = f"{where}, which have no agent: no telemetry, no clock"
     return (Suspicion(code="nodes-not-watched", sentence=sentence, about=About.MACHINE),)
 
 
 def _with_host(reason: str | None, plan: Plan) -> str | None:
-    """Return the reason with the host of the rank, or of the node, that it begins with; this machine needs no name."""
+    """Return the reason with the host of its rank or node inserted; this machine is not named."""
     if reason is None or {node.host for node in plan.nodes} == {LOCALHOST}:
         return reason
     if len(plan.nodes) == 1:
@@ -248,7 +248,7 @@ def _with_host(reason: str | None, plan: Plan) -> str | None:
 
 
 def _clock(one: JobOnHost) -> ClockOffset | None:
-    # What follows says so too, where a host is gone.
+    # A lost host is reported by the steps that follow.
     with suppress(HostError):
         return one.host.clock()
     return None

@@ -1,8 +1,8 @@
-"""Programs out of git repositories: one commit fetched into a cache, and a proven working tree of it for each run.
+"""Programs from git repositories: one commit fetched into a cache, and a verified working tree for each run.
 
-What is proven: every file of the tree, hashed anew, gives the tree that the commit names, and the commit's own bytes
-give its name. So neither a damaged cache nor a changed one can pass for the commit. Git's hooks, filters and
-conversions of line ends are off: the bytes are the repository's.
+Verification: all files of the tree are hashed and must give the commit's tree, and the commit's bytes must give its id,
+so that a damaged or modified cache is detected. Git's hooks, filters and line-end conversions are off: the bytes are
+the repository's.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ _SAFE = (
         "-c",
         "maintenance.auto=false",
     ),
-    # A server that sends nothing for a minute will not send the rest either.
+    # A server that sends nothing for a minute is considered lost.
     *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
 )
 _RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
-"""For ``info/attributes``, which goes before the repository's own ``.gitattributes``."""
+"""For ``info/attributes``, which overrides the repository's own ``.gitattributes``."""
 
 _ELSEWHERE = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_CONFIG"),
@@ -45,7 +45,7 @@ _ELSEWHERE = (
         "GIT_GRAFT_FILE",
     ),
 )
-"""Variables by which a caller's git (a hook's, say) would have us work in another repository."""
+"""Variables of a caller's git (such as a hook's) that would redirect commands to another repository."""
 
 _VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "https:ssh:file",
@@ -57,7 +57,7 @@ _VARIABLES = {
 
 
 class SourceError(TrainmarkError):
-    """The program of a commit cannot be had; the message says why, and ``outcome`` what that is for a run."""
+    """The program of a commit is not available; the message has the reason, ``outcome`` is the run's outcome."""
 
     def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
         super().__init__(message)
@@ -66,14 +66,14 @@ class SourceError(TrainmarkError):
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """The way git is run, and the host that stores the repositories."""
+    """The runner of git commands, and the host that stores the repositories."""
 
     runner: CommandRunner
 
     def run(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> CommandOutput:
-        """Run a command of git's, with hooks, filters and the caller's own repository out of the way.
+        """Run a git command, without hooks, filters and the caller's own repository.
 
-        Raises ``SourceError`` when a limit ends it.
+        Raises ``SourceError`` if a limit ends it.
         """
         git, *rest = words
         command = Command(0, (git, *_SAFE, *rest), _VARIABLES | dict(variables or {}), _ELSEWHERE)
@@ -83,14 +83,14 @@ class Git:
         return reported
 
     def must(self, words: Sequence[str], trouble: str) -> None:
-        """Run a command of git's; raise ``SourceError`` with ``trouble`` and git's own words when it fails."""
+        """Run a git command; raise ``SourceError`` with ``trouble`` and git's message if it fails."""
         reported = self.run(words)
         if reported.code != 0:
             raise SourceError(f"{trouble}: {_complaint(reported)}")
 
 
 def fetch(checkout: Checkout, git: Git) -> None:
-    """Bring the commit into the cache, unless it is there; raise ``SourceError`` when it cannot be had."""
+    """Fetch the commit into the cache, unless it is there; raise ``SourceError`` if that fails."""
     host = git.runner.host
     if host.which("git") is None:
         raise SourceError(
@@ -121,9 +121,9 @@ def is_cached(checkout: Checkout, git: Git) -> bool:
 
 
 def check_out(checkout: Checkout, folder: str, git: Git) -> str:
-    """Make the working tree of a commit that is in the cache, and prove it; return the name of git's tree.
+    """Create and verify the working tree of a commit in the cache; return the id of its git tree.
 
-    ``folder`` is where the program must stand in it. Raises ``SourceError``; then no tree is left.
+    ``folder`` is the program's folder in it. Raises ``SourceError``; then no tree is left.
     """
     discard(checkout, git)
     try:
@@ -142,7 +142,7 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
 
 
 def discard(checkout: Checkout, git: Git) -> None:
-    """Remove a working tree, whatever is left of it, and whoever wants to stop meanwhile."""
+    """Remove a working tree in any state, even if the user interrupts meanwhile."""
     git = Git(replace(git.runner, watch=ignore_heartbeat))
     with suppress(OSError):
         git.runner.host.remove(checkout.tree)
@@ -153,7 +153,7 @@ def discard(checkout: Checkout, git: Git) -> None:
 
 def _proven(checkout: Checkout, git: Git) -> str:
     changed = SourceError(
-        f"{checkout.cache}: what it holds is not commit {checkout.commit}; it was changed: remove it"
+        f"{checkout.cache}: its content is not commit {checkout.commit}: it was modified; remove it"
     )
     reported = git.run(("git", "--git-dir", str(checkout.cache), "cat-file", "commit", checkout.commit)).out
     if (
@@ -164,7 +164,7 @@ def _proven(checkout: Checkout, git: Git) -> str:
     wanted = reported.split(b"\n", 1)[0].decode().removeprefix("tree ")
     within = ("git", "-C", str(checkout.tree))
     head = git.run((*within, "rev-parse", "HEAD")).out.decode().strip()
-    # An index without the times of the files, so that git reads and hashes every one of them.
+    # An index without file times makes git read and hash every file.
     index = checkout.tree.with_name(f".{checkout.tree.name}.index")
     try:
         fresh = {"GIT_INDEX_FILE": str(index.absolute())}
@@ -180,7 +180,7 @@ def _proven(checkout: Checkout, git: Git) -> str:
 
 
 def _complaint(done: CommandOutput) -> str:
-    """Return the line in which git says what is wrong; hints and counts follow it."""
+    """Return git's error line; hints and counts follow it."""
     lines = [line.strip() for line in done.err.decode(errors="replace").splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (fatal or lines or [f"git ended with exit code {done.code}"])[0]
@@ -188,7 +188,7 @@ def _complaint(done: CommandOutput) -> str:
 
 @contextmanager
 def _guarded(cache: Path, git: Git) -> Iterator[None]:
-    """Hold the cache, so that two trainmarks do not fetch into it at once."""
+    """Lock the cache, so that two trainmarks do not fetch into it at once."""
     try:
         with git.runner.host.locked(cache.with_name(f".{cache.name}.guard")):
             yield
