@@ -87,7 +87,9 @@ def steps(noise: Noise, spread: float, count: int, times: int) -> Iterator[Serie
 
 def simulated(repetitions: int) -> None:
     bound = gate_of(GateName.TWO_LEVELS).bound
-    print(f"\n## two-levels: how often it fires on one level (bound {bound}, {repetitions} series each)\n")
+    print(
+        f"\n## two-levels: false alarms on series with one level (bound {bound}, {repetitions} series each)\n"
+    )
     spreads = (0.002, 0.02, 0.10, 0.20)
     print("| steps | noise | " + " | ".join(f"spread {spread:.1%}" for spread in spreads) + " |")
     print("| --- | --- |" + " --- |" * len(spreads))
@@ -96,7 +98,7 @@ def simulated(repetitions: int) -> None:
             rates = [share(levels_fire, steps(noise, spread, count, repetitions)) for spread in spreads]
             print(f"| {count} | {name} | " + " | ".join(f"{rate:.2%}" for rate in rates) + " |")
 
-    print("\n## two-levels: how often it finds two (100 steps, normal noise of 2 %)\n")
+    print("\n## two-levels: detection of two levels (100 steps, normal noise of 2 %)\n")
     gaps = (0.05, 0.08, 0.10, 0.15, 0.50)
     print("| share of the rarer level | " + " | ".join(f"{gap:.0%} apart" for gap in gaps) + " |")
     print("| --- |" + " --- |" * len(gaps))
@@ -104,7 +106,7 @@ def simulated(repetitions: int) -> None:
         rates = [share(levels_fire, two_level_steps(gap, rarer, repetitions // 4)) for gap in gaps]
         print(f"| {rarer:.0%} | " + " | ".join(f"{rate:.0%}" for rate in rates) + " |")
 
-    print(f"\n## drift-over-runs: how often it fires without a drift ({repetitions // 4} campaigns each)\n")
+    print(f"\n## drift-over-runs: false alarms without a drift ({repetitions // 4} campaigns each)\n")
     counts = (3, 5, 6, 7, 10, 20)
     print("| runs of a case | " + " | ".join(map(str, counts)) + " |")
     print("| --- |" + " --- |" * len(counts))
@@ -134,7 +136,7 @@ def drifting(total: float, count: int, times: int) -> Iterator[Series]:
 
 
 def stored_runs() -> None:
-    print("\n## Every gate on the kept runs\n")
+    print("\n## Every gate on the stored runs\n")
     print("| result | runs | " + " | ".join(gate.name for gate in GATES) + " |")
     print("| --- | --- |" + " --- |" * len(GATES))
     doubts: list[str] = []
@@ -181,7 +183,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=4000)
     given = parser.parse_args()
     print("# Gates: false alarms")
-    print("\n| gate | doubts from | of | where the bound comes from |\n| --- | --- | --- | --- |")
+    print("\n| gate | bound | of | source of the bound |\n| --- | --- | --- | --- |")
     for gate in (*GATES, DRIFT):
         print(f"| `{gate.name}` | {gate.bound:g} | {gate.unit} | {gate.source} |")
     stored_runs()
