@@ -20,13 +20,6 @@ def precision_from_switch(word: str | None, when_on: Precision) -> Precision | N
     return Precision.FP32 if lowered in _NO else None
 
 
-def paddle_precision(use_amp: str | None, pure_fp16: str | None) -> Precision | None:
-    """Return Paddle's precision from ``use_amp`` and ``use_pure_fp16`` (level O2)."""
-    if precision_from_switch(pure_fp16, Precision.FP16) is Precision.FP16:
-        return Precision.FP16
-    return precision_from_switch(use_amp, Precision.AMP_FP16)
-
-
 _MIXED = re.compile(
     rb"--(?:use_|enable_)?(?:fp16|amp)\b(?![ =](?:False|false|0|off))"
     rb"|\b(?:fp16|use_(?:amp|fp16)) *[:=] *['\"]?True|\bmixed_precision *[:=] *['\"]?(?:True|fp16|bf16)"

@@ -1,8 +1,8 @@
 """Training programs, one folder each: launch commands, log formats and the meaning of their options.
 
-A folder may contain ``card*.yaml``, ``log.py`` (``FORMAT``, with the rules by which its figures are published),
-``dialect.py`` (``DIALECT``) and ``sample.py`` (``sample``: a synthetic log). There is no other list of programs:
-folders are discovered here and in the ``programs`` of extensions, and a module is imported on first use.
+A folder may contain ``card*.yaml``, ``dialect.py`` (``DIALECT``) and a log format: ``log.yaml``, or ``log.py``
+(``FORMAT``) with ``sample.py`` (``sample``: a synthetic log). There is no other list of programs: folders are
+discovered here and in the ``programs`` of extensions, and a module is imported on first use.
 """
 
 from typing import TYPE_CHECKING
