@@ -44,6 +44,7 @@ _CASES = [
     ("10_nanotron_suffixes", "", (22_700, 22_900)),
     ("11_primus_slash_average", "", (704, 705.5)),
     ("14_megatron_samples_tgs", "", None),
+    ("15_llamafactory_resumed", "", (280, 292)),
     ("21_torchtitan_mfu_over_100", "--gpus 8", (81_000, 82_000)),
 ]
 

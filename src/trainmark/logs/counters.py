@@ -8,7 +8,7 @@ import numpy as np
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.model import Records, Restart
-from trainmark.logs.restarts import find_restarts
+from trainmark.logs.restarts import find_restarts, find_resumed_runs
 
 _EPOCH = 1e9
 _SAMPLE = 1 << 18
@@ -75,6 +75,8 @@ def count(records: Records) -> Counters:
     if restarts and (copies == 1 or len(restarts) < copies):
         # When the counter reaches its value before the restart, it repeats one number.
         return Counters(interval, max(repeated - len(restarts), 0), backwards, restarts=restarts)
+    if starts and copies == 1 and (resumed := find_resumed_runs(records, starts)):
+        return Counters(interval, repeated, backwards, restarts=resumed)
     if starts and copies > 1 and not _whole_runs(records, starts):
         starts = []  # interleaved lines of several ranks, not consecutive runs
     elif starts:

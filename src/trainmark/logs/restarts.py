@@ -13,6 +13,8 @@ _MOST = 64
 """Most restarts of one log; a counter that decreases more often counts something else."""
 _AROUND = 3
 """Records on either side of a decrease that must follow each other at the usual interval."""
+_FASTER = 10.0
+"""A counter so many times as high as its elapsed time explains includes work of before."""
 _BLOCK = 1 << 15
 
 
@@ -73,6 +75,32 @@ def find_restarts(records: Records, interval: int) -> tuple[Restart, ...] | None
         fresh = records.epoch is not None and step <= interval
         until = min([places.turns(at), *(other for other in falls if other > at)])
         found.append(Restart(at, before, (epoch, step), until, fresh))
+    return tuple(found)
+
+
+def find_resumed_runs(records: Records, starts: list[int]) -> tuple[Restart, ...]:
+    """Return the ``starts`` of the counter as restarts if each part continues a run; empty if one may be another run.
+
+    A part continues a run if its time begins anew and its counter does not: the counter over the elapsed time is then
+    far above the rate before. Such a log is an excerpt that lacks the checkpoint's own step.
+    """
+    step, clock = records.step, records.clock_s
+    if step is None or clock is None or records.epoch is not None:
+        return ()
+    found = []
+    for number, at in enumerate(starts):
+        begin = starts[number - 1] if number else 0
+        (first, before), (first_s, before_s) = (
+            (float(column.array(begin, begin + 1)[0]), float(column.array(at - 1, at)[0]))
+            for column in (step, clock)
+        )
+        after, after_s = float(step.array(at, at + 1)[0]), float(clock.array(at, at + 1)[0])
+        if not (before > first and before_s > first_s and 0 < after_s < before_s):
+            return ()
+        if after / after_s < _FASTER * (before - first) / (before_s - first_s):
+            return ()
+        until = starts[number + 1] if number + 1 < len(starts) else records.count
+        found.append(Restart(at, (0.0, before), (0.0, after), until, fresh=False))
     return tuple(found)
 
 
