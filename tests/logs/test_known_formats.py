@@ -1,5 +1,7 @@
 """Formats are loaded only when a log may have them, from an index that is valid for the content of their files."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,24 @@ def test_a_cache_that_cannot_be_written_is_not_needed(folder: Path) -> None:
 @pytest.mark.parametrize("document", [{1: "a"}, {True: "a"}, {"a": (1,)}, {"a": {1}}])
 def test_a_document_that_json_changes_is_left_out(document: object) -> None:
     assert as_json(document) is None
+
+
+def test_reading_a_log_loads_only_what_it_needs(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(synthetic_log("timm", SampleRun([0.5] * 60, gpus=2, interval=5)))
+    read = (
+        "import sys\n"
+        "from trainmark.measure.rules import measure_log\n"
+        "from trainmark.programs import read_log\n"
+        f"log = read_log({str(log)!r})\n"
+        "measure_log(log)\n"
+        "assert log.format == 'timm', log\n"
+        "heavy = {'pydantic', 'yaml', 'sqlite3', 'trainmark.report', 'trainmark.store', 'trainmark.frameworks'}\n"
+        "loaded = {name for name in sys.modules if name.endswith('.log') and name.startswith('trainmark.programs.')}\n"
+        "print(*sorted(heavy & set(sys.modules)), len(loaded) < 10)\n"
+    )
+    subprocess.run([sys.executable, "-c", read], check=True)  # the index is there from now on
+
+    done = subprocess.run([sys.executable, "-c", read], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "True\n"
