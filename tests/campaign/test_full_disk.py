@@ -72,7 +72,7 @@ def test_a_program_that_fills_the_disk_stops_the_suite_and_resume_repeats_its_ru
     assert lines == ["exit 1", "1", "exit 0"], (small.folder / "err2").read_text()
     assert reported(small.folder / "err") == (
         f"trainmark run: {small.out}: the disk is full; all finished runs are saved: "
-        "free some space and go on with --resume"
+        "free some space and continue with --resume"
     )
     results = read_results(small.folder / "kept" / "results.json")
     assert (results.complete, results.holds) == (True, True)
