@@ -18,7 +18,7 @@ _HARMLESS = (
 
 
 @pytest.mark.parametrize("pattern", _EXPONENTIAL)
-def test_a_part_that_matches_one_text_in_several_ways_is_exponential(pattern: str) -> None:
+def test_a_part_that_matches_one_text_by_several_paths_is_exponential(pattern: str) -> None:
     assert can_explode(parser.parse(pattern.encode()))
 
 

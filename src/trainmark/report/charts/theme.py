@@ -63,7 +63,7 @@ def colours(names: Sequence[object]) -> list[str]:
 def text_width(text: str) -> int:
     """Return the largest possible width of a label, in units of the chart, in the browsers' fonts for ``FONT``.
 
-    The converter uses one font for layout, and the reader's may be wider: the widest usual one is DejaVu Sans, with 0.6
+    The converter measures by one font, and the reader's may be wider: the widest usual one is DejaVu Sans, with 0.6
     of the font size per character of our labels on average; a Chinese character is as wide as the font size.
     """
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
