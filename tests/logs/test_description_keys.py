@@ -140,3 +140,39 @@ def test_a_format_without_a_mark_is_recognised_by_its_records(records: list[str]
 
     assert known.mark.search(b"a 1 1 2.5 end" if len(records) == 1 else b"b 1 2.5 end")
     assert known.mark.search(b"c 1 2.5 end") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py --batch-size 32 --lr 1",
+        "python train.py --batch_size=32",
+        "Namespace(eval_batch_size=8, batch_size=32)",
+        "eval-batch-size: 8\nbatch_size : 32\n",
+    ],
+)
+def test_a_switch_is_read_from_a_command_or_from_printed_arguments(text: str) -> None:
+    known = _format(facts={"batch_per_device": {"switch": "batch-size"}})
+
+    assert known.facts(_context(text, 10)).batch_per_device == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--amp --lr 1", "amp-fp16"),
+        ("--amp \\\n  --lr 1", "amp-fp16"),
+        ("--amp=False", "fp32"),
+        ("--amp-dtype False", None),
+        ("samples", None),
+    ],
+)
+def test_a_switch_without_a_value_is_true(text: str, expected: str | None) -> None:
+    known = _format(facts={"precision": {"switch": "amp", "words": {True: "amp-fp16", False: "fp32"}}})
+
+    assert known.facts(_context(text, 10)).precision == expected
+
+
+def test_a_switch_is_named_without_its_dashes() -> None:
+    with pytest.raises(InputError, match=r"x\.yaml: batch_per_device: switch: '--batch' is no name"):
+        _format(facts={"batch_per_device": {"switch": "--batch"}})

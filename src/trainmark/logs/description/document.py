@@ -10,7 +10,7 @@ from trainmark.files import parse_yaml
 from trainmark.schema.precision import Precision
 
 Source = Any
-"""Where a fact is found: a pattern (its first group), ``= an expression``, ``{setting: name}`` or
+"""Where a fact is found: a pattern (its first group), ``= an expression``, ``{setting: name}``, ``{switch: name}`` or
 ``{pattern: …, within: …, words: {…}}``, or a list of these, of which the first that finds something counts."""
 
 

@@ -19,8 +19,18 @@ from trainmark.schema.precision import Precision
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")
 _LAUNCHED = ("nodes", "gpus", "gpus_per_node")
-_SEARCHES = ("pattern", "setting", "mixed_precision")
-_SOURCE_KEYS = ("pattern", "within", "setting", "mixed_precision", "words", "items", "product", "is")
+_SEARCHES = ("pattern", "setting", "switch", "mixed_precision")
+_SOURCE_KEYS = (
+    "pattern",
+    "within",
+    "setting",
+    "switch",
+    "mixed_precision",
+    "words",
+    "items",
+    "product",
+    "is",
+)
 _LARGEST = 10**15
 
 Settings = Mapping[str, str]
@@ -179,7 +189,9 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         if key not in _SOURCE_KEYS:
             raise InputError(f"{where}: unknown key '{key}'{nearest(str(key), _SOURCE_KEYS)}")
     if sum(key in source for key in _SEARCHES) != 1:
-        raise InputError(f"{where}: give either 'pattern' or 'setting' (or 'mixed_precision: true')")
+        raise InputError(
+            f"{where}: give one of 'pattern', 'setting' and 'switch' (or 'mixed_precision: true')"
+        )
     if "words" in source and not isinstance(source["words"], Mapping):
         raise InputError(f"{where}: words is '{source['words']}'; expected printed words with their values")
     if not isinstance(source.get("is"), str | int | float | None):
@@ -188,6 +200,8 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         raise InputError(f"{where}: 'within' needs a 'pattern' to search for within that section")
     if "pattern" in source:
         find = _by_pattern(str(source["pattern"]), where, source.get("within"))
+    elif "switch" in source:
+        find = _by_switch(str(source["switch"]), where, source.get("within"))
     elif "mixed_precision" in source:
         find = _by_mixed_precision(where, source.get("within"))
     else:
@@ -220,6 +234,31 @@ def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
         part = section(run)
         word = _first_group(pattern, part) if part is not None else None
         return None if word is None else word.decode("utf-8", "replace").strip().strip("'\"")
+
+    return found
+
+
+def _by_switch(name: str, where: str, within: str | None) -> Find:
+    """Return the finder of a command's switch, or of the argument of that name: its value, ``True`` without one.
+
+    ``--batch-size 32``, ``--batch_size=32``, ``batch_size=32`` and ``batch_size: 32`` are alike.
+    """
+    if not re.fullmatch(r"[A-Za-z]\w*(?:-\w+)*", name):
+        raise InputError(f"{where}: switch: '{name}' is no name such as batch-size (without its dashes)")
+    words = re.sub("[-_]", "[-_]", name)
+    # A backslash continues the command in the next line.
+    value = r"['\"]?([^\s,;'\")\]}\\-][^\s,;'\")\]}]*)"
+    pattern = compile_pattern(
+        rf"--{words}(?![\w-])(?:(?:=| +){value})?|(?<![\w.-]){words} *[=:] *{value}", f"{where}: switch"
+    )
+    section = _section(where, within)
+
+    def found(run: Run) -> str | None:
+        part = section(run)
+        match = pattern.search(part) if part is not None else None
+        if match is None:
+            return None
+        return (match[1] or match[2] or b"True").decode("utf-8", "replace")
 
     return found
 
