@@ -19,10 +19,11 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
     assert known is not None
     if known.accompanies:
         return []
-    for place, text in (
-        ("beginning", _few_of_each(bytes(collected.head))),
-        ("end", _few_of_each(collected.tail)),
-    ):
+    ends = {"beginning": bytes(collected.head), "end": collected.tail}
+    if ends["beginning"] == ends["end"]:
+        del ends["end"]  # a short log, which is both
+    for place, whole in ends.items():
+        text = _few_of_each(whole)
         others = [
             other
             for other in collected.formats.candidates(text)
