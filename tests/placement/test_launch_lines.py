@@ -138,7 +138,7 @@ def test_mpirun_gets_one_command_for_all_hosts_or_nothing_is_started(tmp_path: P
     (plan,) = planned(apptainer._replace(hosts=differing), tmp_path)
     assert isinstance(plan, Plan)
     assert plan.cannot_run == (
-        "mpirun is told one thing for all hosts, and theirs differ (user, port or mpirun of the hosts file)"
+        "mpirun needs the same settings for all hosts, but theirs differ (user, port or mpirun of the hosts file)"
     )
 
 

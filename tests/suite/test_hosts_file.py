@@ -96,7 +96,7 @@ def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_pa
         ("hosts: [a]\nengine: shh", r"hosts\.yaml:2: engine: 'shh' is not known; did you mean 'ssh'"),
         ("hosts: [a]\nssh: {config: nowhere}", r"hosts\.yaml:2: ssh\.config: .*nowhere is not there"),
         ("hosts: []", r"hosts\.yaml:1: hosts: "),
-        ("hosts: [localhost, b]", r"hosts\.yaml:1: hosts: localhost beside other hosts needs the 'address'"),
+        ("hosts: [localhost, b]", r"hosts\.yaml:1: hosts: localhost with other hosts needs the 'address'"),
         ("hosts:\n  - {name: a, variables: {-u: b}}", r"hosts\.yaml:2: hosts\[0\]\.variables"),
         (
             "hosts:\n  - {name: a, mpirun: {map_by: node}}",

@@ -120,7 +120,7 @@ def test_an_axis_that_varies_in_two_groups_is_an_error_and_loses_no_case(tmp_pat
     group = "  - {model: [%s], batch_per_device: [8, 16]}\n"
     other = "  - {model: [%s], precision: [fp32, amp-bf16]}\n"
     text = f"name: x\nzip:\n{group % 'gpt2_tiny, gpt2_124m'}{other % 'llama_tiny, llama3.2_1b'}"
-    with pytest.raises(InputError, match=r"suite.yaml:4: zip\[1\].model: stands in an earlier group too"):
+    with pytest.raises(InputError, match=r"suite.yaml:4: zip\[1\].model: is listed in an earlier group too"):
         load(tmp_path, text)
 
 
@@ -191,7 +191,7 @@ MISTAKES = [
     ("layout: nhwc", "data: photos", ":14: include[0].data: 'photos' is not a data set of this suite"),
     ("name: sample", "nome: sample", ":1: nome: is not a key of a suite; did you mean 'name'?"),
     ("name: sample\n", "", ":1: name: is missing"),
-    ("name: sample", "name: sample\nname: again", ":2: name: stands twice"),
+    ("name: sample", "name: sample\nname: again", ":2: name: is listed twice"),
     ("layout: nhwc}", "layout: nhwc", ":15: not valid YAML"),
     ("name: sample", "name: ../up", ":1: name: string should match pattern"),
 ]

@@ -115,7 +115,7 @@ def launch_problem(spec: RunSpec) -> str | None:
     }
     if len(reported) > 1:
         return (
-            "mpirun is told one thing for all hosts, and theirs differ "
+            "mpirun needs the same settings for all hosts, but theirs differ "
             "(user, port or mpirun of the hosts file)"
         )
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:

@@ -57,7 +57,7 @@ class Timing(Frozen):
 
     @property
     def fastest_s(self) -> float:
-        """The fastest round, in seconds: what the device can do while nobody else takes of it."""
+        """The fastest round, in seconds: the device's speed without other load."""
         return min(self.seconds)
 
     @property

@@ -209,7 +209,7 @@ class NoInterval(StrEnum):
     STEPS_DIFFER = "steps-differ"
     """Their windows have different numbers of steps: they are not repeats of one measurement."""
     MACHINES_DIFFER = "machines-differ"
-    """They were measured on different machines: an interval speaks for one."""
+    """They were measured on different machines: an interval covers only one."""
 
 
 class Estimate(Frozen):

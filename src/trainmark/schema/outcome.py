@@ -39,12 +39,12 @@ class Outcome(StrEnum):
 class NodeOutcome(Frozen):
     """The end of the process that was started on one node.
 
-    ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
-    there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
-    many the node left behind when it had ended by itself. ``reason`` is the run's, on the node that was the first to
-    fail, and says of a node that trainmark ended that it did. Before the run the node's clock was ``clock_offset_s``
-    ahead of that of whoever ran trainmark, give or take ``clock_error_s``, in seconds, and after it by
-    ``clock_offset_after_s``; null on that machine itself, and where nobody asked.
+    ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null if nothing was started there.
+    ``oom_kills`` is the number of processes that the node's kernel killed during the run because memory ran out,
+    ``strays`` the number of processes left after the program's normal end. ``reason`` is the run's reason on the node
+    that failed first; on a node that trainmark ended, it states that. Before the run the node's clock was
+    ``clock_offset_s`` ahead of the controller's, with the error ``clock_error_s``, in seconds, and after it
+    ``clock_offset_after_s``; null on the controller's own machine, and if unknown.
     """
 
     node: int
@@ -60,9 +60,9 @@ class NodeOutcome(Frozen):
     clock_error_after_s: float | None = None
 
     def clock(self) -> tuple[float, float | None] | None:
-        """Return how far the clock was ahead in the run, and how wrong that may be, in seconds; None: nobody asked.
+        """Return the clock's offset during the run and its error, in seconds; None if unknown.
 
-        However it went from the one offset to the other, by drift or by being set, it lay between them.
+        Whether the clock drifted or was set, its offset was between the two measured ones.
         """
         before, error = self.clock_offset_s, self.clock_error_s
         if before is None or error is None or self.clock_offset_after_s is None:

@@ -95,7 +95,7 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[K
             if not isinstance(name, str | int):
                 raise InputError(f"{path}:{line}: '{name}': a key must be a word")
             if name in mapping:
-                raise InputError(f"{path}:{line}: {name}: stands twice in the same mapping")
+                raise InputError(f"{path}:{line}: {name}: is listed twice in the same mapping")
             lines[(*key, name)] = line
             mapping[name] = _construct(loader, value_node, (*key, name), lines, path)
         return mapping

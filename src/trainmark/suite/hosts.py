@@ -178,7 +178,7 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
     alone = next((entry for entry in chosen if entry.name == "localhost" and entry.address is None), None)
     if alone is not None and len(chosen) > 1:
         raise document.error(
-            ("hosts",), "localhost beside other hosts needs the 'address' at which they reach it"
+            ("hosts",), "localhost with other hosts needs the 'address' at which they reach it"
         )
     settings = {key: values[key] for key in ("engine", "ssh") if key in values}
     try:

@@ -52,9 +52,7 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
             raise RuleError(("zip", i, twice), "is under 'axes' too; an axis can vary in one place only")
         again = next((axis for axis in group if axis in zipped), None)
         if again:
-            raise RuleError(
-                ("zip", i, again), "stands in an earlier group too; an axis varies in one place only"
-            )
+            raise RuleError(("zip", i, again), "is listed in an earlier group too; list each axis only once")
         zipped |= group.keys()
         rows = zip(*group.values(), strict=True)
         groups.append([dict(zip(group, row, strict=True)) for row in rows])
