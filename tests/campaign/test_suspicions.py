@@ -63,7 +63,7 @@ def test_a_framework_that_was_changed_after_the_campaign_began_is_a_doubt() -> N
     events = parse_events([f"DLLL {json.dumps(line)}"])
     (doubt,) = version_suspicions(events, there)
     assert (doubt.code, doubt.about) == ("framework-version-differs", About.WORK)
-    assert "pytorch 2.14.0+cpu, and its environment had 2.13.0+cpu" in doubt.sentence
+    assert "pytorch 2.14.0+cpu, but its environment had 2.13.0+cpu" in doubt.sentence
     assert version_suspicions(events, manifest()) == version_suspicions(parse_events([]), there) == ()
 
 

@@ -309,7 +309,7 @@ def test_a_directorys_own_database_is_not_filled_with_its_runs_again(bench: Benc
     bench.write()
     bench.run()
     assert main(["store", "add", str(bench.out), "--to", str(bench.out / "results.sqlite")]) == 2
-    assert "is the own database of" in capsys.readouterr().err
+    assert "already contains its runs" in capsys.readouterr().err
 
 
 def test_a_database_of_the_first_version_can_be_read_with_all_runs(tmp_path: Path, old: Results) -> None:
