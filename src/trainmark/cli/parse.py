@@ -188,7 +188,11 @@ def parse(
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
-    show = _ranks if ranks else _explained if explain else print_logs
+    if ranks:
+        from trainmark.cli.log_ranks import print_ranks
+
+        raise typer.Exit(print_ranks(paths, chosen, given, format_name, as_json=as_json))
+    show = _explained if explain else print_logs
     raise typer.Exit(show(paths, chosen, given, format_name, jobs, as_json=as_json))
 
 
@@ -199,20 +203,6 @@ def _refuse(*combinations: tuple[bool, str]) -> None:
     for is_given, message in combinations:
         if is_given:
             raise InputError(message)
-
-
-def _ranks(
-    paths: list[str],
-    rule: "Rule | None",
-    given: "Facts",
-    format_name: str | None,
-    _jobs: int,
-    *,
-    as_json: bool,
-) -> int:
-    from trainmark.cli.log_ranks import print_ranks
-
-    return print_ranks(paths, rule, given, format_name, as_json=as_json)
 
 
 def _explained(
