@@ -459,8 +459,8 @@ def test_a_full_disk_is_one_line_and_leaves_no_complete_data_set(
     messages = [line for line in error.splitlines() if not line.startswith("converting: ")]
     assert len(messages) == 1
     assert "the disk is full after" in messages[0]
-    assert f"{disk}/d: converted; {form}, 2600 pictures" in ran.stdout
-    assert "no problem found" in ran.stdout
+    assert f"{disk}/d: converted; {form}, 2600 images" in ran.stdout
+    assert "no problems found" in ran.stdout
 
 
 def test_a_destination_that_cannot_be_written_is_one_line(photos: Path, tmp_path: Path) -> None:

@@ -424,12 +424,12 @@ def test_a_full_disk_is_one_line_and_leaves_no_complete_data_set(tmp_path: Path)
     assert ran.returncode == 0, (ran.stdout, ran.stderr, error)
     assert ran.stdout.startswith("exit 1\n")
     # On a slow machine it says now and then how far it is.
-    message = [line for line in error.splitlines() if not line.startswith("making: ")]
+    message = [line for line in error.splitlines() if not line.startswith("creating: ")]
     assert len(message) == 1
     assert "the disk is full after" in message[0]
     assert ".tmp" not in ran.stdout
-    assert "d: finished; 420 pictures" in ran.stdout
-    assert "no problem found" in ran.stdout
+    assert "d: finished; 420 images" in ran.stdout
+    assert "no problems found" in ran.stdout
 
 
 def test_an_invalid_spec_is_refused_in_one_line_with_the_key() -> None:
