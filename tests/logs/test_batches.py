@@ -9,6 +9,7 @@ import pytest
 from trainmark.logs import ParsedLog, Severity
 from trainmark.logs.model import Problem
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import read_stream
 
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -74,6 +75,15 @@ def test_batch_size_ramp_up_is_reported_and_the_number_is_samples_over_time(batc
         not {"pace-changes", "too-fast", "stall", "rates-contradict-clock", "few-records"} & problems.keys()
     )
     assert log.global_batch is None
+
+
+def test_the_skip_that_the_doubt_advises_ends_it() -> None:
+    log = megatron([256] * 200 + [512] * 300)
+    doubt = problems_by_code(log)["batch-changes"]
+
+    for skip, is_shown in ((19, True), (20, False)):
+        shown = reading_problems(log, measure_log(log, find_rule("window", skip)))
+        assert (doubt in shown) is is_shown
 
 
 def test_the_sentence_names_the_batches_the_iterations_and_the_skip_option() -> None:

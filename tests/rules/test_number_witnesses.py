@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainmark.logs import Facts, Severity
-from trainmark.measure.rules import RuleResult, find_rule, measure_log
+from trainmark.logs import Facts, ParsedLog, Severity
+from trainmark.measure.rules import Claim, RuleResult, find_rule, judge, measure_log
 from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.rules.witnesses import explain_factor
 from trainmark.programs import read_stream
@@ -98,6 +98,29 @@ def test_a_fast_record_that_is_left_out_is_no_doubt_about_the_number() -> None:
     assert measure_log(log).skipped == 2
     assert "too-fast" not in shown
     assert "too-fast" in by_all
+
+
+def _stalled_at(record: int) -> ParsedLog:
+    usual = f"step: {record:2}  loss:  6.1384  memory: 49.66GiB(52.28%)  tps: 5,000"
+    text = _titan(count=90).replace(usual, usual.replace("5,000", "100"))
+    return read_stream(io.BytesIO(text.encode()))
+
+
+def test_a_stall_that_a_rule_leaves_out_is_no_doubt_in_any_verb() -> None:
+    log = _stalled_at(25)
+    codes = [
+        {p.code for p in reading_problems(log, measure_log(log, find_rule("window", skip)))}
+        for skip in (None, 24, 25)
+    ]
+    by_skip = [
+        judge(Claim("a.log", "40000.0"), log),
+        judge(Claim("a.log", f"{measure_log(log).value:.2f}"), log),
+    ]
+
+    assert ["stall" in found for found in codes] == [True, True, False]
+    assert by_skip[0].rule == "mean-last-10"
+    assert "a stall: record 25" not in by_skip[0].note
+    assert "a stall: record 25" in by_skip[1].note
 
 
 def test_one_record_of_the_warm_up_gives_no_number() -> None:

@@ -17,6 +17,7 @@ from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
 from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
+from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import formats, read_log
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
@@ -50,7 +51,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     lines = list(_head(path))
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
     recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
-    problems = (*parsed.problems, *result.problems)
+    problems = reading_problems(parsed, result)
     return ExplainedRun(
         name=path.name,
         recipe=recipe,

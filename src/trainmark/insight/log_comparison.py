@@ -13,6 +13,7 @@ import numpy as np
 from trainmark.errors import InputError
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
+from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.rules.steady_records import PARTS, means_of_parts
 from trainmark.measure.statistics import student_t
 from trainmark.tasks import same_unit
@@ -66,7 +67,7 @@ def compare_logs(
 
 def _side(log: ParsedLog, result: RuleResult) -> LogSide:
     if result.value is None:
-        reasons = [problem.message for problem in (*log.problems, *result.problems)]
+        reasons = [problem.message for problem in reading_problems(log, result)]
         needs = f" (add {' '.join(result.needs)})" if result.needs else ""
         raise InputError(f"{log.log}: no throughput{needs}: {'; '.join(reasons[-2:]) or result.status}")
     width = _half_width(log, result.skipped)

@@ -52,6 +52,7 @@ class Batches:
             f"the global batch size changes from {before:.0f} to {after:.0f} by iteration {step:.0f}{more}: the number "
             f"covers the samples and the time of all batches{left_out}; pass --skip {self.before_last} to use only the "
             "last batch size",
+            last_record=self.before_last,
         )
 
 

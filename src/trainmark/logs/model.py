@@ -255,6 +255,10 @@ class ParsedLog:
     accompanied_by: str | None = None
     ranks: tuple[RankRecords, ...] = ()
 
+    def problems_after(self, left_out: int) -> tuple[Problem, ...]:
+        """Return the problems without those that are only about the first ``left_out`` records."""
+        return tuple(p for p in self.problems if p.last_record is None or p.last_record > left_out)
+
     @property
     def global_batch(self) -> int | None:
         """Samples of one printed step over all devices; ``None`` if a factor is unknown."""

@@ -239,9 +239,8 @@ def timing_problems(log: ParsedLog) -> Iterator[Problem]:
         yield from _few(log, pace)
     if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
         ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its time stamps"
-        yield Problem(
-            "record-contradicts-clock", f"record {false.record} took {ends}: one of the two is wrong"
-        )
+        message = f"record {false.record} took {ends}: one of the two is wrong"
+        yield Problem("record-contradicts-clock", message, last_record=false.last)
     if pace.ratios:
         yield from _disagreement(log, pace)
 
@@ -271,7 +270,8 @@ def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
 def _backwards(back: _Worst) -> Iterator[Problem]:
     if back.took < 0:
         sentence = f"the time stamps run backwards at record {back.record}, by {-back.took:.6g} s"
-        yield Problem("clock-backwards", f"{sentence}: a number computed from the clock is wrong")
+        message = f"{sentence}: a number computed from the clock is wrong"
+        yield Problem("clock-backwards", message, last_record=back.last)
 
 
 def _slow(pace: Pace, change: Change | None) -> Iterator[Problem]:
@@ -293,7 +293,8 @@ def _slow(pace: Pace, change: Change | None) -> Iterator[Problem]:
         f"{cause}: {who}{times}{portion} {found.share:.0%} of the window; "
         f"without {them} the rate would be {found.factor - 1:.1%} higher"
     )
-    yield Problem("stall", sentence, Severity.of_effect(slow.excess_s / pace.window_s))
+    severity = Severity.of_effect(slow.excess_s / pace.window_s)
+    yield Problem("stall", sentence, severity, last_record=slow.last)
 
 
 def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
@@ -315,7 +316,7 @@ def _changed(change: Change) -> Problem:
         f"from record {change.record} on a step takes {change.factor:.3g} times as long as before; the number covers "
         "both parts: if they are two runs (another machine or batch), split the file"
     )
-    return Problem("pace-changes", sentence)
+    return Problem("pace-changes", sentence, last_record=change.record - 1)
 
 
 def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:

@@ -139,10 +139,9 @@ def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
 
 
 def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
-    doubts = "; ".join(problem.message for problem in log.problems if problem.severity is Severity.DOUBT)
     if log.format is None or not (log.records.count or log.figures):
-        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=doubts or f"the log is {log.status}")
-    notes = [*_contradictions(claim, log), *([doubts] if doubts else [])]
+        note = "; ".join(_doubts(log)) or f"the log is {log.status}"
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=note)
     # The published value may come from a failed run's records: the verdict decides, not the log's status.
     readable = replace(_assume(log, claim), status=Status.OK)
     usual = [rule.compute(readable) for rule in rules_for(log.format)]
@@ -156,16 +155,19 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
         and not is_plain(unit, readable)
         and not _equal_digits(tried, published, unit, readable)
     ):
+        notes = _notes(claim, log, tried.all[0] if tried.all else None)
         return _judge_in_unit(claim, readable, published, tried, unit, notes)
     if not tried.all:
         reasons = "; ".join(dict.fromkeys(p.message for result in usual for p in result.problems))
-        return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reasons]))
+        note = "; ".join([*_notes(claim, log), reasons])
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=note)
     chance = chance_of_a_match(tried, published)
     matching = tried.matching(published)
     if not matching:
-        return _not_reproduced(claim, published, readable, tried, chance, notes)
+        return _not_reproduced(claim, published, readable, tried, chance, _notes(claim, log, tried.all[0]))
     best = matching[0]
     assert best.value is not None
+    notes = _notes(claim, log, best)
     if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
         sentence = f"{best.rule} gives these digits, but in another unit"
         note = "; ".join([sentence, *notes])
@@ -204,6 +206,17 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
         chance,
         "; ".join(notes),
     )
+
+
+def _notes(claim: Claim, log: ParsedLog, result: RuleResult | None = None) -> list[str]:
+    """Return how the table contradicts the log, and the log's doubts about the records that ``result`` uses."""
+    doubts = "; ".join(_doubts(log, result.skipped if result else 0))
+    return [*_contradictions(claim, log), *([doubts] if doubts else [])]
+
+
+def _doubts(log: ParsedLog, left_out: int = 0) -> Iterator[str]:
+    found = log.problems_after(left_out)
+    return (problem.message for problem in found if problem.severity is Severity.DOUBT)
 
 
 def try_rules(log: ParsedLog) -> "Tried":

@@ -283,19 +283,20 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
 
 def _compared(log: ParsedLog, result: RuleResult, value: float) -> RuleResult:
     """Return ``result`` with the log's witnesses and the problems that they show."""
-    problems = (*result.problems, *_against_summary(log, value), *utilisation_problems(log))
+    summary = _against_summary(log, value, result.skipped)
+    problems = (*result.problems, *summary, *utilisation_problems(log))
     witnesses = find_witnesses(log, result.skipped, value)
-    reported = frozenset(problem.code for problem in (*log.problems, *problems))
+    reported = frozenset(problem.code for problem in (*log.problems_after(result.skipped), *problems))
     return replace(
         result, problems=(*problems, *disagreement(log, value, witnesses, reported)), witnesses=witnesses
     )
 
 
-def _against_summary(log: ParsedLog, value: float) -> list[Problem]:
+def _against_summary(log: ParsedLog, value: float, skipped: int) -> list[Problem]:
     """Return a problem if the program's own summary is far from the window, as when it includes the warm-up."""
     summary = log.figures.get("summary")
     if summary is None or abs(summary / value - 1) <= _SUMMARY_TOLERANCE:
         return []
     off = summary / value - 1
     sentence = f"the program's own summary is {summary:.6g}, {off:+.1%} from the window's value"
-    return [Problem("summary-differs", sentence, weight_of(log, off))]
+    return [Problem("summary-differs", sentence, weight_of(log, off, skipped))]

@@ -69,8 +69,7 @@ def reading_status(log: ParsedLog, result: RuleResult) -> Status:
 def reading_problems(log: ParsedLog, result: RuleResult) -> tuple[Problem, ...]:
     """Return the problems of the log and of the rule, each once; none about records that the number leaves out."""
     left_out = result.skipped if result.value is not None else 0
-    about = (p for p in log.problems if p.last_record is None or p.last_record > left_out)
-    return tuple(dict.fromkeys((*about, *result.problems)))
+    return tuple(dict.fromkeys((*log.problems_after(left_out), *result.problems)))
 
 
 def is_doubtful(log: ParsedLog, result: RuleResult) -> bool:

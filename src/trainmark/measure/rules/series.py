@@ -112,9 +112,14 @@ def scope_problems(log: ParsedLog) -> list[Problem]:
 _OF_THE_PACE = frozenset({"stall", "few-records", "pace-changes", "too-fast"})
 
 
-def weight_of(log: ParsedLog, effect: float) -> Severity:
-    """Return the severity of uneven records with ``effect``; only a note if ``log`` already has a doubt about them."""
-    doubted = any(p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems)
+def weight_of(log: ParsedLog, effect: float, skipped: int) -> Severity:
+    """Return the severity of uneven records with ``effect``; only a note if another doubt is about these records.
+
+    The records are those after the first ``skipped`` ones.
+    """
+    doubted = any(
+        p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems_after(skipped)
+    )
     return Severity.NOTE if doubted else Severity.of_effect(effect)
 
 

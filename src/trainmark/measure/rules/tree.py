@@ -19,6 +19,7 @@ from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import BASELINE, PlacementSummary, no_speedup, summarise, two_decimals
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.naming import Naming
+from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import read_log
 from trainmark.schema.precision import Precision
 
@@ -273,12 +274,12 @@ def _problems(
             )
     for run in counted:
         if run.result.value is None:
-            reason = _reason((*run.log.problems, *run.result.problems))
+            reason = _reason(reading_problems(run.log, run.result))
             yield Problem(
                 f"repeat-{run.result.status}", f"{run.path}: {run.result.status}, no speed: {reason}"
             )
-        elif run.log.problems or run.result.problems:
-            for problem in (*run.log.problems, *run.result.problems):
+        else:
+            for problem in reading_problems(run.log, run.result):
                 if problem.code == "from-name":
                     continue  # a placement is always stated by the folder's name
                 yield Problem(problem.code, f"{run.path}: {problem.message}", problem.severity)

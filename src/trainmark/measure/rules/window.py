@@ -109,7 +109,7 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
     if plain > value * (1 + _UNEVEN):
         off = plain / value - 1
         sentence = f"step times vary: the mean of the rates ({plain:.6g}) would be {off:.1%} too high"
-        problems.append(Problem("uneven-steps", sentence, weight_of(log, off)))
+        problems.append(Problem("uneven-steps", sentence, weight_of(log, off, skipped)))
     return value, problems
 
 
