@@ -1,5 +1,7 @@
 """An unknown program's log gets an answer: the lines that repeat, their fields by words, and what is assumed."""
 
+import gzip
+import io
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,11 +11,17 @@ import pytest
 
 from trainmark.logs import Facts
 from trainmark.logs.guess.vocabulary import meaning_of
+from trainmark.logs.opening import Recording
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
-from trainmark.programs import read_log
+from trainmark.programs import read_log, read_stream
 from trainmark.programs.guessing import proposal, propose
 
+_KNOWN = b"".join(
+    b"Train: 0 [%4d/1251 (  4%%)]  Loss: 6.943 (6.95)  Time: 0.500s, 1024.00/s  (0.500s, 1024.00/s)  "
+    b"LR: 1.000e-04  Data: 0.010 (0.012)\n" % at
+    for at in range(0, 1200, 50)
+)
 _START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -105,6 +113,42 @@ def test_a_time_that_the_stamps_contradict_is_not_taken_for_that_of_a_step(tmp_p
     row = _row(tmp_path, _lines(lambda at: f"step {at} time 0.01 s"), Facts(gpus=1, batch_per_device=10))
 
     assert row["throughput"] == pytest.approx(5, rel=0.01)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_stream_that_is_read_once_gets_the_same_guess_as_a_file(tmp_path: Path, packed: bool) -> None:
+    text = _lines(lambda at: f"step {at} | loss 2.5{at:02} | {4096 + at % 2} tok/s", count=300)
+    row = _row(tmp_path, text)
+    data = (tmp_path / "a.log").read_bytes()
+
+    log = read_stream(Once(gzip.compress(data) if packed else data), "a.log", guess=True)
+
+    assert reading_row(log, measure_log(log)) == {**row, "log": "a.log"}
+    assert read_stream(io.BytesIO(data), "a.log").status == "unknown"
+
+
+class Once(io.BytesIO):
+    """A stream that cannot go back, as standard input and the members of an archive."""
+
+    def seekable(self) -> bool:
+        """Return False."""
+        return False
+
+    def seek(self, *_: object) -> int:
+        """Raise: nothing may go back."""
+        raise io.UnsupportedOperation
+
+
+def test_the_stream_of_a_known_program_is_not_copied() -> None:
+    recording = Recording(io.BytesIO(_KNOWN))
+    assert recording.read() == _KNOWN
+    assert recording.replay() is not None
+    recording.discard()
+    assert recording.replay() is None
+
+    log = read_stream(io.BytesIO(_KNOWN), guess=True)
+
+    assert log.format == "timm"
 
 
 def test_a_guess_is_made_only_on_request(tmp_path: Path) -> None:

@@ -181,7 +181,9 @@ def _read_stream(stream: BinaryIO, name: str, known: "Format | None", given: "Fa
     from trainmark.programs import read_stream
     from trainmark.programs.given import read_stream_by_format
 
-    return read_stream_by_format(stream, name, known, given) if known else read_stream(stream, name, given)
+    if known is not None:
+        return read_stream_by_format(stream, name, known, given)
+    return read_stream(stream, name, given, guess=True)
 
 
 def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":

@@ -6,18 +6,20 @@ import lzma
 import os
 import stat
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from trainmark.logs.transport import PIECE_BYTES
 
 _GZIP, _BZIP2, _XZ, _ZSTANDARD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 _LONGEST_MAGIC = 5
+_COPY_IN_MEMORY_BYTES = 4 << 20
 _NAMES = {_GZIP: "gzip", _BZIP2: "bzip2", _XZ: "xz", _ZSTANDARD: "Zstandard"}
 _BINARY_SIGNS = (b"\x7fELF", b"PK\x03\x04", b"\x89PNG", b"\xff\xd8\xff")
 _ARCHIVES = (
@@ -206,6 +208,40 @@ class _Joined(RawIOBase):
             data = self._rest.read(len(into))
         into[: len(data)] = data
         return len(data)
+
+
+class Recording(RawIOBase):
+    """A stream that copies the bytes read from it, in memory and then to a temporary file, until ``discard``."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        super().__init__()
+        self._source = source
+        self._copy: IO[bytes] | None = tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY_BYTES)  # noqa: SIM115
+
+    def readable(self) -> bool:
+        """Return True: the stream can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` and return the number of bytes; 0 at the end."""
+        into = memoryview(buffer)
+        data = self._source.read(len(into))
+        into[: len(data)] = data
+        if self._copy is not None:
+            self._copy.write(data)
+        return len(data)
+
+    def discard(self) -> None:
+        """Delete the copy and make no further one."""
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+    def replay(self) -> BinaryIO | None:
+        """Return the copy from its first byte; None after ``discard``."""
+        if self._copy is not None:
+            self._copy.seek(0)
+        return cast("BinaryIO | None", self._copy)
 
 
 def binary_kind(piece: bytes) -> str | None:

@@ -1,5 +1,6 @@
 """Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,9 +35,16 @@ def read_log(path: str | Path, formats: KnownFormats, given: Facts | None = None
 
 
 def read_stream(
-    stream: BinaryIO, formats: KnownFormats, name: str = "-", given: Facts | None = None
+    stream: BinaryIO,
+    formats: KnownFormats,
+    name: str = "-",
+    given: Facts | None = None,
+    recognised: Callable[[], None] | None = None,
 ) -> ParsedLog:
-    """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
+    """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints.
+
+    ``recognised`` is called after each piece from the one on that shows the log's format.
+    """
     collected = LogCollector(formats)
     _keep_freed_memory()
     damage: str | None = None
@@ -47,6 +55,8 @@ def read_stream(
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return unreadable_log(name, f"is not text ({sign})")
                     collected.take(piece)
+                    if recognised is not None and collected.format is not None:
+                        recognised()
             except DamagedError as error:
                 damage = str(error)
             collected.finish()

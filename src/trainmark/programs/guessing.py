@@ -4,7 +4,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
@@ -21,29 +21,29 @@ NAME = "guessed"
 
 def read_head(path: Path) -> bytes:
     """Return the first part of the log at ``path`` as patterns see it; empty if it is compressed and damaged there."""
-    try:
-        with path.open("rb") as file, unpack(file) as unpacked:
-            return strip_colours(clean(unpacked.read(HEAD_BYTES)))
-    except DamagedError:
-        return b""
+    with path.open("rb") as file:
+        return _head_of(file)
 
 
 def propose(path: Path) -> Guess | None:
     """Return a format proposed from the first part of the log at ``path``; None if its lines allow none."""
     try:
-        text = read_head(path)
+        return _propose(read_head(path))
     except OSError:
         return None
-    return guess_format(text[: text.rfind(b"\n") + 1])
 
 
-def read_guessed(unknown: ParsedLog, path: Path, given: Facts | None) -> ParsedLog | None:
-    """Return the log at ``path`` by a proposed format, as ``guessed``; None if there is none or it does not fit."""
-    guess = propose(path)
+def read_guessed(unknown: ParsedLog, stream: BinaryIO, given: Facts | None) -> ParsedLog | None:
+    """Return the log in ``stream`` by a proposed format, as ``guessed``; None if there is none or it does not fit.
+
+    ``stream`` can seek; ``unknown`` is the same log by the known formats.
+    """
+    guess = _propose(_head_of(stream))
     if guess is None:
         return None
     known = build_format(parse_description(guess.document, "the proposed format", NAME))
-    log = logs.read_log(path, GivenFormats((known,)), given)
+    stream.seek(0)
+    log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
     if log.status is not Status.OK or log.records.count < guess.lines // 2:
         return None
     assumed = "; ".join(guess.assumed)
@@ -52,7 +52,19 @@ def read_guessed(unknown: ParsedLog, path: Path, given: Facts | None) -> ParsedL
         "trainmark parse --explain prints the format that is proposed"
     )
     problems = (Problem(NAME, sentence), *log.problems)
-    return replace(log, log=unknown.log, status=Status.GUESSED, format=NAME, problems=problems)
+    return replace(log, status=Status.GUESSED, format=NAME, problems=problems)
+
+
+def _head_of(stream: BinaryIO) -> bytes:
+    try:
+        with unpack(stream) as unpacked:
+            return strip_colours(clean(unpacked.read(HEAD_BYTES)))
+    except DamagedError:
+        return b""
+
+
+def _propose(text: bytes) -> Guess | None:
+    return guess_format(text[: text.rfind(b"\n") + 1])
 
 
 def proposal(guess: Guess) -> str:

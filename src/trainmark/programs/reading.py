@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.opening import Recording
+from trainmark.logs.transport import PIECE_BYTES
 from trainmark.programs.registry import find_format, known_formats
 from trainmark.schema.names import LOG, OUTCOME
 
@@ -28,10 +31,21 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     if silent:
         parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
     if guess and parsed.status is Status.UNKNOWN:
-        from trainmark.programs.guessing import read_guessed
-
-        return read_guessed(parsed, Path(path), given) or parsed
+        return _guessed(parsed, path, given)
     return parsed
+
+
+def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
+    """Return the log of an unknown program by a proposed format; unchanged if it can be read only once."""
+    from trainmark.programs.guessing import read_guessed
+
+    if not Path(path).is_file():
+        return parsed
+    try:
+        with Path(path).open("rb") as file:
+            return read_guessed(parsed, file, given) or parsed
+    except OSError:
+        return parsed
 
 
 def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
@@ -50,9 +64,28 @@ def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
     return replace(parsed, status=status, problems=(problem, *parsed.problems))
 
 
-def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -> ParsedLog:
-    """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    return logs.read_stream(stream, known_formats(), name, given)
+def read_stream(
+    stream: BinaryIO, name: str = "-", given: Facts | None = None, *, guess: bool = False
+) -> ParsedLog:
+    """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints.
+
+    With ``guess`` a log of an unknown program is read by a proposed format, as by ``read_log``: the stream is copied
+    until a known format is recognised.
+    """
+    if not guess:
+        return logs.read_stream(stream, known_formats(), name, given)
+    recording = Recording(stream)
+    try:
+        buffered = cast(BinaryIO, BufferedReader(recording, PIECE_BYTES))
+        parsed = logs.read_stream(buffered, known_formats(), name, given, recording.discard)
+        copy = recording.replay()
+        if copy is None or parsed.status is not Status.UNKNOWN:
+            return parsed
+        from trainmark.programs.guessing import read_guessed
+
+        return read_guessed(parsed, copy, given) or parsed
+    finally:
+        recording.discard()
 
 
 def follow_log(path: str | Path, given: Facts | None, wait: Callable[[], bool]) -> Iterator[ParsedLog]:
