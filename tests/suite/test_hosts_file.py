@@ -113,6 +113,33 @@ def test_a_mistake_is_named_with_its_line(text: str, message: str, tmp_path: Pat
         load_hosts(f"{path}:x" if "no group" in message else str(path), {})
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpu01\n-oProxyCommand=x slots=8\n", r"hostfile:2: '-oProxyCommand=x' cannot be the name of a host"),
+        ("gpu01 slots=0\n", r"hostfile:1: 0 cannot be the number of slots"),
+        ("gpu01\ngpu01\n", r"hostfile:2: gpu01 is listed twice"),
+    ],
+)
+def test_a_mistake_in_openmpis_hostfile_is_named_with_its_line(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "hostfile"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_hosts(str(path), {})
+    (tmp_path / "empty").write_text("# none yet\n")
+    with pytest.raises(InputError, match="lists no host"):
+        load_hosts("mpi", {"OMPI_MCA_orte_default_hostfile": str(tmp_path / "empty")})
+
+
+def test_groups_that_are_no_mapping_are_a_mistake_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text("hosts: [a]\ngroups: [a]\n")
+    with pytest.raises(InputError, match=r"hosts\.yaml:2: groups: must be a mapping"):
+        load_hosts(f"{path}:a", {})
+
+
 def test_ranges_multiply_and_keep_their_zeros() -> None:
     assert list(expanded("r[1-2]n[08-10]")) == ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10"]
     with pytest.raises(ValueError, match="more than"):

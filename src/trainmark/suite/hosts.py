@@ -146,16 +146,28 @@ def _from_hostfile(path: Path) -> HostSet:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         found = _SLOTS.match(line.strip())
         if found is not None and not line.strip().startswith("#"):
             slots = re.search(r"\bslots\s*=\s*(\d+)", line)
             name = found["name"]
             if name in entries:
-                raise InputError(f"{path}: {name}: stands twice")
+                raise InputError(f"{path}:{number}: {name} is listed twice")
             # OpenMPI gives a host without ``slots`` one.
-            entries[name] = HostEntry(name=name, slots=int(slots[1]) if slots else 1)
+            entries[name] = _host(f"{path}:{number}", name, int(slots[1]) if slots else 1)
+    if not entries:
+        raise InputError(f"{path}: lists no host; a line is 'name slots=8'")
     return HostSet(hosts=tuple(entries.values()))
+
+
+def _host(place: str, name: str, slots: int | None = None) -> HostEntry:
+    """Return the host with a name that does not come from a YAML document; raise ``InputError`` at ``place``."""
+    try:
+        return HostEntry(name=name, slots=slots)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = "the number of slots" if first["loc"][0] == "slots" else "the name of a host"
+        raise InputError(f"{place}: {first['input']!r} cannot be {what}: {first['msg']}") from None
 
 
 def _from_yaml(path: Path, group: str | None) -> HostSet:
@@ -217,6 +229,8 @@ def _chosen(document: Document, entries: Mapping[str, HostEntry], group: str | N
     if group is None:
         return tuple(entries.values())
     groups = document.values.get("groups") or {}
+    if not isinstance(groups, dict):
+        raise document.error(("groups",), "must be a mapping of group names to lists of hosts")
     if group not in groups:
         raise InputError(
             f"{document.path}: no group '{group}'{nearest(group, groups)} (known: {', '.join(groups)})"
@@ -247,4 +261,4 @@ def _allocated(environ: Mapping[str, str]) -> Iterator[HostEntry]:
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"--hosts slurm: scontrol cannot say which nodes '{nodes}' are: {error}") from None
     for name in result.stdout.split():
-        yield HostEntry(name=name)
+        yield _host("--hosts slurm: scontrol", name)
