@@ -147,6 +147,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"command": "train.py"}, r"card\.yaml:10: command: input should be a valid tuple"),
     ({"name": "../up"}, r"card\.yaml:1: name: string should match pattern"),
+    ({"expects": ["/etc/passwd"]}, r"card\.yaml:\d+: expects\[0\]: '/etc/passwd' is no path within the run"),
+    ({"expects": ["x", "a/../../b"]}, r"card\.yaml:\d+: expects\[1\]: 'a/../../b' is no path within"),
     ({"environment_variables": {"A=B": "c"}}, r"card\.yaml:\d+: environment_variables"),
 ]
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from trainmark.schema.case import Word, axes_of
 from trainmark.schema.frozen import Frozen
@@ -19,6 +20,19 @@ OWN_FORMAT = "trainmark"
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as POSIX has it."""
+
+
+def _relative_to_the_run(path: str) -> str:
+    parts = PurePosixPath(path).parts
+    if not parts or PurePosixPath(path).is_absolute() or ".." in parts:
+        raise ValueError(
+            f"'{path}' is no path within the run's folder; write it relative to that folder, without '..'"
+        )
+    return path
+
+
+PathInRun = Annotated[str, AfterValidator(_relative_to_the_run)]
+"""The path of a file or folder that a run makes, relative to the run's folder and within it."""
 
 
 class Counts(StrEnum):
@@ -137,7 +151,7 @@ class Card(Frozen):
     image: Image | None = None
     starter: str | None = None
     prepare: tuple[Step, ...] = ()
-    expects: tuple[str, ...] = ()
+    expects: tuple[PathInRun, ...] = ()
     command: tuple[str, ...]
     axes: Mapping[str, Axis]
     fixed: Mapping[str, Any] = Field(default_factory=dict)
