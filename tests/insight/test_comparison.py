@@ -38,11 +38,15 @@ def with_rates(case: CaseResult, *factors: float) -> CaseResult:
     first = case.runs[0]
     assert first.measurement is not None
     rates = [first.measurement.throughput * factor for factor in factors]
+    windows = [(first.measurement.window_s or 0) / factor for factor in factors]
     runs = tuple(
         first.model_copy(
-            update={"repeat": i, "measurement": first.measurement.model_copy(update={"throughput": rate})}
+            update={
+                "repeat": i,
+                "measurement": first.measurement.model_copy(update={"throughput": rate, "window_s": window}),
+            }
         )
-        for i, rate in enumerate(rates, start=1)
+        for i, (rate, window) in enumerate(zip(rates, windows, strict=True), start=1)
     )
     return case.model_copy(update={"runs": runs, "estimate": estimate(rates)})
 

@@ -57,7 +57,12 @@ def on_devices(results: Results, doubted: int | None = None) -> Results:
 
 def faster(run: RunResult, times: float) -> RunResult:
     assert run.measurement is not None
-    measured = run.measurement.model_copy(update={"throughput": run.measurement.throughput * times})
+    measured = run.measurement.model_copy(
+        update={
+            "throughput": run.measurement.throughput * times,
+            "window_s": (run.measurement.window_s or 0) / times,
+        }
+    )
     return run.model_copy(update={"measurement": measured})
 
 

@@ -96,6 +96,12 @@ def test_a_contradictory_window_is_not_measurable(summary: dict[str, Any], reaso
         measured(lines(**summary))
 
 
+def test_a_short_window_has_no_more_slack_than_a_long_one() -> None:
+    with pytest.raises(NotMeasurable, match=r"a window of 0\.004 s cannot contain 4 steps that took 0\.04 s"):
+        measured(lines(step_s=0.01, window_s=0.004))
+    assert measured(lines(step_s=0.01, window_s=0.04)).throughput == 800
+
+
 def test_a_step_of_zero_seconds_is_not_measurable() -> None:
     with pytest.raises(NotMeasurable, match=r"a step cannot have taken 0\.0 s"):
         measured(lines(step_s=0.0, window_s=1.0))

@@ -88,6 +88,20 @@ def test_an_estimate_that_contradicts_its_runs_is_refused(tmp_path: Path, change
         read_results(path)
 
 
+def test_a_throughput_that_contradicts_its_window_is_refused_if_the_median_agrees(tmp_path: Path) -> None:
+    document = json.loads(OLD.read_text())
+    path, (case, *_) = tmp_path / "results.json", document["cases"]
+    for run in case["runs"]:
+        run["measurement"]["throughput"] *= 2
+    for key in ("median", "mean", "minimum", "maximum"):
+        case["estimate"][key] *= 2
+    path.write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match=rf"^{path}: run 1 of {case['id']} contradicts its own window: \d+ .* in "
+    ):
+        read_results(path)
+
+
 def test_results_hold_when_every_run_did_the_requested_work(bench: Bench) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     assert bench.run().holds

@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 from trainmark.logs.events import DEFAULT_UNIT
 from trainmark.logs.model import OwnRun
 
-MAX_OVERRUN, MAX_OVERRUN_S = 1.05, 0.1
-"""The factor, plus the seconds, by which the sum of the steps' times may exceed the window.
+MAX_OVERRUN, MAX_OVERRUN_S, MAX_OVERRUN_SHARE = 1.05, 0.1, 0.1
+"""The factor by which the sum of the steps' times may exceed the window, plus the seconds, at most a share of it.
 
-Step times and the window's ends may come from different clocks, and the machine may pause between the two.
+Step times and the window's ends may come from different clocks, and the machine may pause between the two. Without the
+share, a window of a few milliseconds could claim any throughput.
 """
 
 
@@ -102,7 +103,8 @@ def own_window(words: OwnRun, times: NDArray[np.float64]) -> OwnWindow:
     if not math.isfinite(throughput):
         raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
     took = float(np.nansum(times))
-    if took > MAX_OVERRUN * summary.window_s + MAX_OVERRUN_S:
+    slack_s = min(MAX_OVERRUN_S, MAX_OVERRUN_SHARE * summary.window_s)
+    if took > MAX_OVERRUN * summary.window_s + slack_s:
         raise NotMeasurable(
             f"a window of {summary.window_s:.6g} s cannot contain {times.size} steps that took {took:.6g} s"
         )

@@ -1,4 +1,4 @@
-"""Reading and writing ``results.json``: written atomically, with one-line errors."""
+"""Reading and writing ``results.json``: written atomically, checked on reading, with one-line errors."""
 
 from math import isclose
 from pathlib import Path
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
-from trainmark.schema.results import SCHEMA, CaseResult, Results, pooled
+from trainmark.schema.results import SCHEMA, CaseResult, Results, RunResult, pooled
 
 
 def write_results(path: Path, results: Results) -> None:
@@ -31,7 +31,30 @@ def read_results(path: Path) -> Results:
     for case in results.cases:
         if (contradiction := _contradiction(case)) is not None:
             raise InputError(f"{path}: the number of {case.id} contradicts its runs: {contradiction}")
+        for run in case.runs:
+            if (contradiction := _run_contradiction(run)) is not None:
+                raise InputError(
+                    f"{path}: run {run.repeat} of {case.id} contradicts its own window: {contradiction}"
+                )
     return results
+
+
+def _run_contradiction(run: RunResult) -> str | None:
+    """Return how a run's throughput differs from its work divided by its window; None if it agrees.
+
+    Only the rule ``window`` stores both; the numbers of other programs' logs follow other rules.
+    """
+    found = run.measurement
+    if found is None or found.window_s is None or found.samples is None:
+        return None
+    counter = found.unit.removesuffix("/s")
+    work = found.work.get(counter, found.samples)
+    if isclose(found.throughput * found.window_s, work, rel_tol=1e-6):
+        return None
+    return (
+        f"{work} {counter} in {found.window_s:.6g} s are {work / found.window_s:.6g} {found.unit}, "
+        f"but its throughput is given as {found.throughput:.6g}"
+    )
 
 
 def _contradiction(case: CaseResult) -> str | None:
