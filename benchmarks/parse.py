@@ -2,7 +2,7 @@
 
     python benchmarks/parse.py [--size-mb 256] [--large-mb 2048] [--format paddleclas ...]
 
-Each log is written first (synthetic, ``sample.py`` of its program) and read once to have it in the page cache. Each
+Each log is written first (synthetic, ``sample`` of its format) and read once to have it in the page cache. Each
 reading is a process of its own, so that its peak memory is its own; speeds are by processor time of that process, the
 best of ``--repeats``, because other work on the machine must not count. What a process loads once is not counted. The
 budget is 200 MB/s on one core and memory that does not grow with the log: beside the peak of each format stands how

@@ -15,7 +15,7 @@ from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import strip_colours
 from trainmark.measure.rules import measure_log
 from trainmark.programs import formats, read_stream, synthetic_log
-from trainmark.programs.registry import descriptions
+from trainmark.programs.log_formats import descriptions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "logs.md"
 BEGIN, END = "<!-- formats: written by scripts/formats_page.py -->", "<!-- end of formats -->"

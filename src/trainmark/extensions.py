@@ -1,7 +1,8 @@
 """Tasks, frameworks and programs in other folders, which an environment variable names.
 
 ``TRAINMARK_EXTENSIONS`` lists folders (separated as ``PATH`` is); in each, ``tasks/NAME``, ``frameworks/NAME``,
-``programs/NAME`` and ``worker/NAME`` are found in addition to trainmark's own. Every package may import this module.
+``worker/NAME``, and the files in ``programs/cards``, ``programs/log_formats`` and ``programs/options`` are found in
+addition to trainmark's own. Every package may import this module.
 """
 
 import os

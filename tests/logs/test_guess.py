@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from trainmark.logs import Facts
+from trainmark.logs.guess.reading import proposal, propose
 from trainmark.logs.guess.vocabulary import meaning_of
 from trainmark.logs.opening import Recording
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log, read_stream
-from trainmark.programs.guessing import proposal, propose
 
 _KNOWN = b"".join(
     b"Train: 0 [%4d/1251 (  4%%)]  Loss: 6.943 (6.95)  Time: 0.500s, 1024.00/s  (0.500s, 1024.00/s)  "

@@ -10,20 +10,20 @@ from trainmark.logs.known_formats import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import formats, synthetic_log
 from trainmark.programs.format_index import IndexEntry, as_json, load_index
-from trainmark.programs.registry import known_formats
+from trainmark.programs.log_formats import known_formats
 
 _ENTRY = IndexEntry(
-    "one", FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}
+    FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}
 )
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    program = tmp_path / "programs" / "one"
-    program.mkdir(parents=True)
-    (program / "log.yaml").write_text("title: One\n")
-    return program
+    room = tmp_path / "programs" / "log_formats"
+    room.mkdir(parents=True)
+    (room / "one.yaml").write_text("title: One\n")
+    return room
 
 
 def _computing(done: list[int]) -> list[IndexEntry]:
@@ -71,7 +71,7 @@ def test_an_index_is_computed_again_when_a_file_changes(folder: Path) -> None:
     done: list[int] = []
     load_index([folder], lambda: _computing(done))
 
-    (folder / "log.yaml").write_text("title: Two\n")
+    (folder / "one.yaml").write_text("title: Two\n")
     load_index([folder], lambda: _computing(done))
     (folder / "words.py").write_text("")
     load_index([folder], lambda: _computing(done))
@@ -113,7 +113,7 @@ def test_reading_a_log_loads_only_what_it_needs(tmp_path: Path) -> None:
         "measure_log(log)\n"
         "assert log.format == 'timm', log\n"
         "heavy = {'pydantic', 'yaml', 'sqlite3', 'trainmark.report', 'trainmark.store', 'trainmark.frameworks'}\n"
-        "loaded = {name for name in sys.modules if name.endswith('.log') and name.startswith('trainmark.programs.')}\n"
+        "loaded = {name for name in sys.modules if name.startswith('trainmark.programs.log_formats.')}\n"
         "print(*sorted(heavy & set(sys.modules)), len(loaded) < 10)\n"
     )
     subprocess.run([sys.executable, "-c", read], check=True)  # the index is there from now on

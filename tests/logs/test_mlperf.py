@@ -13,7 +13,7 @@ from trainmark.logs import Facts, Severity
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log
-from trainmark.programs.mlperf.dialects import DIALECTS
+from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
 
 _START_MS = 1_700_000_000_000
 Event = tuple[str, float, Any, dict[str, Any]]
@@ -224,7 +224,7 @@ def test_stamps_in_seconds_are_a_doubt(read: Reader) -> None:
 
 
 def test_every_dialect_prefers_methods_that_exist() -> None:
-    from trainmark.programs.mlperf.methods import _METHODS
+    from trainmark.programs.log_formats.mlperf.methods import _METHODS
 
     for name, dialect in DIALECTS.items():
         assert set(dialect.prefers) <= set(_METHODS), name

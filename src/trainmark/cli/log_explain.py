@@ -40,8 +40,8 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
 
 
 def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
+    from trainmark.logs.guess.reading import NAME, proposal, propose
     from trainmark.measure.rules.row import reading_problems
-    from trainmark.programs.guessing import NAME, proposal, propose
 
     yield f"{path}: {log.format or 'unknown format'}, {result.status}"
     guess = propose(Path(path)) if log.format == NAME else None
@@ -70,7 +70,7 @@ def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format |
 
 def _lines(path: str, known: "Format") -> Iterator[str]:
     """Yield how many of the first lines each pattern matches, and the first lines that none matches."""
-    from trainmark.programs.guessing import read_head
+    from trainmark.logs.guess.reading import read_head
 
     lines = [line + b"\n" for line in read_head(Path(path)).split(b"\n") if line.strip()]
     matched: set[int] = set()

@@ -20,7 +20,7 @@ class Reading:
 class StatedRecipe:
     """The known settings of a measurement; an axis that is not in ``readings`` was not stated.
 
-    ``program`` is the training program's name (of its folder in ``programs/``), if known.
+    ``program`` is the training program's name (as in ``trainmark.programs.dialects``), if known.
     """
 
     readings: Mapping[AxisName, Reading] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Data for synthetic logs: given step times, and the rates and clocks computed from them.
 
-Each program prints them in its own format (``sample.py`` in its folder), so that tests can compare the parsed values
+Each program prints them in its own format (``sample`` of the format), so that tests can compare the parsed values
 with the given ones. Nothing here is a measurement.
 """
 

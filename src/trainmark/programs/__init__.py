@@ -1,28 +1,26 @@
-"""Training programs, one folder each: launch commands, log formats and the meaning of their options.
+"""Training programs: launch commands, log formats and the meaning of their options.
 
-A folder may contain ``card*.yaml``, ``dialect.py`` (``DIALECT``) and a log format: ``log.yaml``, or ``log.py``
-(``FORMAT``) with ``sample.py`` (``sample``: a synthetic log). There is no other list of programs: folders are
-discovered here and in the ``programs`` of extensions, and a module is imported on first use.
+``cards/`` has a card for each program that can be run, ``log_formats/`` a file for each log format and ``options/`` the
+dialects of the options that programs print. Each is also found in the ``programs`` of extensions.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.extensions import folders
 from trainmark.lazy import attach
 
-__path__ = [*__path__, *map(str, folders("programs"))]
-
 if TYPE_CHECKING:
-    from trainmark.programs.options import Dialect, Parameters, RecipeSetting
+    from trainmark.programs.log_formats import find_format, formats, samples, synthetic_log
+    from trainmark.programs.options import Dialect, Parameters, RecipeSetting, dialects
     from trainmark.programs.reading import follow_log, read_log, read_stream
-    from trainmark.programs.registry import cards, dialects, find_format, formats, samples, synthetic_log
 
 
 __all__ = [
     "Dialect",
     "Parameters",
     "RecipeSetting",
-    "cards",
+    "card_files",
     "dialects",
     "find_format",
     "follow_log",
@@ -36,8 +34,17 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".options": ("Dialect", "Parameters", "RecipeSetting"),
+        ".log_formats": ("find_format", "formats", "samples", "synthetic_log"),
+        ".options": ("Dialect", "Parameters", "RecipeSetting", "dialects"),
         ".reading": ("follow_log", "read_log", "read_stream"),
-        ".registry": ("cards", "dialects", "find_format", "formats", "samples", "synthetic_log"),
     },
 )
+
+
+def card_files() -> tuple[Path, ...]:
+    """Return the cards of all programs, sorted by file name; of two with the same name, the first on the path."""
+    found: dict[str, Path] = {}
+    for room in (Path(__file__).parent / "cards", *folders("programs/cards")):
+        for card in room.glob("*.yaml"):
+            found.setdefault(card.name, card)
+    return tuple(found[name] for name in sorted(found))

@@ -23,9 +23,8 @@ from trainmark.logs.known_formats import FormatWords, PatternWords
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """One format: its program's folder, its words, and its document if it is described in YAML that JSON can hold."""
+    """One format: its words, and its document if it is described in YAML that JSON can hold."""
 
-    folder: str
     words: FormatWords
     document: Mapping[str, Any] | None = None
 
@@ -33,7 +32,7 @@ class IndexEntry:
 def load_index(
     folders: Sequence[Path], compute: Callable[[], Iterable[IndexEntry]]
 ) -> tuple[IndexEntry, ...]:
-    """Return the saved index of the programs in ``folders``; compute and save it if their files have changed."""
+    """Return the saved index of the formats in ``folders``; compute and save it if their files have changed."""
     digest = _digest(folders)
     try:
         path = default_cache(os.environ) / f"formats-{_digest_of(map(bytes, folders))[:16]}.json"
@@ -72,7 +71,7 @@ def _contents(folders: Sequence[str]) -> Iterator[bytes]:
     for folder in folders:
         with os.scandir(folder) as found:
             for entry in sorted(found, key=lambda entry: entry.name):
-                if entry.name.endswith((".py", "log.yaml")):
+                if entry.name.endswith((".py", ".yaml")):
                     yield entry.name.encode()
                     yield Path(entry.path).read_bytes()
                 elif not entry.name.startswith("_") and entry.is_dir():
@@ -95,7 +94,6 @@ def _encoded(entry: IndexEntry) -> dict[str, Any]:
         for pattern in entry.words.patterns
     ]
     return {
-        "folder": entry.folder,
         "name": entry.words.name,
         "accompanies": entry.words.accompanies,
         "patterns": patterns,
@@ -109,4 +107,4 @@ def _decoded(saved: Mapping[str, Any]) -> IndexEntry:
         for pattern in saved["patterns"]
     )
     words = FormatWords(saved["name"], saved["accompanies"], tuple(patterns))
-    return IndexEntry(saved["folder"], words, saved["document"])
+    return IndexEntry(words, saved["document"])

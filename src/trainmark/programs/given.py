@@ -15,7 +15,7 @@ from trainmark.logs.description import build_format, read_description
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.format import Format
 from trainmark.logs.known_formats import GivenFormats
-from trainmark.programs.registry import find_format
+from trainmark.programs.log_formats import find_format
 
 _BOUND_S = 60
 """CPU seconds for one log: the slowest known format reads 50 MB/s."""

@@ -11,7 +11,7 @@ from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.opening import Recording
 from trainmark.logs.transport import PIECE_BYTES
-from trainmark.programs.registry import find_format, known_formats
+from trainmark.programs.log_formats import find_format, known_formats
 from trainmark.schema.names import LOG, OUTCOME
 
 
@@ -37,7 +37,7 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
 
 def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
     """Return the log of an unknown program by a proposed format; unchanged if it can be read only once."""
-    from trainmark.programs.guessing import read_guessed
+    from trainmark.logs.guess.reading import read_guessed
 
     if not Path(path).is_file():
         return parsed
@@ -81,7 +81,7 @@ def read_stream(
         copy = recording.replay()
         if copy is None or parsed.status is not Status.UNKNOWN:
             return parsed
-        from trainmark.programs.guessing import read_guessed
+        from trainmark.logs.guess.reading import read_guessed
 
         return read_guessed(parsed, copy, given) or parsed
     finally:

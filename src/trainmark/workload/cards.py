@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
-from trainmark.programs import cards
+from trainmark.programs import card_files
 from trainmark.schema.case import Case, axes_of
 from trainmark.suite import Document, read_document
 from trainmark.tasks import TASKS, case_of
@@ -91,7 +91,7 @@ def load_workloads(files: Iterable[Path] = ()) -> Workloads:
 @cache
 def shipped() -> tuple[Workload, ...]:
     """Return the cards of the built-in programs and of all known others, those of extensions among them."""
-    return (*map(_workload, built_in_cards()), *map(read_card, cards()))
+    return (*map(_workload, built_in_cards()), *map(read_card, card_files()))
 
 
 def read_card(path: Path) -> Workload:

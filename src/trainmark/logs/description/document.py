@@ -28,7 +28,7 @@ class FormatDescription:
     ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch`` say where the counters are
     found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed run doubtful, whose first
     step is ``resumed_from``. ``doubts`` are problems that a pattern in the log shows. ``sample`` is how a synthetic
-    log is written (``sample.py``). ``examples`` are logs with the number that they give.
+    log is written. ``examples`` are logs with the number that they give.
     """
 
     name: str
@@ -96,15 +96,7 @@ def read_description(path: Path) -> FormatDescription:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         raise InputError(f"{path}{line}: is not YAML: {getattr(error, 'problem', None) or error}") from None
-    return parse_description(document, str(path), default_name(path))
-
-
-def default_name(path: Path) -> str:
-    """Return the name of a format without the key ``name``, from its file.
-
-    A program's file is ``programs/NAME/log.yaml``, a user's is ``NAME.yaml``.
-    """
-    return path.parent.name.replace("_", "-") if path.stem == "log" else path.stem
+    return parse_description(document, str(path), path.stem)
 
 
 def parse_description(document: Any, where: str, default_name: str) -> FormatDescription:

@@ -1,1 +1,0 @@
-"""ColossalAI's examples."""

@@ -1,1 +1,0 @@
-"""Composer and llm-foundry."""

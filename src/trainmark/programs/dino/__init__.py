@@ -1,1 +1,0 @@
-"""DINO and DINOv2."""

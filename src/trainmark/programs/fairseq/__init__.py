@@ -1,1 +1,0 @@
-"""NGC PyTorch Transformer (fairseq)."""

@@ -1,1 +1,0 @@
-"""gluon-cv detection."""

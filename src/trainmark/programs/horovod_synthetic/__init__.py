@@ -1,1 +1,0 @@
-"""Horovod's synthetic benchmarks."""

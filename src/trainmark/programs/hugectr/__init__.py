@@ -1,1 +1,0 @@
-"""HugeCTR's Python interface (``Model.fit``), as DLPerf's Wide & Deep calls it."""

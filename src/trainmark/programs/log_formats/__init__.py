@@ -1,0 +1,138 @@
+"""Log formats of training programs: one file each, named like the format.
+
+``NAME.yaml`` describes a format as data. Where a pattern cannot say it, a module (``-`` in its name written ``_``) has
+``FORMAT`` and ``sample`` (a synthetic log). There is no other list: files are discovered here and in the
+``programs/log_formats`` of extensions, and loaded on first use.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from trainmark.errors import InputError, nearest
+from trainmark.extensions import folders
+
+if TYPE_CHECKING:
+    from trainmark.logs.description import FormatDescription
+    from trainmark.logs.format import Format
+    from trainmark.logs.known_formats import IndexedFormats
+    from trainmark.logs.synthetic import SampleRun
+    from trainmark.programs.format_index import IndexEntry
+
+__path__ = [*__path__, *map(str, folders("programs/log_formats"))]
+
+
+@cache
+def formats() -> "tuple[Format, ...]":
+    """Return every log format, sorted by name; a log's content decides its format, order only breaks ties."""
+    return tuple(map(_format_of, _files()))
+
+
+@cache
+def known_formats() -> "IndexedFormats":
+    """Return every log format, in the same order, each loaded when a log may have it."""
+    from trainmark.logs.known_formats import IndexedFormats
+
+    return IndexedFormats([entry.words for entry in _indexed().values()], _format_of)
+
+
+def descriptions() -> "tuple[FormatDescription, ...]":
+    """Return the descriptions of all formats that are data, sorted by name."""
+    from trainmark.logs.description import read_description
+
+    return tuple(read_description(file) for file in _files().values() if _is_data(file))
+
+
+def find_format(name: str) -> "Format":
+    """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
+    if name in _files():
+        return _format_of(name)
+    raise InputError(f"no log format '{name}'{nearest(name, _files())} (trainmark parse --list-formats)")
+
+
+@cache
+def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
+    """Return the writers of synthetic logs by format name."""
+    written = {name: _module(name).sample for name, file in _files().items() if not _is_data(file)}
+    return written | {each.name: _described_sample(each) for each in descriptions() if each.sample}
+
+
+def synthetic_log(format_name: str, run: "SampleRun") -> str:
+    """Return a complete synthetic log in a format, for tests, benchmarks and trying out scripts.
+
+    Nothing in it is a measurement. Raises ``KeyError`` for a format without a writer.
+    """
+    return "".join(line + "\n" for line in samples()[format_name](run))
+
+
+@cache
+def _format_of(name: str) -> "Format":
+    """Return a format; its description is taken from the index, which holds it parsed."""
+    document = _indexed()[name].document
+    return _read_format(name) if document is None else _described_format(name, document)
+
+
+def _read_format(name: str) -> "Format":
+    if _is_data(file := _files()[name]):
+        from trainmark.logs.description import build_format, read_description
+
+        return build_format(read_description(file))
+    found: Format = _module(name).FORMAT
+    return found
+
+
+def _described_format(name: str, document: "Mapping[str, Any]") -> "Format":
+    from trainmark.logs.description import build_format
+    from trainmark.logs.description.document import parse_description
+
+    return build_format(parse_description(document, str(_files()[name]), name))
+
+
+@cache
+def _indexed() -> "Mapping[str, IndexEntry]":
+    """Return the index of all formats by name, sorted."""
+    from trainmark.programs.format_index import load_index
+
+    return {entry.words.name: entry for entry in load_index([*map(Path, __path__)], _index_entries)}
+
+
+def _index_entries() -> "Iterator[IndexEntry]":
+    from trainmark.files import parse_yaml
+    from trainmark.logs.known_formats import words_of
+    from trainmark.programs.format_index import IndexEntry, as_json
+
+    for name, file in _files().items():
+        document = as_json(parse_yaml(file.read_text(encoding="utf-8"))) if _is_data(file) else None
+        yield IndexEntry(words_of(_read_format(name)), document)
+
+
+def _described_sample(text: "FormatDescription") -> "Callable[[SampleRun], Iterator[str]]":
+    from trainmark.logs.description.sample import make_sample
+
+    return make_sample(text.sample, f"{text.where}: sample", text.averages_from)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
+
+
+def _is_data(file: Path) -> bool:
+    return file.suffix == ".yaml"
+
+
+@cache
+def _files() -> Mapping[str, Path]:
+    """Return the file, or package, of each format, sorted by name; of two with the same name, the first on the path."""
+    found: dict[str, Path] = {}
+    for room in __path__:
+        for file in Path(room).iterdir():
+            if file.stem.startswith("_"):
+                continue
+            if file.suffix == ".py" or (file / "__init__.py").is_file():
+                found.setdefault(file.stem.replace("_", "-"), file)
+            elif _is_data(file):
+                found.setdefault(file.stem, file)
+    return {name: found[name] for name in sorted(found)}

@@ -1,0 +1,218 @@
+"""The ``Trainer`` of Hugging Face's transformers (and TRL's, which are built on it).
+
+    {'train_runtime': 1575, 'train_samples_per_second': 1.333, 'train_steps_per_second': 0.168, 'train_loss': 0.28, …}
+    ***** train metrics *****
+      train_samples_per_second =     1.3330
+
+The rate covers all devices: samples x epochs over the whole run, including warm-up, evaluation and checkpoints. A run
+resumed from a checkpoint also counts the earlier samples, and a run that stops early those that it did not train; the
+progress bar and the epochs show how many were trained. Lines in between have losses but no times.
+Source: ``transformers/trainer_utils.py:speed_metrics``.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from trainmark.logs.format import Format, LogContext, search_integer, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
+from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
+from trainmark.schema.precision import Precision
+
+_EVALUATION_SHARE = 0.02
+
+_Bar = tuple[float, float, float]
+"""A state of the progress bar: step, total steps, seconds since its start."""
+_OFF = 0.02
+"""Relative effect of one epoch or step more or less: smaller deviations do not mean a resumed or stopped run."""
+_TOTAL_BATCH = rb"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)\s"
+
+_NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
+_SECONDS = rb"'%s_runtime': " + _NUMBER
+_PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
+_BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
+_LOST = re.compile(rb"\{'loss': '?0\.0'?, 'grad_norm': '?nan")
+_LOSS = re.compile(rb"\{'loss': [^\n{}]*'epoch': " + _NUMBER)
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the block ``***** Running training *****`` and the printed ``TrainingArguments``."""
+    text = context.text
+    training = _last_training(text)
+    device = search_integer(rb"Instantaneous batch size per device = ([\d,]+)", training)
+    total = search_integer(_TOTAL_BATCH, training)
+    accumulation = search_integer(rb"Gradient Accumulation steps = (\d+)", training)
+    parallel = device * (accumulation or 1) if device else None
+    return Facts(
+        model=search_word(rb"model_name_or_path[=: ]+['\"]?([\w./-]+)", text),
+        precision=_precision(text),
+        gpus=total // parallel if total and parallel and total % parallel == 0 else None,
+        batch_per_device=device,
+        accumulation=accumulation,
+        global_batch=total,
+        hardware=read_hardware(text),
+    )
+
+
+def _precision(text: bytes) -> Precision | None:
+    if re.search(rb"\bbf16=True|--bf16\b(?! [Ff]alse)|mixed_precision: bf16", text):
+        return Precision.AMP_BF16
+    if re.search(
+        rb"\bfp16=True|--fp16\b(?! [Ff]alse)|mixed_precision: fp16|Using (?:auto|amp|apex) half precision",
+        text,
+    ):
+        return Precision.AMP_FP16
+    return Precision.FP32 if b"bf16=False" in text and b"fp16=False" in text else None
+
+
+def end_state(context: LogContext) -> EndState:
+    """Return whether the run's summary is printed."""
+    return EndState.FOUND if b"train_runtime" in context.tail else EndState.MISSING
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Check what the summary's time includes besides training, and whether it counts untrained samples."""
+    found = []
+    summary = _summary(context.tail)
+    runtime = summary.get("train_runtime", 0.0)
+    spent = sum(float(word) for word in re.findall(_SECONDS % b"eval", context.notes))
+    if runtime > 0 and spent > _EVALUATION_SHARE * runtime:
+        sentence = f"evaluation took {spent / runtime:.0%} of the time on which the rate is based"
+        found.append(Problem("evaluation-included", sentence))
+    planned = summary.get("train_steps_per_second", 0.0) * runtime
+    bars = _bars(context, planned)
+    if done := _done(context, summary, bars):
+        sentence = f"the run stopped after {done:.0%} of the planned work, but its summary counts all planned samples"
+        found.append(Problem("stopped-early", sentence))
+    found += _of_another_batch(summary, _last_training(context.text))
+    if _LOST.search(context.tail[context.tail.rfind(b"{'loss': ") :]):
+        found.append(
+            Problem("loss-not-finite", "the gradient is NaN in the last lines: the training diverged")
+        )
+    if _resumed(context, summary, bars):
+        sentence = (
+            "the run resumed from a checkpoint: its summary counts earlier samples but only its own time"
+        )
+        found.append(Problem("resumed", sentence))
+    sentence = "the rate covers the whole run: its time includes start-up, warm-up and checkpoints"
+    return (*found, Problem("whole-run", sentence, Severity.NOTE))
+
+
+def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Problem]:
+    """Yield a doubt if a step has less than one sample, or far more than the batch of all devices.
+
+    With few steps per epoch and leftover micro-batches a step counts up to twice its batch.
+    """
+    samples, steps = (summary.get(f"train_{what}_per_second", 0.0) for what in ("samples", "steps"))
+    if not samples or not steps:
+        return
+    slack = 1 + _OFF + 0.0005 / steps
+    total = search_integer(_TOTAL_BATCH, training)
+    if samples / steps < 1 / slack or (total and samples / steps > 2 * total * slack):
+        sentence = (
+            f"{samples:.6g} samples/s and {steps:.6g} steps/s mean {samples / steps:.4g} samples per step"
+        )
+        batch = f", but the global batch is {total}" if total else ""
+        yield Problem("rates-contradict-batch", sentence + batch)
+
+
+def _summary(text: bytes) -> dict[str, float]:
+    """Return the numbers of the last printed summary."""
+    lines: list[bytes] = re.findall(rb"\{'train_runtime': [^\n}]*\}", text)
+    pairs = _PAIR.findall(lines[-1]) if lines else []
+    return {key.decode(): float(word) for key, word in pairs}
+
+
+def _bars(context: LogContext, planned: float) -> list[_Bar]:
+    """Return (step, steps, seconds) of the training bars: those with the planned number of steps."""
+    if planned <= 0:
+        return []
+    found: list[_Bar] = []
+    for step, steps, hours, minutes, seconds in _BAR.findall(context.text):
+        # Rates are printed with three decimals, or with four digits in total.
+        if abs(int(steps) / planned - 1) < _OFF + 0.0005 * int(steps) / planned:
+            passed = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)
+            found.append((int(step), int(steps), float(passed)))
+    return found
+
+
+def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
+    """Return the trained share of the work that the summary counts; ``None`` if it is all of it."""
+    if bars:
+        part, passed = bars[-1][0] / bars[-1][1], bars[-1][2]
+        # A rarely updated bar lags in time as much as in steps.
+        if part < (1 - _OFF) * passed / (summary["train_runtime"] + 1):
+            return part
+    text = _last_training(context.text)
+    examples, epochs, steps = (
+        search_integer(rb"%s = ([\d,]+)\s" % words, text)
+        for words in (b"Num examples", b"Num Epochs", b"Total optimization steps")
+    )
+    batch = search_integer(_TOTAL_BATCH, text)
+    if not (examples and epochs and steps and batch and "epoch" in summary):
+        return None
+    done = summary["epoch"] + 0.005  # two decimals are printed
+    # With max_steps the number of epochs is rounded up; if devices share a sequence the batch is not that of all.
+    trained = max(done / epochs, done * -(-examples // batch) / steps)
+    return trained if trained < 1 - _OFF else None
+
+
+def _last_training(text: bytes) -> bytes:
+    """Return ``text`` from the last start of training: an attempt that ran out of memory may precede it."""
+    return text[max(text.rfind(b"***** Running training *****"), 0) :]
+
+
+def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> bool:
+    """Return whether the run resumed from a checkpoint, by its message (rarely printed) or a jump of its first bar."""
+    if re.search(rb"Continuing training from (?:checkpoint|global step [1-9])", context.text):
+        return True
+    rate = summary.get("train_steps_per_second", 0.0)
+    first = next(((step, steps, passed) for step, steps, passed in bars if step), None)
+    if first and first[0] > _OFF * first[1] and first[0] > 3 * rate * (first[2] + 2):
+        return True
+    epochs = [float(word) for word in _LOSS.findall(context.head)[:20]]
+    rises = [after - before for before, after in pairwise(epochs) if after > before]
+    if b"Running training" not in context.head or not rises:
+        return False
+    return epochs[0] > 2.5 * max(rises) + 0.02
+
+
+FORMAT = Format(
+    name="hf-trainer",
+    title="Hugging Face Trainer",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(),
+    mark=re.compile(
+        rb"'(?:train|eval)_runtime': |train_samples_per_second += |\{'loss': [^\n{]*'learning_rate': [^\n{]*'epoch': "
+        rb"|Total train batch size \(w\. parallel, distributed & accumulation\)"
+    ),
+    facts=facts,
+    end_state=end_state,
+    doubts=doubts,
+    notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
+    figures={
+        "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
+    },
+    without_records="the program prints its rate only at the end of the run, which the log does not contain",
+    header=re.compile(rb"Running training|loss"),
+)
+
+
+def sample(run: SampleRun) -> Iterator[str]:
+    """Yield the log lines of ``run``."""
+    yield f"TrainingArguments(bf16=False, fp16={run.amp})"
+    yield "***** Running training *****"
+    yield f"  Instantaneous batch size per device = {run.batch_per_device}"
+    yield f"  Total train batch size (w. parallel, distributed & accumulation) = {run.global_batch}"
+    yield "  Gradient Accumulation steps = 1"
+    total = len(run.step_times_s)
+    for line in lines_of(run):
+        yield f"{{'loss': 0.1307, 'grad_norm': 0.1406, 'learning_rate': 2.756e-05, 'epoch': {line.step / total:.3f}}}"
+    seconds = sum(run.step_times_s)
+    yield (
+        f"{{'train_runtime': {seconds:.4f}, 'train_samples_per_second': {overall_rate(run):.3f}, "
+        f"'train_steps_per_second': {total / seconds:.3f}, 'train_loss': 0.2854, 'epoch': 1.0}}"
+    )

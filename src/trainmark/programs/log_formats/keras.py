@@ -1,0 +1,147 @@
+"""Keras' progress bar (``model.fit``): Keras 2 and 3, verbose 1 and 2.
+
+    195/195 [==============================] - 12s 63ms/step - loss: 1.5 - accuracy: 0.43
+    195/195 ━━━━━━━━━━━━━━━━━━━━ 12s 63ms/step - accuracy: 0.43 - loss: 1.5
+    195/195 - 12s - loss: 1.5 - 12s/epoch - 63ms/step
+
+A record is the line that ends an epoch. Its step time is the mean of the epoch's steps without the first one
+(TensorFlow 2.4 and later, verbose 1), in whole milliseconds; the seconds before it cover the whole epoch. The value
+with more digits is used. Keras 3 prints the line twice, first with the ``0s`` that remain. ``evaluate`` and
+``predict`` print such lines too, but without ``Epoch 1/3`` before them. The batch is not printed. With validation data
+the line is printed after the validation, includes its time, and names ``val_`` metrics."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.fields import derived, extract
+from trainmark.logs.format import Format, LogContext, unknown_end
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.logs.synthetic import SampleRun, lines_of
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the device, and whether a step is one sample (arrays before Keras 2.3, and in TensorFlow 1 and 2.0)."""
+    text = context.text
+    each = re.search(rb"Train on \d+ samples", text) or (
+        b"s/sample" in text and re.search(rb"\d(?:ms|us|s)/sample", text)
+    )
+    return Facts(global_batch=1 if each else None, hardware=read_hardware(text))
+
+
+def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Yield the records with the more precise step time: as printed, or the epoch's seconds over its steps."""
+    for columns in blocks:
+        taken, steps, seconds = columns["step_time_s"], columns["bar_steps"], columns["bar_s"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            finer = 0.5 / seconds < _printed_to(taken)
+            yield {"step_time_s": np.where(finer & (steps > 0), seconds / steps, taken)}
+
+
+def _printed_to(step_time_s: Floats) -> Floats:
+    """Return the rounding error, as a share, of times printed in whole seconds, milli- or microseconds."""
+    unit = np.where(step_time_s >= 1, 1.0, np.where(step_time_s >= 1e-3, 1e-3, 1e-6))
+    share: Floats = 0.5 * unit / step_time_s
+    return share
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Check what else the time includes, what it leaves out, and how precise it is."""
+    text = context.text
+    found = []
+    if b"us/step" in text and re.search(rb"\dus/step", text) and b"Train on " not in text:
+        sentence = "a step time in microseconds may be that of a sample: old versions of Keras print samples as steps"
+        found.append(Problem("unit-unclear", sentence))
+    if b"val_" in text and _VALIDATED.search(text):
+        sentence = "the epoch times include validation (the lines name val_ metrics)"
+        found.append(Problem("evaluation-included", sentence))
+    epochs = context.notes.count(b"\n")
+    if epochs and context.records > epochs + 1:
+        sentence = (
+            f"{context.records} bars but only {epochs} epochs: bars of evaluate or predict are read as epochs"
+        )
+        found.append(Problem("evaluation-read", sentence))
+    return (*found, *_doubts_of_bars(_whole_lines(context)))
+
+
+def _whole_lines(context: LogContext) -> bytes:
+    """Return the text without the lines that were cut by leaving out the middle of a long log."""
+    if len(context.text) == len(context.head):
+        return context.text
+    return context.head[: context.head.rfind(b"\n") + 1] + context.tail[context.tail.find(b"\n") + 1 :]
+
+
+def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
+    """Yield doubts about the bars of complete epochs, without the first epoch if there are others."""
+    found = [derived(extract(pattern, text).columns) for pattern in FORMAT.records]
+    names = ("bar_steps", "bar_s", "step_time_s")
+    tables = [np.stack([columns[name] for name in names], axis=1) for columns in found if columns]
+    table = np.concatenate([*tables, np.empty((0, 3))])
+    table = table[1:] if len(table) > 1 else table
+    table = table[(table[:, 0] > 0) & (table[:, 2] > 0)]
+    if not len(table):
+        return
+    steps, seconds, taken = table.T
+    if (fewest := int(np.median(steps))) < _FEWEST_STEPS:
+        sentence = (
+            f"an epoch has only {fewest} steps, and its last batch may not be full: the rate may be up to "
+        )
+        yield Problem("few-steps", f"{sentence}{1 / fewest:.0%} lower")
+    exact, printed = 0.5 / np.maximum(seconds, 1e-9), _printed_to(taken)
+    if (known := float(np.median(np.minimum(exact, printed)))) > _EXACT:
+        sentence = f"the printed times have so few digits that the rate is uncertain by {known:.0%}"
+        yield Problem("few-digits", sentence)
+    off = seconds - steps * taken
+    beyond = np.abs(off) > 0.1 * seconds + 0.5 + printed * steps * taken
+    if float(np.median(beyond)) == 1:
+        printed_s, whole = float(np.median(taken)), float(np.median(seconds / steps))
+        sentence = (
+            f"a step takes {printed_s:.3g} s by the line but {whole:.3g} s by the epoch's seconds: one of them leaves "
+            "out the first step of each epoch, or the other includes time between steps"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+
+
+_VALIDATED = re.compile(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step")
+_EXACT = 0.02
+_FEWEST_STEPS = 20
+_TIME = rb"(?:(?P<step_time_ms>[\d.]+)ms|(?P<step_time_us>[\d.]+)us|(?P<step_time_s>[\d.]+)s)/(?:step|sample)[\s-]"
+_STEPS = rb"\b(?P<bar_steps>\d+)/(?P=bar_steps) "
+
+FORMAT = Format(
+    name="keras",
+    title="Keras",
+    framework="tensorflow",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(rb"/(?P<bar_steps>\d+) \[=+\] - (?P<bar_s>\d+)s " + _TIME),
+        re.compile(_STEPS + rb"(?:\xe2\x94\x81)+ (?P<bar_s>[1-9]\d*)s " + _TIME),
+        re.compile(_STEPS + rb"- (?P<bar_s>\d+)s (?:[^\n]*- \d+s/epoch )?- " + _TIME),
+    ),
+    mark=re.compile(
+        rb"\d+/\d+ (?:\[[=>.]+\]|(?:\xe2\x94\x81)+) [^\n]*/step|Epoch \d+/\d+\n[^\n]{0,20}\d+/\d+ (?:\[|\xe2\x94\x81)"
+    ),
+    facts=facts,
+    end_state=unknown_end,
+    transform=transform,
+    doubts=doubts,
+    notes=re.compile(rb"Epoch \d+/\d+\n"),
+    warmup_steps=1,
+    header=re.compile(rb"Epoch 1/\d+"),
+    without_records="the log has no complete epoch",
+)
+
+
+def sample(run: SampleRun) -> Iterator[str]:
+    """Yield the log lines of ``run``: each interval is an epoch."""
+    total = len(run.step_times_s) // run.interval
+    for epoch, line in enumerate(lines_of(run), start=1):
+        yield f"Epoch {epoch}/{total}"
+        yield (
+            f"{run.interval}/{run.interval} [==============================] - {line.step_time_s * run.interval:.0f}s "
+            f"{line.step_time_s * 1000:.0f}ms/step - loss: 1.5000 - accuracy: 0.4300"
+        )

@@ -1,0 +1,195 @@
+"""MLPerf Training result logs (``:::MLLOG {json}``, https://github.com/mlcommons/logging).
+
+    :::MLLOG {"namespace": "", "time_ms": 1590000000000, "event_type": "INTERVAL_END", "key": "epoch_stop", "value": …}
+
+Benchmarks count different things (``dialects.py``), so every way to the number is computed (``methods.py``) and held
+against the others. A log that counts no samples (minigo) has no rate, and neither has one whose counts imply more steps
+than a run can have. Records have their own start and stop, so the time between two stops is not that of a record.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
+from trainmark.logs.format import Format, LogContext, parse_setting, search_word
+from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
+from trainmark.logs.synthetic import SampleRun, end_of, lines_of
+from trainmark.programs.log_formats.mlperf.events import in_time, of_key, read_events, rows_of
+from trainmark.programs.log_formats.mlperf.methods import Run, only_own, records_of, witnesses_of
+
+_FIRST_STAMP_S = 978_307_200.0
+"""2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
+_RANK_DELAY_S = 60.0
+"""Longest delay between ranks that print the same start; a later start is another run."""
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the benchmark's name and the batch; the number of devices is not part of the log."""
+    name = search_word(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text)
+    return Facts(model=name, global_batch=parse_setting(parameters(context), "global_batch_size"))
+
+
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return the single values of all POINT_IN_TIME events."""
+    return {
+        str(event["key"]): str(event.get("value")) for event in read_events(context.text) if "key" in event
+    }
+
+
+def extract(text: bytes) -> Extract:
+    """Return the events in ``text`` that time or count something, one row each."""
+    return Extract(rows_of(text), [text])
+
+
+def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
+    """Return the records (step, rate, samples) computed from all events of a log."""
+    found = [records_of(Run.of(run)) for run in _runs(in_time(events))]
+    whole = [records for records in found if records]
+    if len(found) > 1 and any(len(records["step"]) < 2 for records in whole):
+        return {}  # their counters cannot distinguish the runs
+    common = [name for name in (whole[0] if whole else ()) if all(name in records for records in whole)]
+    return {name: np.concatenate([records[name] for records in whole]) for name in common}
+
+
+def witnesses(events: dict[str, Floats]) -> tuple[Witness, ...]:
+    """Return every way to the number of a log of one run."""
+    runs = _runs(in_time(events))
+    return witnesses_of(Run.of(runs[0])) if len(runs) == 1 else ()
+
+
+def _runs(rows: Floats) -> list[Floats]:
+    """Split the events into runs."""
+    starts: list[int] = []
+    begins, ends = (of_key(rows, key)[:, 1] for key in ("run_start", "run_stop"))
+    for at in np.flatnonzero(np.isin(rows[:, 1], begins)).tolist():
+        if len(of_key(rows[at : at + 1], "run_start")) == 0:
+            continue
+        ended = bool(starts) and bool(((ends >= rows[starts[-1], 1]) & (ends < rows[at, 1])).any())
+        if not starts or ended or rows[at, 1] - rows[starts[-1], 1] > _RANK_DELAY_S:
+            starts.append(at)
+    if len(starts) < 2:
+        return [rows]
+    stops = [at for at in range(len(rows)) if len(of_key(rows[at : at + 1], "run_stop"))]
+    # A run begins where the previous one ended: its settings are printed before its start event.
+    cuts = [max((stop + 1 for stop in stops if stop < at), default=at) for at in starts[1:]]
+    return [rows[begin:end] for begin, end in pairwise((0, *cuts, len(rows)))]
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Check for several results in one file, events that do not pair, and a single epoch that may be incomplete."""
+    names = set(re.findall(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text))
+    if len(names) > 1:
+        listing = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
+        sentence = f"the file contains the results of {len(names)} benchmarks ({listing}): split it"
+        return (Problem("several-runs", sentence),)
+    events = rows_of(context.text)
+    if not events:
+        return ()
+    runs = _runs(in_time(events))
+    if len(runs) > 1:
+        return (Problem("several-runs", f"the file contains {len(runs)} runs: split it"),)
+    run = Run.of(runs[0])
+    found = []
+    if not run.is_named and (run.epochs or run.blocks):
+        sentence = "the log does not name its benchmark, which decides what its counts mean"
+        found.append(Problem("benchmark-unknown", sentence))
+    if only_own(run):
+        sentence = (
+            "the number is the program's own throughput alone, which in some submissions is that of one device: "
+            "the log has no count that could confirm it"
+        )
+        found.append(Problem("own-figure-only", sentence))
+    if run.unpaired:
+        sentence = (
+            f"{run.unpaired} starts or stops of epochs do not pair: their time and samples are not counted"
+        )
+        found.append(Problem("events-unpaired", sentence, _weight(run)))
+    first = float(np.nanmin(run.rows[:, 1]))
+    if first < _FIRST_STAMP_S:
+        sentence = (
+            f"the time_ms {1000 * first:.0f} is before 2001: the program probably prints seconds instead of "
+            "milliseconds, and the number is then 1000 times too high"
+        )
+        found.append(Problem("clock-in-seconds", sentence))
+    if _is_unfinished(run):
+        sentence = (
+            "the only epoch ends together with the run, so it may not have trained all of its train_samples"
+        )
+        found.append(Problem("epoch-unfinished", sentence))
+    return tuple(found)
+
+
+def _weight(run: Run) -> Severity:
+    """Return how an unpaired epoch weighs: the number may rest on other events."""
+    return Severity.DOUBT if "epochs" in run.dialect.prefers[:2] and len(run.epochs) < 2 else Severity.NOTE
+
+
+def _is_unfinished(run: Run) -> bool:
+    found, counts = run.epochs or run.blocks, run.train_samples
+    stops, tests = (of_key(run.rows, key) for key in ("run_stop", "eval_accuracy"))
+    if len(found) != 1 or not len(counts) or not len(stops) or counts[-1, 1] > found[0].start_s:
+        return False
+    tracked = of_key(run.rows, "tracked_stats")[:, [5, 8]]
+    if np.isfinite(tracked).any() or found[0].samples > 0 or found[0].stop_s < stops[0, 1] - 1:
+        return False
+    fractions = np.concatenate((tests[tests[:, 1] >= found[0].start_s, 2], stops[:, 2]))
+    return not np.isfinite(fractions).any()
+
+
+def end_state(context: LogContext) -> EndState:
+    """Return whether ``run_stop`` is printed with status success."""
+    stop = re.search(rb':::MLLOG [^\n]*"key": ?"run_stop"[^\n]*"status": ?"(\w+)"', context.tail)
+    return EndState.FOUND if stop and stop[1] == b"success" else EndState.MISSING
+
+
+FORMAT = Format(
+    name="mlperf",
+    title="MLPerf Training",
+    framework=None,
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(),
+    mark=re.compile(rb":::MLLOG \{"),
+    parameters=parameters,
+    facts=facts,
+    end_state=end_state,
+    doubts=doubts,
+    extract=extract,
+    assemble=assemble,
+    witnesses=witnesses,
+    warmup_steps=0,
+    without_records="the log has no sample count of a finished epoch, block or run",
+    header=re.compile(rb"run_start"),
+    accompanies=True,
+)
+
+
+def sample(run: SampleRun) -> Iterator[str]:
+    """Yield the log lines of ``run``."""
+
+    def event(moment: datetime, key: str, value: object, metadata: dict[str, object]) -> str:
+        document = {
+            "namespace": "",
+            "time_ms": int(moment.timestamp() * 1000),
+            "event_type": "POINT_IN_TIME",
+            "key": key,
+            "value": value,
+            "metadata": metadata,
+        }
+        return ":::MLLOG " + json.dumps(document)
+
+    yield event(run.start, "submission_benchmark", "resnet", {})
+    yield event(run.start, "global_batch_size", run.global_batch, {})
+    yield event(run.start, "train_samples", run.global_batch * run.interval, {})
+    yield event(run.start, "run_start", None, {})
+    for number, line in enumerate(lines_of(run), start=1):
+        began = line.clock - timedelta(seconds=line.step_time_s * run.interval)
+        yield event(began, "epoch_start", None, {"epoch_num": number})
+        yield event(line.clock, "epoch_stop", None, {"epoch_num": number})
+    yield event(end_of(run), "run_stop", None, {"status": "success"})

@@ -1,0 +1,271 @@
+"""Every way to the throughput of one MLPerf run, and which of them the benchmark prefers.
+
+- ``own``: the program's own throughput in ``tracked_stats``.
+- ``step-time``: the global batch over the printed time of a step (``train_step_time``).
+- ``blocks``: the samples of a block (``samples_count``) over its training time, without evaluation.
+- ``epochs``: the samples of an epoch over its time; an evaluation at a fraction of an epoch tells what was trained.
+- ``steps``: the steps of a block or an epoch x the global batch over its time.
+- ``run``: ``train_samples`` printed in or after the last epoch are those of the run, over the time of the whole run.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Witness
+from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS, DIALECTS, USUAL, Dialect
+from trainmark.programs.log_formats.mlperf.events import Span, of_key, segments, spans
+
+_TIME, _NUMBER, _SAMPLES, _VALUE, _STEP_TIME = 1, 2, 4, 5, 8
+_MOST_STEPS = 1e6
+"""Most steps of one epoch or block: larger values count something else."""
+_MOST_RATE = 1e9
+_FITS = 0.02
+_WARM_UP = 0.1
+"""A first block that is slower than the others by this share holds the warm-up."""
+_FEWEST = 3
+_MOST_DEVICES = 16
+Records = dict[str, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The events of one run, and what every way needs of them."""
+
+    rows: Floats
+    dialect: Dialect
+    name: str | None
+    is_named: bool
+    batch: float
+    epochs: list[Span]
+    blocks: list[Span]
+    training: list[Span]
+    unpaired: int
+
+    @classmethod
+    def of(cls, rows: Floats) -> "Run":
+        """Return the run whose events are ``rows``."""
+        benchmark, batch = (
+            of_key(rows, key)[:, _VALUE] for key in ("submission_benchmark", "global_batch_size")
+        )
+        known = benchmark[np.isfinite(benchmark)]
+        name = BENCHMARKS[int(known[0])] if len(known) else None
+        size = float(batch[0]) if len(batch) else np.nan
+        epochs, unpaired = spans(rows, "epoch_start", "epoch_stop")
+        blocks, _ = spans(rows, "block_start", "block_stop")
+        return cls(
+            rows=rows,
+            dialect=DIALECTS.get(name or "", USUAL),
+            name=name,
+            batch=size,
+            epochs=epochs,
+            blocks=blocks,
+            training=segments(rows, size),
+            is_named=len(benchmark) > 0,
+            unpaired=unpaired,
+        )
+
+    @property
+    def train_samples(self) -> Floats:
+        """The rows of ``train_samples``."""
+        return of_key(self.rows, "train_samples")
+
+    @property
+    def samples_of_epoch(self) -> float:
+        """The samples of one epoch by ``train_samples``; NaN if they do not fit the data set."""
+        rows, dataset = self.train_samples, self.dialect.dataset
+        printed = float(rows[0, _VALUE]) if len(rows) else np.nan
+        if dataset is None or abs(printed / dataset - 1) < _FITS:
+            return printed
+        return printed * self.batch if abs(printed * self.batch / dataset - 1) < _FITS else np.nan
+
+
+def records_of(run: Run) -> Records:
+    """Return the records of a run by the first way of its benchmark that gives any."""
+    return next((found for way in run.dialect.prefers if (found := _METHODS[way](run))), {})
+
+
+def only_own(run: Run) -> bool:
+    """Return whether the program's own throughput is the only way to a number."""
+    return bool(_own(run)) and not any(method(run) for way, method in _METHODS.items() if way != "own")
+
+
+def witnesses_of(run: Run) -> tuple[Witness, ...]:
+    """Return every way to the number as a witness; the whole run only if preferred second or without another."""
+    usual = [way for way in _METHODS if way != "run" or way in run.dialect.prefers[:2]]
+    found = [(way, records) for way in usual if (records := _METHODS[way](run))]
+    if not found:
+        found = [("run", records)] if (records := _METHODS["run"](run)) else []
+    main = next((_middle(records) for way, records in found if way in run.dialect.prefers[:1]), None)
+    witnesses = []
+    for way, records in found:
+        value, how = _middle(records), _HOW[way]
+        devices = _devices(main / value) if way == "own" and main else None
+        if devices:
+            value, how = value * devices, f"{how}, {value:.6g} of one of {devices} devices"
+        witnesses.append(Witness(_NAMES[way], value, how))
+    return tuple(witnesses)
+
+
+_NAMES = {
+    "own": "program's own throughput",
+    "step-time": "step time",
+    "blocks": "blocks",
+    "epochs": "epochs",
+    "steps": "steps",
+    "run": "whole run",
+}
+_HOW = {
+    "own": "the median of tracked_stats",
+    "step-time": "global_batch_size / train_step_time, the median",
+    "blocks": "samples_count / training time of a block, the median",
+    "epochs": "train_samples / time of an epoch",
+    "steps": "steps x global_batch_size / time",
+    "run": "train_samples / time from run_start to run_stop, evaluations included",
+}
+
+
+def _middle(records: Records) -> float:
+    """Return the median rate of several blocks, or all samples over all time of up to two epochs."""
+    rates = records["rate"]
+    if len(rates) >= _FEWEST or "samples" not in records:
+        return float(np.median(rates))
+    return float(records["samples"].sum() / (records["samples"] / rates).sum())
+
+
+def _devices(ratio: float) -> int | None:
+    """Return the number of devices by which a rate of one device explains ``ratio``; None if it does not."""
+    devices = round(ratio)
+    usual = devices <= _MOST_DEVICES or devices % 8 == 0
+    return devices if devices > 1 and usual and abs(ratio / devices - 1) < 2 * _FITS else None
+
+
+def _own(run: Run) -> Records:
+    rows = of_key(run.rows, "tracked_stats")
+    rows = rows[np.isfinite(rows[:, _VALUE]) & (rows[:, _VALUE] > 0)]
+    if not len(rows) or not (len(run.train_samples) or np.isfinite(run.batch)):
+        return {}
+    return _without_warm_up({"step": np.arange(1.0, len(rows) + 1), "rate": rows[:, _VALUE]})
+
+
+def _step_time(run: Run) -> Records:
+    times = of_key(run.rows, "tracked_stats")[:, _STEP_TIME]
+    times = times[np.isfinite(times) & (times > 0)]
+    if not len(times) or not np.isfinite(run.batch):
+        return {}
+    return _without_warm_up({"step": np.arange(1.0, len(times) + 1), "rate": run.batch / times})
+
+
+def _blocks(run: Run) -> Records:
+    counted = [span for span in run.training if span.samples > 0 and span.seconds > 0]
+    return _of_spans(counted, [span.samples for span in counted], run.batch)
+
+
+def _epochs(run: Run) -> Records:
+    found = _finished(run)
+    samples = run.samples_of_epoch
+    if not found or not samples > 0 or _counts_whole_run(run, found):
+        return {}
+    rising = all(after.number > before.number for before, after in pairwise(found))
+    if not rising or not all(span.epochs > 0 for span in found):
+        return {}
+    if run.name == "bert" and run.train_samples[0, _TIME] <= found[0].start_s:
+        return {}  # the size of the data set, which no run covers
+    done = [samples * span.epochs for span in found]
+    done[-1] *= _fraction_of_last(run, found)
+    return _of_spans(found, done, run.batch)
+
+
+def _finished(run: Run) -> list[Span]:
+    """Return the epochs, or blocks, without a last one that the end of the run stops in the middle.
+
+    Some programs train on while an evaluation runs, and stop when it has reached the target.
+    """
+    found, stops = run.epochs or run.blocks, of_key(run.rows, "run_stop")
+    if (
+        len(found) < 2
+        or not len(stops)
+        or np.isfinite(stops[0, _NUMBER])
+        or found[-1].stop_s < stops[0, _TIME]
+    ):
+        return found
+    return found[:-1]
+
+
+def _steps(run: Run) -> Records:
+    found = [span for span in _with_steps(run) if span.steps > 0]
+    return _of_spans(found, [span.steps * run.batch for span in found], run.batch)
+
+
+def _with_steps(run: Run) -> list[Span]:
+    """Return the blocks, or epochs, with missing steps taken from the next one's start."""
+    found = run.blocks or run.epochs
+    after = [span.first_step for span in found[1:]] + [np.nan] * bool(found)
+    return [
+        span if span.steps > 0 else span._replace(steps=following - span.first_step)
+        for span, following in zip(found, after, strict=True)
+    ]
+
+
+def _run(run: Run) -> Records:
+    found = run.epochs or run.blocks
+    starts, stops = (of_key(run.rows, key)[:, _TIME] for key in ("run_start", "run_stop"))
+    if (
+        not found
+        or not _counts_whole_run(run, found)
+        or not len(starts)
+        or not len(stops)
+        or stops[0] <= starts[0]
+    ):
+        return {}
+    whole = Span(1.0, float(starts[0]), float(stops[0]), np.nan, np.nan, np.nan, np.nan)
+    return _of_spans([whole], [float(run.train_samples[-1, _VALUE])], np.nan)
+
+
+_METHODS: Mapping[str, Callable[[Run], Records]] = {
+    "own": _own,
+    "step-time": _step_time,
+    "blocks": _blocks,
+    "epochs": _epochs,
+    "steps": _steps,
+    "run": _run,
+}
+
+
+def _counts_whole_run(run: Run, found: list[Span]) -> bool:
+    """Return whether ``train_samples`` count the whole run, by the time at which they are printed."""
+    rows = run.train_samples
+    return bool(len(rows) and rows[-1, _TIME] > found[0 if run.name == "bert" else -1].start_s)
+
+
+def _fraction_of_last(run: Run, found: list[Span]) -> float:
+    """Return the trained fraction of the last epoch, by the last evaluation in it; 1 if none prints a fraction."""
+    rows = of_key(run.rows, "eval_accuracy", "run_stop")
+    in_last = rows[(rows[:, _TIME] >= found[-1].start_s) & np.isfinite(rows[:, _NUMBER])]
+    if not len(in_last):
+        return 1.0
+    whole, part = divmod(float(in_last[-1, _NUMBER]), 1.0)
+    return part if part and whole in (found[-1].number - 1, np.floor(found[-1].number)) else 1.0
+
+
+def _without_warm_up(records: Records) -> Records:
+    """Return the records without a first one that is clearly slower than the others."""
+    rates = records["rate"]
+    if len(rates) <= _FEWEST or rates[0] * (1 + _WARM_UP) > float(np.median(rates[1:])):
+        return records
+    return {name: values[1:] for name, values in records.items()}
+
+
+def _of_spans(found: list[Span], samples: list[float], batch: float) -> Records:
+    if not found:
+        return {}
+    done, seconds = np.array(samples), np.array([span.seconds for span in found])
+    rates = done / seconds
+    if not np.isfinite(rates).all() or rates.max() > _MOST_RATE or (done / batch > _MOST_STEPS).any():
+        return {}
+    numbers = np.array([span.number for span in found])
+    steps = numbers if (np.diff(numbers) > 0).all() else np.arange(1.0, len(found) + 1)
+    return {"step": steps, "rate": rates, "samples": done}

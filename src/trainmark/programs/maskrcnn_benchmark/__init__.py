@@ -1,1 +1,0 @@
-"""maskrcnn-benchmark."""

@@ -1,1 +1,0 @@
-"""MaxText and MaxDiffusion."""

@@ -1,1 +1,0 @@
-"""NeMo Automodel."""

@@ -1,1 +1,0 @@
-"""NGC MXNet ConvNets."""

@@ -1,1 +1,0 @@
-"""NGC TensorFlow BERT."""

@@ -1,1 +1,0 @@
-"""NVIDIA Tacotron 2 and WaveGlow."""

@@ -1,1 +1,0 @@
-"""NVIDIA Transformer-XL."""

@@ -1,1 +1,0 @@
-"""OneFlow-Benchmark."""

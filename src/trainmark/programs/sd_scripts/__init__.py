@@ -1,1 +1,0 @@
-"""kohya-ss sd-scripts."""

@@ -1,1 +1,0 @@
-"""tf_cnn_benchmarks."""

@@ -1,1 +1,0 @@
-"""TorchRec's throughput metric."""
