@@ -44,7 +44,7 @@ Where = Annotated[
     Annotated[str, StringConstraints(pattern=r"^([\w-]+=[\w.-]+(,[\w-]+=[\w.-]+)*)?$", max_length=128)],
     BeforeValidator(_where),
 ]
-"""Labels that hosts must have (``gpu=A100,rack=2``); empty: any host will do."""
+"""Labels that hosts must have (``gpu=A100,rack=2``); if empty, any host may be used."""
 
 Option = bool | int | float | str
 
@@ -55,7 +55,7 @@ MAX_BATCH: Literal["max"] = "max"
 """The batch value for the largest batch that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The value of the compiler, the loader or a variant axis of the task that asks for the fastest one."""
+"""The value of the compiler, the loader or a variant axis that requests the fastest one."""
 
 SYNTHETIC = "synthetic"
 """The value of ``data`` for samples that the program generates."""
@@ -63,7 +63,7 @@ SYNTHETIC = "synthetic"
 
 UNKNOWN_TASK: Literal["unknown_task"] = "unknown_task"
 UNKNOWN_AXIS: Literal["unknown_axis"] = "unknown_axis"
-"""The types of the errors of a case whose task, or one of whose axes, is unknown; their message is one sentence."""
+"""Error types for an unknown task or an unknown axis of a case; their message is one sentence."""
 
 
 class Device(StrEnum):
@@ -76,7 +76,7 @@ class Device(StrEnum):
 
 @cache
 def axes_of(*tasks: str) -> tuple[str, ...]:
-    """Return the names of the axes of these tasks' cases, in order; of every task's if none is given."""
+    """Return the names of the axes of these tasks' cases, in order; those of all tasks without arguments."""
     fields = (own_axes(*tasks) if name == "task_axes" else (name,) for name in Case.model_fields)
     return tuple(axis for axes in fields for axis in axes)
 
@@ -180,7 +180,7 @@ class Case(Frozen):
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """The axes on which the case asks for the best value, which short runs find."""
+        """The axes on which the case requests the best value, which short runs find."""
         axes = ("compiler", *type(self.task_axes).model_fields, "loader")
         return tuple(axis for axis in axes if self.value(axis) == BEST)
 
@@ -204,9 +204,9 @@ class Case(Frozen):
     def id(self) -> str:
         """The case's name in paths and tables: every axis in a fixed order, so that equal cases have equal ids.
 
-        The loader is left out for synthetic data, the workload for the built-in one, the device where it is
-        ``auto``, the task where the model says it, and ``where`` for a case that may run anywhere; options add 16
-        digits of their digest, which a million cases share with a probability of 3e-8.
+        Omitted are the loader of synthetic data, the built-in workload, the device ``auto``, a task that follows from
+        the model, and an empty ``where``. Options add 16 digits of their digest; among a million cases, two have equal
+        digits with a probability of 3e-8.
         """
         return self._name(digits=16)
 

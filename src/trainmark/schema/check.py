@@ -18,9 +18,9 @@ class Level(StrEnum):
 
 
 class CheckFinding(Frozen):
-    """One thing that was looked at: ``check`` is its short name, ``hosts`` are those that it is said of.
+    """The result of one check: ``check`` is its short name, ``hosts`` are the hosts that it applies to.
 
-    ``found`` says what was found, ``others`` what the other hosts have, ``remedy`` what to do.
+    ``found`` is what was found, ``others`` what the other hosts have, ``remedy`` what to do.
     """
 
     check: str
@@ -43,8 +43,8 @@ class Quantity(StrEnum):
 class Timing(Frozen):
     """The times of one piece of work on one device of a host, in seconds, one per round.
 
-    ``amount`` is how much work that was, in ``unit`` (``FLOP`` or ``bytes``). ``kind`` is the device's model: only
-    timings of one kind are compared. Of a link the ``device`` is the host at its other end.
+    ``amount`` is the amount of work in ``unit`` (``FLOP`` or ``bytes``). ``kind`` is the device's model: only
+    timings of the same kind are compared. The ``device`` of a link is the host at its other end.
     """
 
     quantity: Quantity
@@ -69,7 +69,7 @@ class Timing(Frozen):
 class Reduction(Frozen):
     """The times of an all-reduce over all ``ranks``, in seconds: each repeat by the slowest rank's clock.
 
-    ``size`` is that of the message, in bytes.
+    ``size`` is the message size in bytes.
     """
 
     size: int
@@ -88,9 +88,9 @@ class ClockOffset(Frozen):
 
 
 class CheckReport(Frozen):
-    """All that a check found. Written as ``check.json``; ``suite`` is null where none was given.
+    """The result of a check, written as ``check.json``; ``suite`` is null if none was given.
 
-    ``measured_with`` is what the timings were taken with on each host (``torch 2.13.0``).
+    ``measured_with`` is the library that took the timings on each host (``torch 2.13.0``).
     """
 
     schema_version: Literal[1] = 1

@@ -1,4 +1,4 @@
-"""Two results side by side: which cases became faster or slower, and in what the two sides differ."""
+"""A comparison of two results: cases that became faster or slower, and other differences between the two sides."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -17,9 +17,9 @@ class Change(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     NOT_DISTINGUISHABLE = "not-distinguishable"
-    """The ratio's interval holds 1, or comes nearer to it than what is to count as a change."""
+    """The ratio's interval contains 1, or comes closer to it than the smallest change that counts."""
     CANNOT_SAY = "cannot-say"
-    """There is no ratio, or no interval of it."""
+    """There is no ratio, or it has no interval."""
 
 
 class Side(StrEnum):
@@ -41,10 +41,11 @@ class Origin(Frozen):
 
 
 class ComparedCase(Frozen):
-    """A case that both sides have; ``against`` is the baseline's ``case`` as the candidate has it.
+    """A case of both sides: ``case`` in the baseline, ``against`` in the candidate.
 
     ``ratio`` is the candidate's median over the baseline's. ``outcomes`` and ``estimates`` are the baseline's and the
-    candidate's. ``reason`` is there where nothing can be said; ``doubtful`` are the sides whose number is in doubt.
+    candidate's. ``reason`` explains why no change can be determined; ``doubtful`` are the sides whose number is in
+    doubt.
     """
 
     case: str
@@ -65,9 +66,9 @@ class ComparedCase(Frozen):
 
 
 class Difference(Frozen):
-    """One thing in which the sides differ but for their numbers; None is what a side does not have or say.
+    """A difference between the sides other than their numbers; None if a side lacks or does not report the fact.
 
-    ``cases`` are those of which it is known; none where it is said of the results as wholes.
+    ``cases`` are the affected cases; empty if the difference concerns the results as a whole.
     """
 
     what: str
@@ -79,8 +80,8 @@ class Difference(Frozen):
 class Comparison(Frozen):
     """The baseline and the candidate, case by case.
 
-    ``within`` is the share by which the whole interval must be off 1 before a case is called faster or slower.
-    ``only`` are the cases that one side alone has.
+    A case is faster or slower if its whole interval differs from 1 by more than the share ``within``.
+    ``only`` has the cases that exist on one side only.
     """
 
     schema_name: Literal["trainmark.comparison/1"] = SCHEMA

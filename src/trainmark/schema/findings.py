@@ -21,11 +21,11 @@ class RatioKind(StrEnum):
     """The meaning of a ratio of two cases."""
 
     SPEEDUP = "speedup"
-    """The throughput over that of the same case on one device."""
+    """The throughput divided by that of the same case on one device."""
     EFFICIENCY = "efficiency"
-    """The speedup over the number of devices."""
+    """The speedup divided by the number of devices."""
     REAL_TO_SYNTHETIC = "real-to-synthetic"
-    """The throughput with real samples over that of the same case with synthetic ones."""
+    """The throughput with real samples divided by that of the same case with synthetic samples."""
 
 
 class ChoiceDifference(Frozen):
@@ -37,7 +37,7 @@ class ChoiceDifference(Frozen):
 
 
 class RatioFinding(Frozen):
-    """One case's throughput over another's. ``doubtful`` are those of the two whose number is in doubt.
+    """One case's throughput divided by another's. ``doubtful`` has those of the two cases whose number is in doubt.
 
     A doubt of either side is a doubt of the ratio. ``settled_apart`` has the axes on which the two also differ because
     short runs chose a value for each separately; empty in files of older versions.
@@ -188,9 +188,9 @@ class PowerFinding(Frozen):
 class Findings(Frozen):
     """All findings about a suite's results; cases are given by their ids.
 
-    ``doubtful`` are the cases with a doubt about one of the runs that their number is made of. ``ranks`` has cases of
-    several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose GPUs were
-    at their power limit.
+    ``doubtful`` are the cases with a doubt about one of the runs that their number is computed from. ``ranks`` has
+    cases of several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose
+    GPUs were at their power limit.
     """
 
     doubts: tuple[Doubt, ...]

@@ -55,7 +55,7 @@ NodeByNode = Annotated[Word, AfterValidator(_node_by_node)]
 class MpirunOptions(Frozen):
     """The options of ``mpirun`` for starting ranks: MCA parameters, binding and mapping.
 
-    Unbound by default: OpenMPI would give each rank, its loader's threads with it, one core or socket.
+    Unbound by default, because OpenMPI would bind each rank, including its loader's threads, to one core or socket.
     """
 
     mca: Mapping[Word, Value] = Field(default_factory=dict)
@@ -66,8 +66,8 @@ class MpirunOptions(Frozen):
 class Traffic(Frozen):
     """The network settings for ranks on several hosts.
 
-    ``user`` and ``port`` are those of ``ssh``, which ``mpirun`` uses between hosts. ``variables`` are set for ranks
-    wherever they are started, in a container too.
+    ``mpirun`` uses ``ssh`` with ``user`` and ``port`` between hosts. ``variables`` are set for all ranks, also in
+    containers.
     """
 
     rdma: bool = False

@@ -1,7 +1,7 @@
 """The identity of what a run ran: named parts, each with a digest. Runs with different identities are not pooled.
 
-Machines are not part of it (the manifest's fingerprint compares those), nor is what differs between repeats: number
-and seed, ports, folders, hosts' names, times.
+Machines are not part of it (the manifest's fingerprint compares them), nor are values that differ between repeats:
+repeat number, seed, ports, folders, host names, times.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ class PartName(StrEnum):
     SOURCE = "source"
     """The program: a commit, the files of a folder, or trainmark's own worker."""
     COMMANDS = "commands"
-    """The words and the variables of the commands, with names in place of folders, hosts, ports and seeds."""
+    """The words and variables of the commands, with placeholders for folders, hosts, ports and seeds."""
     PACKAGES = "packages"
     """The Python and the packages of the environment, or the container's image."""
     VARIABLES = "variables"

@@ -10,15 +10,15 @@ from pydantic import Field, PositiveInt, StringConstraints, model_validator
 from trainmark.schema.frozen import Frozen
 
 JobName = Annotated[str, StringConstraints(pattern=r"^[a-z](?:[-a-z0-9]*[a-z0-9])?$", max_length=50)]
-"""A name that is a host's name too, with what Kubeflow puts behind it (RFC 1035: 63 signs)."""
+"""A name that is also a valid host name after Kubeflow has added its suffix (RFC 1035: 63 characters)."""
 
 Quantity = Annotated[str, StringConstraints(pattern=r"^\d+(?:\.\d+)?(?:m|[kMGTPE]|[KMGTPE]i)?$")]
-"""An amount as Kubernetes writes it: ``500m``, ``8``, ``16Gi``."""
+"""A Kubernetes quantity: ``500m``, ``8``, ``16Gi``."""
 
 ResourceName = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?$", max_length=120)
 ]
-"""What a device plugin offers: ``nvidia.com/gpu``, ``rdma/hca``."""
+"""A device plugin's resource: ``nvidia.com/gpu``, ``rdma/hca``."""
 
 LabelKey = Annotated[
     str, StringConstraints(pattern=r"^(?:[a-z0-9.-]+/)?[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?$", max_length=120)
@@ -46,13 +46,13 @@ class SlurmJob(Frozen):
 class KubernetesJob(Frozen):
     """The pods of a job.
 
-    ``image`` has trainmark, the frameworks' environments, OpenMPI and an sshd that lets in whom the operator's key lets
-    in. ``claims`` are PersistentVolumeClaims by the folder at which every pod has them. ``shared_memory`` bounds
-    ``/dev/shm``, which otherwise has 64 MiB. ``host_network`` takes the host's network in place of a pod's own.
-    ``rdma`` are devices for each pod, and with them the right to lock memory. ``gpu`` is how the cluster calls a GPU;
-    ``cpus`` and ``memory`` are given to each pod that trains. ``node_labels`` choose the cluster's nodes;
-    ``tolerations`` are the keys of taints that do not matter. ``user`` is the user id in the pods, root by default,
-    whose keys lie in ``ssh_folder``. Where ``ssh_port`` is given nothing is started before sshd listens on it.
+    ``image`` has trainmark, the frameworks' environments, OpenMPI, and an sshd that accepts the operator's key.
+    ``claims`` maps mount folders, the same in every pod, to PersistentVolumeClaims. ``shared_memory`` is the size limit
+    of ``/dev/shm`` (64 MiB without it). ``host_network`` uses the host's network instead of a pod network.
+    ``rdma`` are the RDMA devices of each pod, which may then lock memory. ``gpu`` is the resource name of a GPU in the
+    cluster; every pod that trains gets ``cpus`` and ``memory``. ``node_labels`` select the cluster's nodes;
+    ``tolerations`` are the keys of taints to tolerate. ``user`` is the user id in the pods (default: root), whose SSH
+    keys are in ``ssh_folder``. With ``ssh_port``, nothing starts before sshd listens on that port.
     """
 
     image: ImageReference
@@ -75,9 +75,9 @@ class KubernetesJob(Frozen):
 class JobSettings(Frozen):
     """The section ``job`` of a hosts file.
 
-    ``name`` is the suite's by default. ``out`` is the directory of the results and ``python`` the interpreter that
-    trainmark is installed in, both as the hosts of the job have them. After ``time_limit_s`` seconds the queue ends the
-    job. It is started again at most ``restarts`` times, and goes on where it was.
+    ``name`` defaults to the suite's name. ``out`` (the results) and ``python`` (the interpreter that has trainmark) are
+    paths on the job's hosts. The queue ends the job after ``time_limit_s`` seconds; it is restarted at most
+    ``restarts`` times and resumes its work.
     """
 
     name: JobName | None = None
@@ -110,11 +110,12 @@ class JobSettings(Frozen):
 
 
 class Job(Frozen):
-    """One job: the suite's cases that it measures, on so many hosts with so many devices each.
+    """One job: the cases of a suite that it measures, and its number of hosts and of devices per host.
 
-    ``suite`` is what the suite's file says and ``files`` the cards beside it, by the path that the suite gives them;
-    ``suite_path`` is where that file lies here. ``only`` selects cases as ``--only`` does. ``gpus`` are those of each
-    host, ``hosts`` the names of those that may be taken, none for any; ``hosts_file`` is where they are listed.
+    ``suite`` is the content of the suite's file, whose path on this machine is ``suite_path``. ``files`` has its cards
+    by the path that the suite uses for them. ``only`` selects cases like ``--only``. ``gpus`` is the number of GPUs per
+    host. ``hosts`` are the names of the hosts that may be used (empty: any), ``hosts_file`` is the file that lists
+    them.
     """
 
     name: JobName

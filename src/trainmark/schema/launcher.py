@@ -6,11 +6,15 @@ from enum import StrEnum
 class Launcher(StrEnum):
     """The program that starts the ranks; a single rank is always started directly.
 
-    ``process``: nobody, there is one process. ``torchrun``. ``ranks``: each rank is a process of its own that
-    finds its place in the variables that torchrun would set, as the built-in workers do. ``multiproc``: the
-    program's own starter (the card's ``starter``) with the flags of NVIDIA's ``multiproc.py``. ``mpirun``: OpenMPI
-    from the first node, for Horovod over MPI. ``paddle``: ``paddle.distributed.launch``. ``spawn``: one process a
-    node, which sees the node's devices and uses or starts all of them itself.
+    - ``process``: no launcher, because there is only one process.
+    - ``torchrun``: PyTorch's launcher.
+    - ``ranks``: one process per rank, which reads its rank from the variables that torchrun would set, like the
+      built-in workers.
+    - ``multiproc``: the program's own launcher script (the card's ``starter``) with the flags of NVIDIA's
+      ``multiproc.py``.
+    - ``mpirun``: OpenMPI from the first node, for Horovod over MPI.
+    - ``paddle``: ``paddle.distributed.launch``.
+    - ``spawn``: one process per node, which sees all devices of the node and uses them or starts their ranks itself.
     """
 
     PROCESS = "process"

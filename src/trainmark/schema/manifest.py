@@ -1,4 +1,4 @@
-"""The manifest: what was really there when a run was measured, on every node; None is a fact that could not be had."""
+"""The manifest: the hardware and software of every node when a run was measured; None for unknown facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from trainmark.schema.frozen import Frozen
 
 @dataclass(frozen=True, slots=True)
 class OsFacts:
-    """The operating system; ``name`` as ``/etc/os-release`` gives it."""
+    """The operating system; ``name`` is from ``/etc/os-release``."""
 
     name: str | None = None
     kernel: str | None = None
@@ -21,11 +21,11 @@ class OsFacts:
 
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
-    """The processors of a node, and how many of them this process may use.
+    """The processors of a node, and the CPUs that this process may use.
 
-    ``cores`` are physical ones, ``threads`` logical ones. ``flags`` are the vector extensions that matter for
-    training. ``quota_cpus`` is the smallest CPU quota of the control groups above, in CPUs. ``allowed`` is the list
-    of logical CPUs that may be used (``0-3,8``): the intersection of affinity and cpuset.
+    ``cores`` are physical ones, ``threads`` logical ones. ``flags`` are the vector extensions that matter for training.
+    ``quota_cpus`` is the smallest CPU quota of this process's control group and its parents, in CPUs. ``allowed`` is
+    the list of logical CPUs that may be used (``0-3,8``): the intersection of affinity and cpuset.
     """
 
     model: str | None = None
@@ -42,7 +42,7 @@ class CpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """The node's memory, and the smallest limit of the control groups above, in bytes."""
+    """The node's memory, and the smallest limit of this process's control group and its parents, in bytes."""
 
     total_bytes: int | None = None
     limit_bytes: int | None = None
@@ -67,10 +67,10 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorFacts:
-    """The GPUs of a node, their driver, and how they are joined.
+    """The GPUs of a node, their driver, and their interconnect.
 
     ``topology[i][j]`` is ``X`` for i = j, ``NV<links>``, or the nearest common point on PCIe (``PIX``, ``PXB``,
-    ``PHB``, ``NODE``, ``SYS``, as ``nvidia-smi topo -m`` prints them); None where NVML does not say.
+    ``PHB``, ``NODE``, ``SYS``, as ``nvidia-smi topo -m`` prints them); None if NVML does not report it.
     """
 
     driver: str | None = None
@@ -107,7 +107,7 @@ class GitFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """All of a node that can be read without asking a GPU or a framework."""
+    """The facts of a node that can be read without a GPU or a framework."""
 
     hostname: str | None
     os: OsFacts
@@ -121,7 +121,7 @@ class HostFacts:
 class FrameworkVersions(Frozen):
     """The versions that a framework reports; null for what it does not have.
 
-    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
+    ``cudnn`` and ``nccl`` have the framework's notation (PyTorch: ``"91002"``, ``"2.27.3"``).
     """
 
     framework: str
@@ -147,9 +147,9 @@ class PeakUnit(StrEnum):
 
 
 class MeasuredPeak(Frozen):
-    """The most that one rank's device did a second: ``rate`` in ``unit``, with values of ``type`` (``bfloat16``).
+    """The peak of one rank's device: ``rate`` in ``unit``, with values of ``type`` (``bfloat16``).
 
-    ``of`` says what was timed, as the run says it.
+    ``of`` names the timed operation, as the run reports it.
     """
 
     rank: NonNegativeInt
@@ -163,8 +163,8 @@ class MeasuredPeak(Frozen):
 class MeasuredPeaks(Frozen):
     """The measured peaks of a node's devices, taken after the window of the manifest's own run.
 
-    ``case_id`` and ``repeat`` name that run; ``precision`` is the one in which it says that it trained: in TF32 a
-    product of ``float32`` is TensorFloat-32's.
+    ``case_id`` and ``repeat`` name that run; ``precision`` is the one that the run reports: with TF32, a product of
+    ``float32`` uses TensorFloat-32.
     """
 
     measured_by: Literal["this run"] = "this run"
@@ -175,10 +175,10 @@ class MeasuredPeaks(Frozen):
 
 
 class Node(Frozen):
-    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only.
+    """One node. Unknown facts are null; ``variables`` are only those of the allow-list.
 
-    ``peaks`` are added when a run has ended that measured them. They are null in what results and databases keep of an
-    environment, which is the same for many runs.
+    ``peaks`` are added after a run that measured them. They are null in results and databases, where many runs share
+    one environment.
     """
 
     hostname: str | None
@@ -198,7 +198,7 @@ class Node(Frozen):
 
 
 class Manifest(Frozen):
-    """The nodes of a run, that of rank 0 first. Written as ``manifest.json``."""
+    """The nodes of a run; the first one has rank 0. Written as ``manifest.json``."""
 
     schema_version: Literal[1] = 1
     nodes: tuple[Node, ...]

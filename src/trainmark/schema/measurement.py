@@ -45,9 +45,9 @@ class Shape(StrEnum):
     """The shape of a series of step times that is not steady."""
 
     SLOW_START = "slow-start"
-    """Its first steps are slower than the rest, which is steady: a warm-up that reaches into the window."""
+    """Its first steps are slower than the rest, which is steady: the warm-up extends into the window."""
     FAST_START = "fast-start"
-    """Its first steps are faster than the rest, which is steady: a queue that empties, clocks that fall."""
+    """Its first steps are faster than the rest, which is steady: a queue runs empty, clocks drop."""
     SLOWDOWN = "slowdown"
     """It becomes slower late, and stays so: throttling."""
     SPEEDUP = "speedup"
@@ -55,7 +55,7 @@ class Shape(StrEnum):
     BURST = "burst"
     """It leaves its level for a while, and comes back to it."""
     DRIFT = "drift"
-    """It becomes slower, or faster, all the time."""
+    """It becomes slower, or faster, throughout the window."""
     LEVELS = "levels"
     """It changes between levels."""
 
@@ -64,11 +64,11 @@ class Cause(StrEnum):
     """The likely cause of an unsteady series, from the run's events."""
 
     COMPILE = "compile"
-    """They are the window's first one to three, each as long as several: compilation or autotuning."""
+    """Its first one to three steps take several times as long as the others: compilation or autotuning."""
     EPOCH = "epoch"
-    """They begin with an epoch."""
+    """The unsteady steps are at the start of an epoch."""
     DATA = "data"
-    """Most of the time that they took longer was a wait for the loader."""
+    """Most of the extra time was spent waiting for the loader."""
 
 
 class CannotSay(StrEnum):
@@ -78,13 +78,13 @@ class CannotSay(StrEnum):
     TOO_NOISY = "too-noisy"
     """A change by a fifth over a quarter of the window might have been missed: the steps vary too much."""
     NO_STEP_TIMES = "no-step-times"
-    """A log gives running averages, or no times: what a stretch of the run took is not in it."""
+    """The log has running averages or no times, so the time of a part of the run is unknown."""
 
 
 class Level(Frozen):
     """A stretch of the window: first step (from 0), number of steps, and relative deviation of its mean step time.
 
-    ``off`` is the mean step time over that of the steady stretch, minus 1."""
+    ``off`` is the stretch's mean step time divided by that of the steady stretch, minus 1."""
 
     first: int
     steps: int
@@ -94,14 +94,14 @@ class Level(Frozen):
 class Steadiness(Frozen):
     """The verdict of the warm-up test.
 
-    ``steady`` is null if the window does not show it, for the reason in ``cannot_say``. ``settled_after`` is the
-    number of steps of the window before it settled, null if it never did; ``bias`` is the window's mean
-    step time over the settled steps' mean, less 1. ``shape``, ``cause`` and ``levels`` describe an unsteady window.
-    For another program's log, steps are its records.
+    ``steady`` is null if the window does not show it, for the reason in ``cannot_say``. ``settled_after`` is the number
+    of steps of the window before it settled, null if it never did; ``bias`` is the window's mean step time divided by
+    the settled steps' mean, minus 1. ``shape``, ``cause`` and ``levels`` describe an unsteady window. For another
+    program's log, steps are its records.
 
     ``detectable`` is the power: the smallest relative change of the step time over a quarter of the window that would
-    be found in 4 of 5 such windows, or that no stretch shows half of.
-    ``correlation`` is that of neighbouring steps.
+    be found in 4 of 5 such windows, or so large that no stretch shows half of it.
+    ``correlation`` is the correlation of neighbouring steps.
     """
 
     steady: bool | None
@@ -118,20 +118,17 @@ class Steadiness(Frozen):
 class Measurement(Frozen):
     """The measurement of one run.
 
-    ``throughput`` (``unit``) is the work of all ranks over ``window_s``, the time from the barrier at the window's
-    start to the slowest rank's end. ``work`` has an amount of each of the task's counters, ``samples`` of what a batch
-    counts. For another program's log, the named ``rule`` gives the throughput, ``samples`` and ``window_s`` are
-    null, and steps are its records.
-    ``first_step_s`` holds the compilation.
-    ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
-    the run used, by the name of the convention by which its operations are counted: no peak, no share;
-    nor where the run did more than that peak, which then is too low.
-    ``peak_bytes_per_s`` is what the memory of all devices was measured to read and write, ``roofline`` the least time
-    of the step by both peaks, as a share of the time that it took.
-    ``steps_skipped`` are those of the whole run that overflowed in FP16 and changed nothing; null where there is no
-    scale to try out, or nobody counts them.
-    ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
-    one value a rank.
+    ``throughput`` (``unit``) is the work of all ranks divided by ``window_s``, the time from the barrier at the
+    window's start to the slowest rank's end. ``work`` has the amount of each of the task's counters, ``samples`` the
+    number of samples as a batch counts them. For another program's log, the named ``rule`` gives the throughput,
+    ``samples`` and ``window_s`` are null, and steps are its records. ``first_step_s`` includes the compilation.
+    ``peak_operations_per_s`` is the measured rate of a matrix product on all devices, ``mfu`` the share of it that the
+    run used, by the convention that counts its operations. The share is missing if the peak is unknown, or if the run
+    exceeded the peak, which is then too low. ``peak_bytes_per_s`` is the measured memory bandwidth of all devices,
+    ``roofline`` the shortest possible step time by both peaks, as a share of the actual step time. ``steps_skipped`` is
+    the number of steps of the whole run that overflowed in FP16 and left the weights unchanged; null without dynamic
+    loss scaling, or if they are not counted. ``data_wait`` is the share of the window in which rank 0 waited for its
+    loader. ``peak_memory_bytes`` has one value per rank.
     """
 
     unit: str
@@ -179,8 +176,8 @@ class Sampling(StrEnum):
 class Interval(Frozen):
     """A 95 % interval, in the unit of its estimate, for runs of one campaign on one machine.
 
-    It does not apply to another day or another machine. ``computed_at`` is the nominal level of the formula: more than
-    95 % if runs were added until the interval was narrow, so that the coverage is 95 %.
+    It does not apply to another day or another machine. ``computed_at`` is the nominal level of the formula. It is
+    above 95 % if runs were added until the interval was narrow, so that the coverage is 95 %.
     """
 
     low: float

@@ -29,7 +29,7 @@ class DoneStep(WorkerReport):
 
 
 class ObservedStep(DoneStep):
-    """One step with its forward and backward pass, which were observed before the update.
+    """One step whose forward and backward pass were observed before the update.
 
     ``moments`` holds inner products, see ``trainmark.worker.core.equivalence``.
     """

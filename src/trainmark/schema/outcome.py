@@ -1,4 +1,4 @@
-"""Outcomes: what can become of a run, and ``outcome.json``, which says what became of one.
+"""The possible outcomes of a run, and ``outcome.json``, the record of one run's outcome.
 
 An outcome is never a number, and only ``ok`` has a throughput.
 """
@@ -16,17 +16,17 @@ class Outcome(StrEnum):
     """The outcome of a run."""
 
     OK = "ok"
-    """It ran to its end and left a whole measured window."""
+    """It ran to its end and recorded the whole measured window."""
     OOM = "oom"
     """The device's or the host's memory, or the suite's memory limit, was not enough."""
     TIMEOUT = "timeout"
-    """It took longer than its limit, or was silent for longer than its limit, and was ended."""
+    """It exceeded its time limit, or its limit of seconds without output, and was ended."""
     FAILED = "failed"
-    """It ended by an error or a signal."""
+    """It ended with an error or by a signal."""
     INVALID = "invalid"
-    """It ended normally, but what it left is no measurement of the case."""
+    """It ended normally, but its output is not a measurement of the case."""
     UNSUPPORTED = "unsupported"
-    """The case cannot run here: a device, a precision, a compiler or an environment is not there."""
+    """The case cannot run here: a device, a precision, a compiler or an environment is missing."""
     SKIPPED = "skipped"
     """It was not run: not chosen, or not reached yet."""
 
@@ -85,14 +85,14 @@ class OutcomeRecord(Frozen):
     """The outcome of a run: reason, times and commands.
 
     ``reason`` is a sentence for every outcome but ``ok``. ``exit_code`` is the first command's, negative for
-    a signal, null when nothing was started. ``last_step`` is the last step that the program spoke of;
-    ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
-    same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
-    ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
-    ``doubts`` are those that nothing but who started the run could have. ``expected_s`` and ``expected_step_s`` are the
-    seconds that the whole run and one step would have taken, by the steps of a run that ended early.
-    ``hosts`` are the names of the hosts of its nodes, in the order of the nodes; empty where it was not started, and
-    in what an older trainmark wrote.
+    a signal, null if nothing was started. ``last_step`` is the last step that the program reported;
+    ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` have these
+    facts for each node and rank; they are empty in files of older versions, and ``ranks`` also if no launcher
+    distinguished the ranks. ``identity`` identifies the program and its inputs; null if unknown.
+    ``doubts`` are the doubts that only the process that started the run can raise. ``expected_s`` and
+    ``expected_step_s`` are the seconds that the whole run and one step would have taken, estimated from the steps of a
+    run that ended early. ``hosts`` are the names of its nodes' hosts, in the order of the nodes; empty if the run was
+    not started, and in files of older versions.
     """
 
     schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"

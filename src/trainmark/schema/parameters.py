@@ -17,7 +17,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Parameters(Frozen):
-    """The PARAMETER event of a run; null is what it does not contain.
+    """The PARAMETER event of a run; fields that it does not contain are null.
 
     ``free`` has the other names: those of a task, a framework or another program, and a known name with a value of
     another type. In JSON they are next to the other fields.

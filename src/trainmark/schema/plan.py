@@ -12,9 +12,9 @@ from trainmark.schema.case import Case
 class NodeResources:
     """The facts about a node that placement needs: usable cores, GPUs, and whether it has OpenMPI.
 
-    ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why
-    OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is how many devices a run may have there at
-    most, where somebody said so.
+    ``visible`` are the GPUs as named in ``CUDA_VISIBLE_DEVICES``, if that is set. ``no_openmpi`` explains why
+    OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is the maximum number of devices of a run
+    there, or None if there is no limit.
     """
 
     cores: int
@@ -24,13 +24,13 @@ class NodeResources:
     slots: int | None = None
 
     def devices(self, count: int) -> tuple[str, ...]:
-        """Return the names of the first ``count`` GPUs, whether or not there are so many."""
+        """Return the names of the first ``count`` GPUs, even if there are fewer."""
         return self.visible[:count] if self.visible else tuple(str(number) for number in range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """One node of a plan: the host that it is, the address at which the others reach it, and the run's folder there."""
+    """One node of a plan: its host, the address at which the other nodes reach it, and the run's folder there."""
 
     host: str
     address: str
@@ -39,9 +39,9 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One process to start on one node: its words, the variables to add and those to take away.
+    """One process to start on one node: its words, the variables to add and those to remove.
 
-    A node has one of them, or one a rank where nothing else starts its ranks; then ``rank`` is that rank.
+    A node has one command, or one per rank if no launcher starts its ranks; then ``rank`` is that rank.
     """
 
     node: int
@@ -60,7 +60,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working tree of one commit: where the repository is, the cache that holds it, and where the tree goes."""
+    """A working tree of one commit: the repository, the cache that has the commit, and the tree's path."""
 
     url: str
     commit: str
@@ -68,7 +68,7 @@ class Checkout:
     tree: Path
 
     def cached(self) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that bring the commit, and nothing else, into the cache."""
+        """Return the commands that fetch only this commit into the cache."""
         fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", self.url, self.commit)
         return (
             ("git", "init", "--quiet", "--bare", str(self.cache)),
@@ -83,9 +83,9 @@ class Checkout:
 
 @dataclass(frozen=True, slots=True)
 class PrepareStep:
-    """A command that must have ended well once before the run: an image's, or a prepare step's.
+    """A command that must have succeeded once before the run: an image's, or a prepare step's.
 
-    ``leaves`` are what it must have made. ``present`` ends well where nothing is to be done any more.
+    ``leaves`` are the files that it must have created. ``present`` is a command that succeeds if nothing is left to do.
     """
 
     description: str
@@ -98,7 +98,8 @@ class PrepareStep:
 class Preparation:
     """The prerequisites of a run on its ``node``: the program's source, and the results of prepare steps in ``folder``.
 
-    ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``subfolder`` is the program's folder in it.
+    ``source`` is the run's own working tree, ``workshop`` that of the prepare steps; ``subfolder`` is the program's
+    folder in it.
     """
 
     folder: Path
@@ -123,10 +124,10 @@ class Preparation:
 class Plan:
     """The plan of one run: its nodes, commands and preparations.
 
-    ``nodes`` are its nodes in order, ``commands`` what is started on them. ``events`` is the file that the program's
-    first rank is told to write its events to. ``cannot_run`` says why these hosts cannot carry the plan out (too few
-    devices, fewer hosts than nodes), or is None. ``preparations`` are what must be there before the run, by node.
-    ``expects`` are files that the run must leave. ``by_hand`` are sentences on what no command of the plan does.
+    ``nodes`` are in order, ``commands`` are the processes started on them. The program's first rank writes its events
+    to the file ``events``. ``cannot_run`` is the reason why these hosts cannot execute the plan (too few devices, fewer
+    hosts than nodes), or None. ``preparations`` are the prerequisites of the run, by node. ``expects`` are files that
+    the run must leave. ``by_hand`` are sentences on steps that no command of the plan does.
     """
 
     case: Case

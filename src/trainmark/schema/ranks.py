@@ -1,4 +1,4 @@
-"""The ranks of one run compared: their windows, the slowest one, the time of the exchange."""
+"""A comparison of the ranks of one run: their windows, the slowest rank, the time of the gradient exchange."""
 
 from trainmark.schema.frozen import Frozen
 
@@ -6,9 +6,9 @@ from trainmark.schema.frozen import Frozen
 class RankTime(Frozen):
     """One rank; all in seconds.
 
-    Its window of ``window_s`` began ``began_s`` after the first rank's, by one clock, give or take ``error_s`` (null
-    where nobody compared the hosts' clocks). ``pass_s`` is one forward and backward pass of it alone, ``wait_s`` how
-    long it would wait in a step for the slowest of these; null where its framework shows none.
+    Its window of ``window_s`` began ``began_s`` after the first rank's window, on one clock, with an error of
+    ``error_s`` (null if the hosts' clocks were not compared). ``pass_s`` is the time of one forward and backward pass
+    of this rank alone, ``wait_s`` its wait for the slowest rank's pass in a step; null if the framework cannot time it.
     """
 
     rank: int
@@ -22,10 +22,10 @@ class RankTime(Frozen):
 
 
 class AllReduce(Frozen):
-    """An all-reduce of ``bytes``, as many as the gradients have, with nothing beside it.
+    """An all-reduce of ``bytes``, the size of the gradients, while nothing else runs.
 
-    ``seconds`` is the slowest rank's time, ``share`` its share of the mean step: an upper bound of what the exchange
-    costs, since a step may hide it behind the backward pass.
+    ``seconds`` is the slowest rank's time, ``share`` its share of the mean step: an upper bound of the cost of the
+    exchange, because a step may overlap it with the backward pass.
     """
 
     bytes: int
@@ -36,8 +36,8 @@ class AllReduce(Frozen):
 class RankTimes(Frozen):
     """All ranks of a run.
 
-    ``slowest`` is the rank whose own pass takes longest, by ``slower_by`` longer than the median of the others' (a
-    share); the others would wait for it ``waits`` of a mean step, on average. Null where no framework shows it.
+    ``slowest`` is the rank whose own pass takes longest; ``slower_by`` is the share by which it exceeds the median of
+    the others. ``waits`` is the mean time that the others wait for it, as a share of a mean step. Null if unknown.
     """
 
     ranks: tuple[RankTime, ...]

@@ -32,13 +32,13 @@ class RunResult(Frozen):
     """One run: its outcome and, if that is ``ok``, its measurement.
 
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
-    suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
-    is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
-    those of the others in ``other_nodes``.
-    ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
-    ``hosts`` are the names of the hosts that it ran on, one a node; ``ranks`` says what several ranks did beside each
-    other. Both are empty in what an older trainmark wrote.
+    suite's naming scheme has one. ``commands`` are the commands as text, one per node. ``manifest``
+    is a key of the document's ``manifests``. ``suspicions`` has every doubt, including the measurement's.
+    ``telemetry`` has one summary per node, in the order of the nodes; in JSON, ``telemetry`` is the first node's
+    summary and ``other_nodes`` has the others.
+    ``identity`` identifies the program and its inputs; null in files of older versions.
+    ``hosts`` are the names of its hosts, one per node; ``ranks`` compares its ranks. Both are empty in files of older
+    versions.
     """
 
     repeat: int
@@ -119,7 +119,7 @@ class EndedBy(StrEnum):
     TIME = "time"
     """The protocol allows no more time."""
     BUDGET = "budget"
-    """The suite\'s time budget is used up."""
+    """The suite's time budget is used up."""
     OUTCOME = "outcome"
     """Another run would have the same outcome."""
 
@@ -138,11 +138,11 @@ class Expected(Frozen):
 class Repeats(Frozen):
     """The number of a case's runs, the reason for it, and the expected gain of more runs or of another protocol.
 
-    ``runs`` are those that count, ``spoiled`` those that the machine spoiled; all took ``spent_s`` seconds. ``target``
-    is the half width that was asked for, ``half_width`` what there is. ``to_target`` is how many runs are expected to
-    meet the target, ``twice`` what twice as many as now would give; both are null where the spread is not known.
-    ``dlperf`` is what the time spent would have given under the protocol of that name, as many of its 5 runs as fit.
-    ``ended_by`` is null as long as runs are to come.
+    ``runs`` is the number of runs that count, ``spoiled`` that of runs disturbed by their machine; all took ``spent_s``
+    seconds. ``target`` is the requested half width, ``half_width`` the actual one. ``to_target`` is the expected number
+    of runs that meets the target, ``twice`` the expected result of twice the present runs; both are null if the spread
+    is unknown. ``dlperf`` is the expected result of the same time under the protocol ``dlperf``: as many of its 5 runs
+    as fit into it. ``ended_by`` is null while more runs are to come.
     """
 
     ended_by: EndedBy | None
@@ -202,18 +202,18 @@ class CaseResult(Frozen):
 
 
 def fastest(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial with the highest throughput, the first of equals; None where none has one."""
+    """Return the trial with the highest throughput, the first of equal ones; None if no trial has a throughput."""
     measured = [trial for trial in trials if trial.throughput is not None]
     return max(measured, key=lambda trial: trial.throughput or 0.0, default=None)
 
 
 class Results(Frozen):
-    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
+    """A suite's results, with an entry for each of its cases. ``complete`` is false while more runs are to come.
 
-    ``certificates`` show which frameworks did equal work, one a model, device and optimizer; none where one framework
-    was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
-    ``gates_off`` are the gates that the suite turned off. ``command`` is the last call that made runs of it; null where
-    nobody kept it.
+    ``certificates`` show which frameworks did equal work, one per model, device and optimizer; empty for a single
+    framework. ``findings`` is the interpretation of the results; null in files of older versions.
+    ``gates_off`` are the gates that the suite turned off. ``command`` is the last command that added runs; null if
+    unknown.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -232,7 +232,7 @@ class Results(Frozen):
 
     @property
     def measured(self) -> tuple[datetime, datetime]:
-        """When the first run began and when the last one did; where no run says it, when this was made, twice."""
+        """The start times of the first and the last run; the document's own time, twice, if no run has a start time."""
         began = [run.started_at for case in self.cases for run in case.runs if run.started_at]
         return (min(began), max(began)) if began else (self.generated_at, self.generated_at)
 
@@ -240,7 +240,7 @@ class Results(Frozen):
     def holds(self) -> bool:
         """True if every run is ``ok`` and did the requested work, and compared frameworks did equal work.
 
-        A case that the suite's time budget leaves out is none of them.
+        A case that the suite's time budget leaves out does not count.
         """
         runs = [run for case in self.cases for run in case.runs if run.outcome is not Outcome.SKIPPED]
         doubts = [doubt for run in runs for doubt in run.suspicions]

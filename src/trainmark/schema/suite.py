@@ -191,13 +191,13 @@ class Suite(Frozen):
     """A resolved suite: cases in the order in which they run, and everything that their runs need.
 
     ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the Python that
-    runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, with a
-    slash in it; or such a word or path by framework, ``auto`` for those that are not named.
+    runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, which contains
+    a slash. A mapping gives one of these for each framework (default: ``auto``).
 
-    ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
-    frameworks do equal work. ``launcher`` starts the ranks of the built-in workers in the place of their card's; other
-    programs keep theirs. ``gates`` says which doubts are not to be raised. With ``side_by_side`` cases run at the
-    same time on different hosts, never two on one. ``budget`` is the time in seconds that all runs together may
+    ``cards`` are files of further workload cards. ``equivalence`` requests the certificate that several
+    frameworks do equal work. ``launcher`` replaces the launcher of the built-in workers; other programs keep theirs.
+    ``gates`` names the doubts that are not raised. With ``side_by_side``, cases run at the same time on different
+    hosts, never two on one host. ``budget`` is the time in seconds that all runs together may
     take (YAML also takes ``5min``): cases that do not fit are left out, the longest first. Paths are relative to the
     suite's file.
     ``cases`` is the expanded matrix.

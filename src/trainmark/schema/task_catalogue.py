@@ -1,7 +1,7 @@
-"""The catalogue of tasks, as far as a case needs it: axes, models and defaults of each.
+"""The parts of the task catalogue that a case needs: axes, models and defaults.
 
 A task is a plug-in: a folder under ``tasks/``, of trainmark or of an extension. The catalogue imports them on first
-use, so that a case is read alike whatever was imported before.
+use, so that reading a case does not depend on earlier imports.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class DeclaredTask(Protocol):
 
     @property
     def is_default(self) -> bool:
-        """True of the one task that documents mean if they name neither a task nor a known model."""
+        """True for the task of documents that name neither a task nor a known model."""
 
 
 @cache
@@ -85,7 +85,7 @@ def default_model(task: object = None) -> str | None:
 
 
 def own_axes(*tasks: str) -> tuple[str, ...]:
-    """Return the names of the axes that only these tasks have; of every task's if none is given."""
+    """Return the names of the axes that only these tasks have; those of all tasks without arguments."""
     known = declared_tasks()
     return tuple(dict.fromkeys(axis for task in tasks or known for axis in known[task].axes.model_fields))
 

@@ -1,4 +1,4 @@
-"""Telemetry: the lines of ``telemetry.jsonl`` (a header, then samples), and what they say about a window.
+"""The lines of ``telemetry.jsonl`` (a header, then samples), and their summary over a window.
 
 Shares are of the logical CPUs of a node that the run may use, 0 to 1.
 """
@@ -25,7 +25,7 @@ class GpuName:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line: the root of the run's process tree, the interval asked for, and what was sampled.
+    """The first line: the root of the run's process tree, the requested interval, and the sampled quantities.
 
     ``pid`` is None for processes that another host's mpirun started.
     """
@@ -39,9 +39,9 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class CpuSample:
-    """Shares of the node's processor time since the sample before; None in the first one.
+    """Shares of the node's processor time since the previous sample; None in the first one.
 
-    ``tree`` is the run's process tree, ``own`` this program, ``other`` all the rest of what was ``busy``.
+    ``tree`` is the run's process tree, ``own`` this program, ``other`` the rest of ``busy``.
     """
 
     busy: float | None
@@ -52,7 +52,7 @@ class CpuSample:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Memory in bytes. ``tree_rss`` counts shared pages once a process; ``tree_pss`` shares them out (taken rarely)."""
+    """Memory in bytes; ``tree_rss`` counts shared pages per process, ``tree_pss`` divides them (rarely sampled)."""
 
     tree_rss_bytes: int
     tree_pss_bytes: int | None
@@ -61,12 +61,11 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU at one moment; None for what NVML does not report.
+    """One GPU at one moment; values that NVML does not report are None.
 
-    ``clock_reasons`` are NVML's reasons for a clock below the highest. ``utilisation`` is the share of the last
-    driver period with a kernel running (0 to 1). ``foreign_pids`` compute on this GPU and are not of the run;
-    ``unseen_processes`` counts those whose pid is not visible here (another container's):
-    their owner is unknown.
+    ``clock_reasons`` are NVML's reasons for a clock below the highest. ``utilisation`` is the share of the last driver
+    period with a kernel running (0 to 1). ``foreign_pids`` are processes outside the run that compute on this GPU;
+    ``unseen_processes`` counts those whose pid is not visible here (another container's): their owner is unknown.
     """
 
     index: int
@@ -85,7 +84,7 @@ class GpuSample:
 class Sample:
     """One line. ``monotonic_s`` is CLOCK_MONOTONIC, which every process of the node shares; ``wall_s`` is Unix time.
 
-    ``interval_s`` is the time since the sample before, 0 in the first.
+    ``interval_s`` is the time since the previous sample, 0 in the first.
     """
 
     monotonic_s: float
@@ -98,12 +97,12 @@ class Sample:
 
 
 class GpuSummary(Frozen):
-    """One GPU over a window; None for what was never sampled.
+    """One GPU over a window; values that were never sampled are None.
 
-    ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
+    ``reason_shares`` is the share of samples that show each clock reason; ``throttled_share`` is the share of
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
-    ``clock_dropped_share`` is that of busy samples more than 5 % below the window's highest clock, for another reason
-    than the power limit.
+    ``clock_dropped_share`` is the share of busy samples whose clock is more than 5 % below the window's highest, for
+    another reason than the power limit.
     """
 
     index: int
@@ -126,8 +125,8 @@ class GpuSummary(Frozen):
 class TelemetrySummary(Frozen):
     """A window of a run: means over time of the CPU shares (0 to 1, of all logical CPUs), extremes of memory.
 
-    It is of one node, and of its own ranks' window. ``unreadable_lines`` counts lines that are not samples; a last
-    line that was cut off is one of them.
+    It covers one node, over the window of that node's ranks. ``unreadable_lines`` counts lines that are not samples,
+    including a truncated last line.
     """
 
     node: int = 0
