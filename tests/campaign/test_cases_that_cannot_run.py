@@ -29,8 +29,8 @@ def with_a_good_one(bench: Bench, case: dict[str, Any], **settings: Any) -> Case
 
 
 UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
-    ({"devices_per_node": 4096}, "4096 devices per node are asked for, and this machine has "),
-    ({"nodes": 2}, "2 nodes are asked for, and this placement knows one host only"),
+    ({"devices_per_node": 4096}, "4096 devices per node are required, but this machine has "),
+    ({"nodes": 2}, "2 nodes are required, but only one host is known"),
     (
         {"precision": "tf32"},
         "workload 'fake' (fake) has no precision 'tf32'; did you mean 'fp32'? (it has: fp32, bf16)",
@@ -64,7 +64,7 @@ def test_a_gpu_that_is_not_there_is_unsupported(bench: Bench) -> None:
         pytest.skip("this machine has a GPU")
     assert (bad.outcome, bad.reason) == (
         Outcome.UNSUPPORTED,
-        "a GPU is asked for, and this machine has none",
+        "a GPU is required, but this machine has none",
     )
 
 

@@ -29,7 +29,7 @@ def test_a_plan_names_each_case_and_its_command_and_runs_nothing(
     )
     assert [block.splitlines()[0] for block in blocks[1:]] == [f"# {case.id}" for case in suite.cases]
     assert f"--events={bench.out}/runs/{suite.cases[0].id}/1/events.jsonl" in blocks[1]
-    assert "# cannot run here: 2 nodes are asked for" in blocks[2]
+    assert "# cannot run here: 2 nodes are required" in blocks[2]
     assert "has no precision 'tf32'" in blocks[3]
     assert "--batch-per-device=8" in blocks[4]
 

@@ -117,7 +117,7 @@ def test_with_more_nodes_than_hosts_the_case_is_unsupported(bench: Bench) -> Non
     case = run_campaign(replace(bench.order(), hosts=two_hosts(bench)), Silent()).results.cases[0]
     assert (case.outcome, case.reason) == (
         Outcome.UNSUPPORTED,
-        "3 nodes are asked for, and this placement knows 2 hosts only",
+        "3 nodes are required, but only 2 hosts are known",
     )
 
 

@@ -57,7 +57,7 @@ def test_every_case_of_an_external_suite_has_a_command(capsys: pytest.CaptureFix
     for block in text.split("\n\n")[1:]:
         assert list(commands(block)), block
     reported = set(re.findall(r"# cannot run here: (.*)", text))
-    assert all("nodes are asked for" in reason for reason in reported), reported
+    assert all("nodes are required" in reason for reason in reported), reported
 
 
 def planned_in(capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str, name: str, cases: str) -> str:

@@ -50,7 +50,7 @@ def test_the_variables_of_a_hosts_file_reach_the_ranks_of_every_node() -> None:
 
 @pytest.mark.parametrize("other", [{"NCCL_IB_HCA": "mlx5_1"}, {}])
 def test_hosts_whose_ranks_would_need_other_variables_are_refused_by_name(other: dict[str, str]) -> None:
-    reported = "mpirun gives all ranks one NCCL_IB_HCA, and gpu01 and gpu02 have different ones"
+    reported = "mpirun gives all ranks the same NCCL_IB_HCA, but gpu01 and gpu02 have different ones"
     assert by_mpirun(FIRST, replace(SECOND, traffic=Traffic(variables=other))).cannot_run == reported
 
 

@@ -115,19 +115,19 @@ def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("axes", "machine", "why"),
     [
-        ({"nodes": 2}, DGX, "2 nodes are asked for, and this placement knows one host only"),
-        ({"devices_per_node": 9}, DGX, "9 devices per node are asked for, and this machine has 8 GPUs"),
+        ({"nodes": 2}, DGX, "2 nodes are required, but only one host is known"),
+        ({"devices_per_node": 9}, DGX, "9 devices per node are required, but this machine has 8 GPUs"),
         (
             {"devices_per_node": 17},
             HOST,
-            "17 devices per node are asked for, and this machine has 16 CPU cores",
+            "17 devices per node are required, but this machine has 16 CPU cores",
         ),
         (
             {"devices_per_node": 2},
             NodeResources(1, 0),
-            "2 devices per node are asked for, and this machine has 1 CPU core",
+            "2 devices per node are required, but this machine has 1 CPU core",
         ),
-        ({"device": "cuda"}, HOST, "a GPU is asked for, and this machine has none"),
+        ({"device": "cuda"}, HOST, "a GPU is required, but this machine has none"),
         ({"device": "cpu", "devices_per_node": 16}, DGX, None),
         ({"devices_per_node": 8}, DGX, None),
     ],

@@ -256,7 +256,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "trainjob",
         {"out": "/results"},
-        "job.kubernetes: is missing in the hosts file: which 'image' do the pods have?\n",
+        "job.kubernetes: is missing in the hosts file (add it, with the 'image' of the pods)\n",
     ),
     ("pbs", LITTLE, "--as pbs: unknown kind of job (sbatch, trainjob, mpijob)\n"),
     ("mpjob", LITTLE, "--as mpjob: unknown kind of job; did you mean 'mpijob'? (sbatch, trainjob, mpijob)\n"),
@@ -272,7 +272,7 @@ def test_what_cannot_be_a_job_is_reported_in_one_line(
 
 def test_fewer_hosts_than_nodes_are_reported(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
     reported = refusal(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-02]"])
-    assert reported == "suite.yaml: 4 nodes are asked for, and the hosts file has 2 hosts\n"
+    assert reported == "suite.yaml: 4 nodes are required, but the hosts file has only 2\n"
 
 
 def test_a_card_that_lies_elsewhere_cannot_go_with_the_suite(
@@ -280,7 +280,7 @@ def test_a_card_that_lies_elsewhere_cannot_go_with_the_suite(
 ) -> None:
     elsewhere = suite.parent / "cards" / "mine.yaml"
     suite.write_text(SUITE.replace("cards/mine.yaml", str(elsewhere)))
-    assert "a card goes to a job with its suite, and must lie beside it" in refusal(
+    assert "a job takes its cards along, so they must be in the suite's folder" in refusal(
         capsys, suite, "mpijob", LITTLE
     )
 

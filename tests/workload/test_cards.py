@@ -113,10 +113,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"launcher": "mpi"}, r"card\.yaml:8: launcher: input should be 'process', 'torchrun', "),
     ({"launcher": "multiproc"}, r"card\.yaml:8: launcher: 'multiproc' needs a 'starter'"),
-    ({"starter": "x.py"}, r"card\.yaml:8: launcher: 'process' has no use for a 'starter'"),
+    ({"starter": "x.py"}, r"card\.yaml:8: launcher: 'process' does not use a 'starter'"),
     (
         {"command": ["{sorce}/train.py"]},
-        r"card\.yaml:10: command: \{sorce\} is no placeholder; did you mean 'source'",
+        r"card\.yaml:10: command: \{sorce\} is not a placeholder; did you mean 'source'",
     ),
     (
         {"combinations": [{"when": {"loder": "x"}, "words": ["--x"]}]},
@@ -124,7 +124,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"prepare": [{"description": "x", "words": ["x", "{dta}"]}]},
-        r"card\.yaml:\d+: prepare\[0\]\.words: \{dta\} is no placeholder; did you mean 'data'",
+        r"card\.yaml:\d+: prepare\[0\]\.words: \{dta\} is not a placeholder; did you mean 'data'",
     ),
     (
         {"source": GIT | {"commit": "main"}},
@@ -322,7 +322,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
             {"gaps": [{"when": {"precision": "!amp_bf16"}, "reason": "not there"}]},
             r"no case has precision 'amp_bf16'; did you mean 'amp-bf16'",
         ),
-        ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*needs the card's 'scaling'"),
+        ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*is computed from the card's 'scaling'"),
         ({"command": ["{source}/train.py", "--batch={value}"]}, r"card\.yaml:\d+: .*an axis or an option"),
         ({"task": "image_clasification"}, r"card\.yaml:\d+: task: 'image_clasification' is no task; did you mean"),
     ],

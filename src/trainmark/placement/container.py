@@ -1,7 +1,7 @@
-"""Commands inside a container: what Docker and Apptainer are told so that a command runs there as it would here.
+"""Docker and Apptainer command lines that run a command in a container as if it ran on the host.
 
-Every folder is mounted under its own path, so that words and paths mean the same inside and outside. The host's
-variables do not reach in: only those of the command do. The flags are those of Docker's command-line reference
+Every folder is mounted under its own path, so that paths are valid on both sides. The container gets only the
+command's variables, not the host's. The flags are those of Docker's command-line reference
 (docs.docker.com/reference/cli/docker/container/run) and of Apptainer's user guide (``apptainer exec``).
 """
 
@@ -18,16 +18,16 @@ from trainmark.workload import Mount, Sharing, UnsupportedByCard
 RDMA_DEVICES = "/dev/infiniband"
 
 _SEPARATORS = ":,\"'\n"
-"""What the engines' own syntax of mounts takes for something else."""
+"""Characters that have another meaning in the engines' mount syntax."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
     """Requirements of a command in a container: the host's folders, its GPUs, and the working directory.
 
-    ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU. With ``rdma`` the
-    container gets the host's RDMA devices. What is ``placed_from_outside`` is told its rank by variables of an mpirun
-    on the host, so that the host's variables reach in.
+    ``devices`` are the GPUs by the host's names; empty for a program that computes on the CPU. With ``rdma`` the
+    container gets the host's RDMA devices. ``placed_from_outside``: an mpirun on the host sets the rank's variables, so
+    the container gets the host's variables too.
     """
 
     directory: Path
@@ -56,15 +56,15 @@ def wrap_in_container(command: Command, container: Container, context: Container
 
 
 def container_name(command: Command, directory: Path) -> str:
-    """Return the name of a run's container, which may be one rank's, by which it is found when it must be ended."""
+    """Return the name of the container of a run (or of one rank), by which it is found when it must be ended."""
     rank = "" if command.rank is None else f"-r{command.rank}"
     return f"trainmark-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}-n{command.node}{rank}"
 
 
 def removal_command(command: Command) -> tuple[str, ...] | None:
-    """Return the words that end the container of a run, wherever it stands; None for a command in no container.
+    """Return the command that ends the container of a run; None if the command runs in no container.
 
-    Killing Docker's client leaves the container running; what Apptainer starts is a process of this host.
+    It is needed for Docker, whose containers survive their client; Apptainer's are processes of this host.
     """
     if command.words[:2] != ("docker", "run"):
         return None
@@ -84,14 +84,14 @@ def _docker(
     words += [f"--shm-size={image.shm_size}"] if image.shm_size else []
     if context.rdma:
         words += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK"]
-    # What RDMA reads and writes cannot be swapped out.
+    # RDMA needs locked memory, which cannot be swapped out.
     ulimits = {**({"memlock": "-1"} if context.rdma else {}), **image.ulimits}
     words += [word for name, limit in ulimits.items() for word in ("--ulimit", f"{name}={limit}")]
     words += ["--network", "host"] if image.network is Sharing.HOST else []
     for mount in mounts:
         words += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
     words += ["--workdir", str(context.directory)]
-    # The user of the host has neither home nor name inside; what frameworks cache there goes to the run's folder.
+    # The host's user has no home or name in the container; frameworks then cache in the run's folder.
     for name, value in {"HOME": str(context.directory), "USER": "trainmark", **command.variables}.items():
         words += ["--env", f"{name}={value}"]
     return Command(command.node, (*words, container.image, *command.words), {}, rank=command.rank)
@@ -100,8 +100,8 @@ def _docker(
 def _apptainer(
     command: Command, container: Container, context: ContainerContext, mounts: Sequence[Mount]
 ) -> Command:
-    # --home mounts the run's folder, and is the only way to say where HOME is.
-    # Of the host it has the network, the shared memory, the limits and the RDMA devices anyway.
+    # --home mounts the run's folder, and is the only way to set HOME.
+    # It shares the host's network, shared memory, limits and RDMA devices without any flag.
     words = ["apptainer", "exec", *(() if context.placed_from_outside else ("--cleanenv",))]
     words += ["--home", str(context.directory)]
     words += ["--nv"] if context.devices else []
@@ -112,6 +112,6 @@ def _apptainer(
     if context.devices:
         # --nv shows all of the host's GPUs.
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)
-    # Apptainer's --env splits at commas; these variables it takes as they are.
+    # Apptainer's --env splits values at commas; APPTAINERENV_ variables pass them unchanged.
     handed = {f"APPTAINERENV_{name}": value for name, value in variables.items()}
     return Command(command.node, (*words, container.image, *command.words), handed, rank=command.rank)

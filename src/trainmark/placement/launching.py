@@ -1,4 +1,4 @@
-"""Launchers: the words before the program's that start the ranks of a run, and the place of each rank."""
+"""Launchers: the words in front of the program's words that start the ranks of a run, and each rank's variables."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from trainmark.workload import filled
 class Rendezvous:
     """The rendezvous of the ranks, their number, and the devices of a node's ranks.
 
-    ``hosts`` are the nodes' addresses, the first of them the one that the others go to; ``devices`` are a node's GPUs
-    by name, none for a program that computes on the CPU.
+    ``hosts`` are the nodes' addresses; the others connect to the first one. ``devices`` are a node's GPUs by name;
+    empty for a program that computes on the CPU.
     """
 
     hosts: tuple[str, ...]
@@ -34,7 +34,7 @@ def launcher_words(
 ) -> tuple[str, ...]:
     """Return the words that come before the program's own on ``node``.
 
-    ``texts`` are those of the placeholders; ``variables`` are what the ranks are to find in their environment.
+    ``texts`` are the values of the placeholders; ``variables`` are set in the environment of the ranks.
     """
     case, python = spec.case, (str(spec.interpreter.python),)
     if case.world_size == 1:
@@ -54,15 +54,17 @@ def launcher_words(
 
 
 def launch_nodes(spec: RunSpec) -> range:
-    """Return the nodes on which something is started: all, but with MPI the first, from which it reaches the others."""
+    """Return the nodes on which a command is started: with MPI the first, which reaches the others; otherwise all."""
     return range(1 if spec.launcher is Launcher.MPIRUN else spec.case.nodes)
 
 
 def manual_steps(spec: RunSpec) -> tuple[str, ...]:
-    """Return what somebody must see to before the commands of a plan can be typed; nothing on one node."""
+    """Return the steps that must be done by hand before a plan's commands can be typed; empty for one node."""
     if spec.case.nodes == 1:
         return ()
-    everywhere = "every node needs what is under 'before', the environment and the data, under the same paths"
+    everywhere = (
+        "every node needs the results of the 'before' steps, the environment and the data, at the same paths"
+    )
     if spec.launcher is not Launcher.MPIRUN:
         return (everywhere,)
     first, others = spec.addresses[0], ", ".join(spec.addresses[1:])
@@ -70,13 +72,13 @@ def manual_steps(spec: RunSpec) -> tuple[str, ...]:
     if container is None or launches_containers(spec):
         return (
             everywhere,
-            f"mpirun on {first} starts the ranks of {others} by ssh, which must let it in without a password",
+            f"mpirun on {first} starts the ranks of {others} by ssh, which must work without a password",
         )
     return (
         everywhere,
-        f"{container.engine} starts a container on {first} only, so this cannot be typed as it stands: on {others} a "
-        f"container of {container.image} with the same folders must be running, and an sshd in it that lets in the "
-        f"one on {first} without a password; where it listens on a port P of its own, mpirun needs "
+        f"{container.engine} starts a container on {first} only. Before you type the command, start a container of "
+        f"{container.image} with the same folders on {others}, with an sshd that accepts the container on {first} "
+        "without a password. If that sshd listens on another port P, mpirun needs "
         "'-mca plm_rsh_args \"-p P\"' (mpirun: {mca: {plm_rsh_args: -p P}} in the hosts file)",
     )
 
@@ -84,7 +86,7 @@ def manual_steps(spec: RunSpec) -> tuple[str, ...]:
 def launches_containers(spec: RunSpec) -> bool:
     """Return whether mpirun runs outside and starts each rank in a container, as with Apptainer.
 
-    Docker's are a daemon's children, which know nothing of their mpirun.
+    Docker's containers are children of a daemon, so mpirun's variables do not reach them.
     """
     container = spec.interpreter.container
     on_several = spec.launcher is Launcher.MPIRUN and spec.case.nodes > 1
@@ -92,10 +94,10 @@ def launches_containers(spec: RunSpec) -> bool:
 
 
 def launch_problem(spec: RunSpec) -> str | None:
-    """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
+    """Return why the ranks of a run cannot be started on its hosts, or None; a container has its own launchers."""
     within = spec.interpreter.container is not None and not launches_containers(spec)
     if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
-        return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
+        return f"launcher: torchrun is part of PyTorch, but {spec.card.name} uses another framework"
     if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or within:
         return None
     first = spec.host(0)
@@ -103,13 +105,13 @@ def launch_problem(spec: RunSpec) -> str | None:
         one, other = first.traffic.variables, host.traffic.variables
         for name in sorted({*one, *other}):
             if one.get(name) != other.get(name):
-                return (
-                    f"mpirun gives all ranks one {name}, and {first.name} and {host.name} have different ones"
-                )
+                return f"mpirun gives all ranks the same {name}, but {first.name} and {host.name} have different ones"
     interfaces = {host.interface for host in spec.hosts[: spec.case.nodes]}
     if len(interfaces) > 1:
         named = ", ".join(sorted(str(interface) for interface in interfaces))
-        return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
+        return (
+            f"mpirun gives all ranks the same network interface, but the hosts have different ones ({named})"
+        )
     reported = {
         host.traffic.model_dump_json(exclude={"rdma", "variables"}) for host in spec.hosts[: spec.case.nodes]
     }
@@ -119,18 +121,16 @@ def launch_problem(spec: RunSpec) -> str | None:
             "(user, port or mpirun of the hosts file)"
         )
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
-        return (
-            "mpirun starts the same words on every node, and what they name has another path on some of them"
-        )
+        return "mpirun starts the same command on every node, but its paths differ between them"
     return spec.machine(0).no_openmpi
 
 
 def rank_variables(
     spec: RunSpec, node: int, rendezvous: Rendezvous
 ) -> list[tuple[int | None, dict[str, str]]]:
-    """Return each process of a node: its rank, where it is one alone, and the variables that tell it of it.
+    """Return the processes of a node: the rank (None for a process of several ranks) and its variables.
 
-    They have torchrun's names.
+    The variables have torchrun's names.
     """
     case, launcher = spec.case, spec.launcher
     if launcher is Launcher.SPAWN and rendezvous.devices:
@@ -156,7 +156,7 @@ def rank_variables(
 
 
 def rendezvous_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str]:
-    """Return where the ranks of a built-in worker meet that mpirun starts: of their places OpenMPI tells them."""
+    """Return the rendezvous variables of a built-in worker under mpirun; OpenMPI sets the rank's own variables."""
     if spec.launcher is not Launcher.MPIRUN or not spec.is_built_in or spec.case.world_size == 1:
         return {}
     meeting = {"MASTER_ADDR": rendezvous.hosts[0], "MASTER_PORT": str(rendezvous.port)}
@@ -164,14 +164,14 @@ def rendezvous_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str
 
 
 def _nodes(rendezvous: Rendezvous, case: Case) -> dict[str, str]:
-    """Return what a built-in worker is told of the nodes, for the frameworks whose ranks each listen on a port."""
+    """Return a built-in worker's variables about the nodes, for frameworks whose ranks each listen on a port."""
     return {"TRAINMARK_NODES": ",".join(rendezvous.hosts)} if case.nodes > 1 else {}
 
 
 def interface_variables(spec: RunSpec, node: int) -> dict[str, str]:
-    """Return what tells the ranks of several nodes which network interface is theirs, where that is known.
+    """Return the variables that name the network interface for ranks on several nodes, if it is known.
 
-    Gloo would take the one that the host's own name leads to, which is the loopback on many, and NCCL the first.
+    By default Gloo uses the interface of the host name's address, often the loopback, and NCCL the first interface.
     """
     interface = spec.host(node).interface if spec.case.nodes > 1 else None
     return {} if interface is None else {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
@@ -207,8 +207,8 @@ def _multiproc(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]
 def mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
-    ``variables`` are the names of those that the ranks are to find. Without ``--tag-output`` the ranks' lines run into
-    one another. Without ``-H`` it starts no more ranks than there are physical cores.
+    ``variables`` are the names of the variables to pass to the ranks. Without ``--tag-output`` the lines of different
+    ranks mix. Without ``-H`` mpirun starts no more ranks than there are physical cores.
     """
     case = spec.case
     hosts = rendezvous.hosts if case.nodes > 1 else ("localhost",)
@@ -227,7 +227,7 @@ def mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) ->
     )
     if case.nodes == 1:
         return (*words, *_mca(options.mca))
-    # Only these variables reach the other nodes; by the mark the ranks there are found when they must be ended.
+    # Only these variables reach the other nodes; the mark identifies the ranks there that must be ended.
     mark = (MARK,) if case.nodes <= len(spec.hosts) else ()
     names = ("PATH", "LD_LIBRARY_PATH", *mark, *variables)
     interfaces = {spec.host(node).interface for node in range(case.nodes)}
@@ -236,7 +236,7 @@ def mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) ->
     ssh = (() if traffic.port is None else ("-p", str(traffic.port))) + (
         () if traffic.user is None else ("-l", traffic.user)
     )
-    # An sshd inside a container is none of the host's.
+    # The sshd in a container is not the host's, so the host's port and user do not apply.
     if ssh and (spec.interpreter.container is None or launches_containers(spec)):
         own["plm_rsh_args"] = shlex.join(ssh)
     parameters = {**own, **options.mca}

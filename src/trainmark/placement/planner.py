@@ -1,4 +1,4 @@
-"""Placing a run: which processes start on which host, with which share of the cores, by which launcher."""
+"""Placement of a run: the processes of each host, their share of the cores, and their launcher."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +92,7 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
 
 
 def values_of(spec: RunSpec, node: int) -> Values:
-    """Return what a card's placeholders stand for in a run's command on ``node``."""
+    """Return the values of a card's placeholders in a run's command on ``node``."""
     threads, directory = _threads(spec, node), spec.directory_on(node)
     return Values(
         steps=spec.protocol.steps,
@@ -118,7 +118,7 @@ def in_environment(
 ) -> Command:
     """Return the command as it is started on the host so that it runs in the interpreter's environment.
 
-    ``context`` is what a container needs of the host; only without a container it may be None. Raises
+    ``context`` has the host's facts for a container; it may be None only without a container. Raises
     ``UnsupportedByCard`` for a folder that a container engine cannot mount.
     """
     if interpreter.container is not None:
@@ -131,7 +131,7 @@ def in_environment(
 
 
 def container_context(spec: RunSpec, node: int) -> ContainerContext:
-    """Return what a container of the run needs of the host of ``node``."""
+    """Return the facts of the node's host that a container of the run needs."""
     real = spec.case.data != SYNTHETIC
     read = [spec.dataset] if real else []
     if real and not Path(spec.data).is_relative_to(spec.dataset):
@@ -157,14 +157,14 @@ def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
     if spec.device is not Device.CUDA:
         return Rendezvous(spec.addresses, spec.port, ())
     machine, container = spec.machine(node), spec.interpreter.container
-    # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
+    # Docker numbers a container's GPUs from 0; Apptainer's containers see the host's numbers.
     counted_anew = container is not None and container.engine is Engine.DOCKER
     of = NodeResources(machine.cores, machine.gpus) if counted_anew else machine
     return Rendezvous(spec.addresses, spec.port, of.devices(spec.case.devices_per_node))
 
 
 def _threads(spec: RunSpec, node: int) -> int:
-    # mpirun starts the same words on all nodes: those of the smallest.
+    # mpirun starts the same command on all nodes, so the smallest node decides.
     nodes = range(spec.case.nodes) if spec.launcher is Launcher.MPIRUN else (node,)
     return max(1, min(spec.machine(one).cores for one in nodes) // spec.case.devices_per_node)
 
@@ -172,8 +172,8 @@ def _threads(spec: RunSpec, node: int) -> int:
 def _what_is_missing(spec: RunSpec) -> str | None:
     case, known = spec.case, len(spec.hosts)
     if case.nodes > known:
-        hosts = "one host" if known == 1 else f"{known} hosts"
-        return f"{case.nodes} nodes are asked for, and this placement knows {hosts} only"
+        hosts, verb = ("one host", "is") if known == 1 else (f"{known} hosts", "are")
+        return f"{case.nodes} nodes are required, but only {hosts} {verb} known"
     return next(filter(None, (_what_a_node_lacks(spec, node) for node in range(case.nodes))), None)
 
 
@@ -181,18 +181,18 @@ def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
     case, machine = spec.case, spec.machine(node)
     which = "this machine" if case.nodes == 1 else spec.host(node).name
     if case.device is Device.CUDA and machine.gpus == 0:
-        return f"a GPU is asked for, and {which} has none"
+        return f"a GPU is required, but {which} has none"
     on_gpus = spec.device is Device.CUDA
     there, what = (machine.gpus, "GPU") if on_gpus else (machine.cores, "CPU core")
     if machine.slots is not None and machine.slots < min(there, case.devices_per_node):
-        return f"{case.devices_per_node} devices per node are asked for, and {which} gives {machine.slots} (slots)"
+        return f"{case.devices_per_node} devices per node are required, but {which} allows {machine.slots} (slots)"
     if case.devices_per_node > there:
         some = f"{there} {what}{'s' if there != 1 else ''}"
-        return f"{case.devices_per_node} devices per node are asked for, and {which} has {some}"
+        return f"{case.devices_per_node} devices per node are required, but {which} has {some}"
     return None
 
 
 def _loader_workers(spec: RunSpec, node: int, threads: int) -> int:
-    """Loader processes for one rank: all of its cores beside a GPU; beside CPU training a quarter of them."""
+    """Return the number of loader processes of a rank: all of its cores with a GPU, a quarter of them without."""
     next_to_gpu = spec.device is Device.CUDA and spec.machine(node).gpus > 0
     return threads if next_to_gpu else max(1, threads // 4)

@@ -30,15 +30,15 @@ NO_COMMIT = "local"
 
 
 def source_key(url: str) -> str:
-    """Return the name of a repository's cache: the end of its address, and what tells it from others of that end."""
+    """Return the name of a repository's cache: the end of its address, and a digest of the whole address."""
     end = re.sub(r"[^A-Za-z0-9._-]", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git"))
     return f"{end}-{_digest(url)}.git"
 
 
 def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
-    """Return the name of the folder for what the prepare steps make: one for each thing that they may depend on.
+    """Return the folder name for the results of prepare steps; it covers everything that they may depend on.
 
-    Raises ``UnsupportedByCard`` when nothing says which commit is meant.
+    Raises ``UnsupportedByCard`` if no commit is given.
     """
     reference = card.image.reference if card.image is not None else ""
     of_data = dataset if _uses_data(card) else ""
@@ -57,7 +57,7 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
 def container_python(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> FrameworkPython:
     """Return the interpreter inside a container of the card's image.
 
-    Raises ``UnsupportedByCard`` when the card has no image, or nothing says which commit is to be built.
+    Raises ``UnsupportedByCard`` if the card has no image, or no commit is given for the build.
     """
     if card.image is None:
         raise UnsupportedByCard(f"workload '{card.name}' names no image, so it cannot run in {engine}")
@@ -68,18 +68,18 @@ def container_python(case: Case, card: Card, engine: Engine, prepared: Path, use
 
 
 def image_name(case: Case, card: Card, image: Image) -> str:
-    """Return the image that Docker knows: the one that is pulled, or the one that is built for this commit."""
+    """Return the image's name in Docker: the image that is pulled, or the one that is built for this commit."""
     if image.build is None:
         return image.reference
     return f"{image.build.name}:{(commit_of(case, card) or NO_COMMIT)[:12]}"
 
 
 def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
-    """Return what must be there on a node before a run, or None where nothing is.
+    """Return the prerequisites of a run on a node, or None if it has none.
 
-    ``cache`` is the folder that holds the repositories on it.
+    ``cache`` is the folder of the node's repositories.
 
-    Raises ``UnsupportedByCard`` as ``commit_of`` does.
+    Raises ``UnsupportedByCard`` if no full commit is given for a program from a repository.
     """
     spec, card = spec.on(node), spec.card
     tasks = tuple(_tasks(spec, node))
@@ -106,7 +106,7 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     if container is not None:
         yield from _image_tasks(spec, node, container)
     given = container_context(shop, node).mounts
-    # The folder itself is mounted to be written in, and data only for steps that look at it.
+    # The folder itself is mounted writable, and data only for steps that use it.
     unneeded = {str(spec.prepared), *(() if _uses_data(card) else (spec.data, spec.dataset))}
     context = ContainerContext(spec.prepared, tuple(mount for mount in given if mount.target not in unneeded))
     for step in card.prepare:
@@ -138,7 +138,7 @@ def _image_tasks(spec: RunSpec, node: int, container: Container) -> Iterator[Pre
         of = f"docker-daemon:{name}" if image.build is not None else f"docker://{name}"
         words = ["apptainer", "build", container.image, of]
         yield PrepareStep(
-            "the image as Apptainer's", Command(node, tuple(words), {}), (Path(container.image),)
+            "the image in Apptainer's format", Command(node, tuple(words), {}), (Path(container.image),)
         )
 
 

@@ -20,8 +20,8 @@ RENDEZVOUS_PORT = 29400
 class Container:
     """An image and the engine that starts containers of it.
 
-    ``image`` is what the engine is given: an image's name, or the file of an Apptainer image. ``user`` owns what a
-    container writes, as ``uid:gid``.
+    ``image`` is an image's name, or the file of an Apptainer image. ``user`` (``uid:gid``) owns the files that a
+    container writes.
     """
 
     engine: Engine
@@ -34,9 +34,8 @@ class Container:
 class FrameworkPython:
     """The Python of the framework's environment.
 
-    ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
-    ``PYTHONPATH`` or user site, because its packages are all its own. With a ``container`` the interpreter is the
-    one inside.
+    ``variables`` are added to the process's environment. An isolated interpreter has all of its packages itself and
+    ignores the caller's ``PYTHONPATH`` and user site. With a ``container`` the interpreter is the container's.
     """
 
     python: Path
@@ -49,7 +48,8 @@ class FrameworkPython:
 class PlacementHost:
     """A host for placement: its name, its address for others, its devices, and its folders.
 
-    ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
+    ``paths`` maps local folders to their paths on the host. Runs are in ``folder``, by default where ``paths`` map
+    them.
     """
 
     machine: NodeResources
@@ -69,13 +69,13 @@ class PlacementHost:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Everything that decides the plan of one run of a case.
+    """Everything that determines the plan of one run of a case.
 
-    ``hosts`` are the known ones, its nodes in order. ``repeat`` counts from 1, ``directory`` is the run's folder,
-    ``data`` where its data lies. ``port`` is where the ranks meet; those after it are for the frameworks whose ranks
-    each listen on one. ``dataset`` is the folder of the whole data set of which ``data`` is the training part;
-    ``prepared`` the one for what the card's prepare steps make. ``more_words`` follow the program's own.
-    ``started_by`` starts the ranks of a built-in worker, in the place of what its card says.
+    ``hosts`` are the known hosts, in the order of the nodes. ``repeat`` counts from 1, ``directory`` is the run's
+    folder, ``data`` the path of its training samples. ``port`` is the port of the rendezvous; the following ports are
+    for frameworks whose ranks each listen on one. ``dataset`` is the folder of the whole data set, ``prepared`` the one
+    for the results of the card's prepare steps. ``more_words`` follow the program's own.
+    ``started_by`` replaces the launcher that the card of a built-in worker names.
     """
 
     case: Case
@@ -115,13 +115,13 @@ class RunSpec:
         return device_of(self.case, self.machine(0))
 
     def host(self, node: int) -> PlacementHost:
-        """Return the host of a node; one that is not known has a placeholder's name and is taken to be as the first."""
+        """Return the host of a node; an unknown one has a placeholder as its name and is assumed to equal the first."""
         if self.case.nodes <= len(self.hosts):
             return self.hosts[node]
         return PlacementHost(self.machine(node), f"NODE{node}", f"NODE{node}")
 
     def machine(self, node: int) -> NodeResources:
-        """Return what a node has."""
+        """Return the resources of a node."""
         return self.hosts[node if node < len(self.hosts) else 0].machine
 
     def directory_on(self, node: int) -> Path:
@@ -129,7 +129,7 @@ class RunSpec:
         return self.host(node).directory(self.directory)
 
     def on(self, node: int) -> "RunSpec":
-        """Return the spec with its program, interpreter, data and prepared folder where they lie on a node."""
+        """Return the spec with the node's own paths of program, interpreter, data and prepared folder."""
         paths = self.host(node).paths
         if not paths:
             return self
@@ -151,7 +151,7 @@ class RunSpec:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of the nodes; a node alone is reached at the loopback."""
+        """The addresses of the nodes; a single node uses the loopback."""
         if self.case.nodes == 1:
             return ("127.0.0.1",)
         return tuple(self.host(node).address for node in range(self.case.nodes))
@@ -162,7 +162,7 @@ def _data_there(paths: Paths, data: str) -> str:
 
 
 def device_of(case: Case, machine: NodeResources) -> Device:
-    """Return what a rank of the case computes on, on this machine: never ``auto``."""
+    """Return the device of the case's ranks on this machine; never ``auto``."""
     if case.device is not Device.AUTO:
         return case.device
     return Device.CUDA if machine.gpus else Device.CPU

@@ -1,4 +1,4 @@
-"""Jobs for the queues of clusters, each of which measures a whole suite: rendered, never submitted from here."""
+"""Batch jobs that measure a whole suite, rendered for the queues of clusters; trainmark never submits them."""
 
 from trainmark.submission.job import make_job
 from trainmark.submission.kubernetes import kubernetes_manifests

@@ -1,4 +1,4 @@
-"""From a suite's file and its hosts to one job: how many hosts, how many devices, and which files it needs."""
+"""Creation of a job from a suite's file and its hosts: number of hosts and devices, and the files it needs."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from trainmark.schema.job import Job, JobSettings
 from trainmark.suite import read_document
 
 MOST_BYTES = 900_000
-"""A ConfigMap holds 1 MiB with all that belongs to it."""
+"""The limit of a ConfigMap, including its metadata, is 1 MiB."""
 
 
 def make_job(
@@ -22,15 +22,15 @@ def make_job(
     hosts: Sequence[str],
     hosts_file: str,
 ) -> Job:
-    """Return the job that measures ``cases`` of the suite in a file; ``name`` is the suite's, ``hosts`` may be none.
+    """Return the job that measures ``cases`` of the suite in a file; ``name`` is the suite's, ``hosts`` may be empty.
 
-    Raises ``InputError`` for a card that does not lie beside the suite, for no case, and for fewer hosts than nodes.
+    Raises ``InputError`` for a card in another folder than the suite, without a case, and for fewer hosts than nodes.
     """
     if not cases:
         raise InputError(f"{suite}: no case is selected, so there is nothing to submit")
     nodes = max(case.nodes for case in cases)
     if hosts and len(hosts) < nodes:
-        raise InputError(f"{suite}: {nodes} nodes are asked for, and the hosts file has {len(hosts)} hosts")
+        raise InputError(f"{suite}: {nodes} nodes are required, but the hosts file has only {len(hosts)}")
     on_gpus = [case.devices_per_node for case in cases if case.device is not Device.CPU]
     return Job(
         name=settings.name or _job_name(name),
@@ -59,12 +59,10 @@ def _next_to(suite: Path) -> dict[str, str]:
         path = PurePosixPath(card)
         if path.is_absolute() or ".." in path.parts:
             raise InputError(
-                f"{suite}: cards: {card}: a card goes to a job with its suite, and must lie beside it"
+                f"{suite}: cards: {card}: a job takes its cards along, so they must be in the suite's folder"
             )
     found = {card: (suite.parent / card).read_text(encoding="utf-8") for card in cards}
     size = sum(len(text.encode()) for text in found.values()) + suite.stat().st_size
     if size > MOST_BYTES:
-        raise InputError(
-            f"{suite}: with its cards it has {size} bytes, and a job is given at most {MOST_BYTES}"
-        )
+        raise InputError(f"{suite}: with its cards it has {size} bytes, but a job takes at most {MOST_BYTES}")
     return found

@@ -1,8 +1,8 @@
-"""Manifests for Kubernetes: pods that train, and one that measures the suite on them as it would on any hosts.
+"""Kubernetes manifests: pods that train, and a launcher pod that measures the suite on them like on other hosts.
 
-Kubeflow's operators make the key by which the launcher's pod reaches the others, and the list of these,
-``/etc/mpi/hostfile``. ``MPIJob`` is that of kubeflow/mpi-operator (v2beta1), ``TrainJob`` that of kubeflow/trainer
-(v1alpha1 of its version 2), with a ``TrainingRuntime`` of its own that takes the operator's policy for MPI.
+Kubeflow's operators create the SSH key with which the launcher pod reaches the others, and the host list
+``/etc/mpi/hostfile``. ``MPIJob`` is defined by kubeflow/mpi-operator (v2beta1), ``TrainJob`` by kubeflow/trainer
+(v1alpha1 of its version 2); a ``TrainJob`` comes with a ``TrainingRuntime`` that uses the operator's MPI policy.
 """
 
 from typing import Any, TypeAlias
@@ -16,20 +16,22 @@ Manifest: TypeAlias = dict[str, Any]
 HOSTFILE = "/etc/mpi/hostfile"
 SUITE_FOLDER = "/etc/trainmark"
 GRACE_S = 300
-"""How long the launcher may take to end the run in hand and to bring its files home, seconds."""
+"""The time for the launcher to end the current run and to copy its files back, in seconds."""
 
 _SUITE, _MEMORY = "suite", "shared-memory"
 _HOST = "kubernetes.io/hostname"
 
 
 def kubernetes_manifests(job: Job, kind: JobKind) -> list[Manifest]:
-    """Return the manifests of a job: its suite as a ConfigMap, and the job itself, with its runtime where it has one.
+    """Return the manifests of a job: its suite as a ConfigMap, and the job itself, with its runtime if it has one.
 
-    Raises ``InputError`` where the hosts file says nothing of pods.
+    Raises ``InputError`` if the hosts file has no section for pods.
     """
     pods = job.settings.kubernetes
     if pods is None:
-        raise InputError("job.kubernetes: is missing in the hosts file: which 'image' do the pods have?")
+        raise InputError(
+            "job.kubernetes: is missing in the hosts file (add it, with the 'image' of the pods)"
+        )
     made = _mpi_job(job, pods) if kind is JobKind.MPIJOB else _train_job(job, pods)
     return [_config_map(job, pods), *made]
 
@@ -148,7 +150,7 @@ def _trainer(job: Job, pods: KubernetesJob, container: str) -> Manifest:
     if pods.ssh_port is not None:
         within["readinessProbe"] = {"tcpSocket": {"port": pods.ssh_port}}
     if limits:
-        # Requests are the limits where nothing else is said: a pod has its cores and memory to itself.
+        # Requests default to the limits, so a pod has its cores and memory for itself.
         within["resources"] = {"limits": limits}
     if pods.rdma:
         within["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
@@ -158,7 +160,7 @@ def _trainer(job: Job, pods: KubernetesJob, container: str) -> Manifest:
         spec["volumes"].append({"name": _MEMORY, "emptyDir": memory})
         spec["containers"][0]["volumeMounts"].append({"name": _MEMORY, "mountPath": "/dev/shm"})  # noqa: S108 (in the pod)
     if pods.host_network:
-        # What the operators would set too; without it pods are not found by their names.
+        # The operators set this too; without it pods are not found by their names.
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if pods.node_labels:
         spec["nodeSelector"] = dict(pods.node_labels)

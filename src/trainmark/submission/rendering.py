@@ -1,4 +1,4 @@
-"""A job as the text that its queue takes."""
+"""The text of a job for its queue."""
 
 import yaml
 
@@ -8,7 +8,7 @@ from trainmark.submission.slurm import sbatch_script
 
 
 def render(job: Job, kind: JobKind) -> str:
-    """Return what ``sbatch``, or ``kubectl apply -f -``, reads of a job."""
+    """Return the job as input for ``sbatch`` or ``kubectl apply -f -``."""
     if kind is JobKind.SBATCH:
         return sbatch_script(job)
     documents = kubernetes_manifests(job, kind)
@@ -16,7 +16,7 @@ def render(job: Job, kind: JobKind) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they are, and nothing by reference."""
+    """A YAML writer that keeps multi-line texts readable and uses no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True

@@ -1,6 +1,6 @@
 """Slurm's batch script of a job: it measures the suite in its own allocation, requeues and resumes.
 
-The options are those of Slurm's manual page sbatch(1).
+The options are documented in Slurm's manual page sbatch(1).
 """
 
 import shlex
@@ -10,14 +10,14 @@ from trainmark.schema.job import Job
 from trainmark.submission.measuring import measure_command
 
 NOTICE_S = 300
-"""How long before its time is out the job is told, seconds: the run in hand is ended, and its files brought home."""
+"""The time from the signal to the time limit, in seconds: to end the current run and to copy its files back."""
 
 
 def sbatch_script(job: Job) -> str:
     """Return the script for ``sbatch``.
 
-    Cores and memory of a host are given whole: of a shared one no figure would be believed. With a time limit the
-    script is sent a signal before it is reached, ends the run in hand and asks Slurm to queue the job again.
+    The job gets whole hosts, because a shared host would disturb the measurement. With a time limit, Slurm sends a
+    signal before the limit; the script then ends the current run and requeues the job.
     """
     named = ("--hosts", job.hosts_file, "--engine", "slurm") if job.hosts else ("--hosts", "slurm")
     words = shlex.join(measure_command(job, job.suite_path, named))
@@ -50,7 +50,7 @@ def _options(job: Job) -> Iterator[str]:
     if job.gpus:
         yield f"--gpus-per-node={job.gpus}"
     if job.hosts:
-        # The first, as nodes of a case are: of a longer list Slurm would choose.
+        # Only the first hosts, like a case's nodes; from a longer list Slurm would choose.
         yield f"--nodelist={','.join(job.hosts[: job.nodes])}"
     yield "--requeue"
     yield "--open-mode=append"

@@ -1,4 +1,4 @@
-"""Workload cards: what a training program is, and how a case becomes its command."""
+"""Workload cards: descriptions of training programs, and the command line of a case."""
 
 from trainmark.workload.card import (
     Axis,

@@ -1,4 +1,4 @@
-"""Cards: how a training program is obtained, started and read; built-in and foreign programs alike."""
+"""Cards, which describe how to obtain, start and read a training program, built-in or foreign."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,10 +16,10 @@ from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
 OWN_FORMAT = "trainmark"
-"""The log format of trainmark's own events, whose runs say their window themselves."""
+"""The log format of trainmark's own events, which contain the measured window."""
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""The name of an environment variable as POSIX has it."""
+"""The name of an environment variable as defined by POSIX."""
 
 
 def _relative_to_the_run(path: str) -> str:
@@ -46,10 +46,9 @@ class Counts(StrEnum):
 class Axis(Frozen):
     """The words of the command that pass one axis of a case to the program.
 
-    ``flags`` are words of the command; ``{value}`` in them is the axis's value; ``only`` lists every value that the
-    program can do, where it cannot do all. ``values`` gives the flags of single values instead, and then lists every
-    value. ``counts`` says for a batch whether the program wants it per device, for a node's devices or for all
-    devices together.
+    ``flags`` are words of the command, in which ``{value}`` is the axis's value; ``only`` lists the supported values if
+    not all are. Alternatively, ``values`` has the flags of each supported value. ``counts``: the program takes the
+    batch per device, per node or for all devices.
     """
 
     flags: tuple[str, ...] = ()
@@ -59,14 +58,14 @@ class Axis(Frozen):
 
     @property
     def choices(self) -> tuple[str, ...] | None:
-        """Every value that the program can do; None where it takes any."""
+        """The values that the program supports; None if it takes any."""
         return self.only if self.values is None else tuple(self.values)
 
 
 When = Annotated[Mapping[str, str], Field(min_length=1)]
-"""Values of axes that all hold: ``{loader: dali-cpu, data: "!synthetic"}``; ``!`` before a value means any other.
+"""Conditions on axes, all of which must be met: ``{loader: dali-cpu, data: "!synthetic"}``; ``!value`` is any other.
 
-``device`` in it is what a rank really computes on, ``cpu`` or ``cuda``, never ``auto``.
+``device`` is the device that a rank uses, ``cpu`` or ``cuda``, never ``auto``.
 """
 
 
@@ -78,7 +77,7 @@ class Gap(Frozen):
 
 
 class Combination(Frozen):
-    """Words and variables that are there when all of ``when`` holds: what depends on more than one axis."""
+    """Words and variables for cases that meet all of ``when``, for example a combination of two axes."""
 
     when: When
     words: tuple[str, ...] = ()
@@ -105,8 +104,8 @@ class Where(StrEnum):
 class Step(Frozen):
     """A command that must have succeeded once before the program can run.
 
-    It is run once for its words, its commit and its environment. ``leaves`` are files or folders that it must
-    have made. ``when`` says for which cases it is needed; without it, for all.
+    It runs once for each combination of words, commit and environment. ``leaves`` are files or folders that it must
+    create. Only cases that meet ``when`` need it (default: all).
     """
 
     description: str
@@ -117,24 +116,23 @@ class Step(Frozen):
 
 
 class Card(Frozen):
-    """One training program, for one ``task``; where it names none, the one that documents without a task mean.
+    """One training program for one ``task``; without a task, for the default task.
 
-    ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
-    each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
-    case. ``combinations`` are words that depend on several axes. ``options`` are the further names that a case may
-    set, with the words for any value or those for each. ``log_format`` names the format of its output, or describes
-    it (``trainmark.logs.description``); ``rule`` names the rule that makes a number of it. ``gaps`` are combinations of
-    values that the program lacks. ``data_formats`` says for a loader in which form it takes real data; one that is not
-    named takes the task's first. ``unit`` is the one that its log counts in, if it is not the task's.
+    ``command`` is the program and its constant words, after the interpreter; ``axes`` has the supported axes and their
+    words. An axis that is not listed has only one value: its value in ``fixed``, or the default of a case.
+    ``combinations`` are words that depend on several axes. ``options`` are further names that a case may set, with
+    words for any value or for each value. ``log_format`` names the format of its output, or describes it
+    (``trainmark.logs.description``); ``rule`` names the rule that computes the throughput. ``gaps`` are combinations of
+    values that the program does not support. ``data_formats`` maps a loader to the form of its real data (default: the
+    task's first form). ``unit`` is the log's unit, if it is not the task's.
 
-    ``unlogged_steps`` are those that the program takes and its log has no record of.
+    ``unlogged_steps`` is the number of steps for which the log has no record.
 
-    ``image`` is there for programs that can run in a container; ``environment`` is the one that the suite's ``auto``
-    takes, ``docker`` and ``apptainer`` among them. ``starter`` is the script that starts the ranks, for the launchers
-    that need one. ``prepare`` are steps before the first run; ``expects`` are files, relative to the run's folder, that
-    a run must leave.
+    Programs that can run in a container have an ``image``; ``environment`` (also ``docker`` or ``apptainer``) is the
+    meaning of ``auto`` in a suite. ``starter`` is the script that starts the ranks, for launchers that need one.
+    ``prepare`` are steps before the first run; ``expects`` are files that a run must leave, relative to its folder.
 
-    Placeholders in words are those of ``PLACEHOLDERS``.
+    The placeholders in words are listed in ``PLACEHOLDERS``.
     """
 
     name: Word
@@ -173,7 +171,7 @@ class Card(Frozen):
         return any("{steps}" in word for word in self.command)
 
     def unknown_axes(self) -> list[str]:
-        """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
+        """Return the names under ``axes`` and ``fixed`` that are not axes of a case."""
         return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
     def data_format(self, loader: str) -> str:
@@ -186,7 +184,7 @@ class Card(Frozen):
         return self.unit or TASKS[self.task].unit
 
     def conditions(self) -> dict[tuple[str, int], Mapping[str, str]]:
-        """Return every ``when`` of the card, by the section and the position in it at which it stands."""
+        """Return every ``when`` of the card, by its section and position."""
         return {
             **{("gaps", number): gap.when for number, gap in enumerate(self.gaps)},
             **{("combinations", number): entry.when for number, entry in enumerate(self.combinations)},
@@ -194,7 +192,7 @@ class Card(Frozen):
         }
 
     def worded(self) -> dict[tuple[str | int, ...], tuple[str, ...]]:
-        """Return every list of words of the card in which placeholders may stand, by its key."""
+        """Return every list of words of the card that may contain placeholders, by its key."""
         words: dict[tuple[str | int, ...], tuple[str, ...]] = {
             ("command",): self.command,
             ("starter",): (self.starter,) if self.starter else (),

@@ -1,4 +1,4 @@
-"""Finding and reading cards: the built-in programs', those of all known programs, and the files that a suite names."""
+"""Finding and reading cards: of built-in programs, of other known programs, and of the files that a suite names."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ WORKER = Path(__file__).parent.parent / "worker"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A card and where its program lies on this machine.
+    """A card and the location of its program on this machine.
 
-    ``source`` of a program from a repository is relative to the run's folder: each run has a checkout of its own.
+    For a program from a repository, ``source`` is relative to the run's folder, because each run has its own checkout.
     """
 
     card: Card
@@ -36,7 +36,7 @@ class Workload:
 
 
 class NoCardError(InputError):
-    """No card has the workload, the framework or the task of a case; ``axis`` says which of them."""
+    """An error for a case without a card; ``axis`` is the unknown one of workload, framework and task."""
 
     def __init__(self, axis: str, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class Workloads:
 def load_workloads(files: Iterable[Path] = ()) -> Workloads:
     """Read the shipped cards and those in ``files``, which take the place of shipped ones of their name.
 
-    Raises ``InputError`` for a card that cannot be used, and for two in ``files`` that name the same.
+    Raises ``InputError`` for an invalid card, and for two in ``files`` with the same workload, framework and task.
     """
     named: dict[tuple[str, str, str], tuple[Path, Workload]] = {}
     for path in files:
@@ -90,12 +90,12 @@ def load_workloads(files: Iterable[Path] = ()) -> Workloads:
 
 @cache
 def shipped() -> tuple[Workload, ...]:
-    """Return the cards of the built-in programs and of all known others, those of extensions among them."""
+    """Return the cards of the built-in programs and of all other known programs, including those of extensions."""
     return (*map(_workload, built_in_cards()), *map(read_card, card_files()))
 
 
 def read_card(path: Path) -> Workload:
-    """Read one card; raise ``InputError`` naming file, line and key of what is wrong."""
+    """Read one card; raise ``InputError`` with the file, line and key of a mistake."""
     return _workload(read_document(path))
 
 
@@ -139,7 +139,7 @@ def _check_forms(document: Document, card: Card) -> None:
             known = ", ".join(forms) or "none"
             raise document.error(
                 ("data_formats", loader),
-                f"'{form}' is no form of data{nearest(form, forms)} (known: {known})",
+                f"'{form}' is not a form of data{nearest(form, forms)} (known: {known})",
             )
 
 
@@ -151,12 +151,12 @@ def _check_conditions(document: Document, card: Card) -> None:
                     (section, number, "when", name), f"is not an axis{nearest(name, axes_of())}"
                 )
     if card.launcher.needs_starter is not (card.starter is not None):
-        need = "needs a 'starter'" if card.starter is None else "has no use for a 'starter'"
+        need = "needs a 'starter'" if card.starter is None else "does not use a 'starter'"
         raise document.error(("launcher",), f"'{card.launcher}' {need}")
 
 
 def _check_values(document: Document, card: Card) -> None:
-    """Refuse values that no case can have: what depends on them would never come to be."""
+    """Raise ``InputError`` for values that no case can have; a condition on them would never be met."""
     default = case_of(task=card.task)
     uses: list[tuple[tuple[str | int, ...], str, str]] = []
     for axis, rule in card.axes.items():
@@ -178,11 +178,13 @@ def _check_placeholders(document: Document, card: Card) -> None:
     for key, words in card.worded().items():
         for name in (name for word in words for name in placeholders_in(word)):
             if name not in PLACEHOLDERS:
-                raise document.error(key, f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}")
+                raise document.error(key, f"{{{name}}} is not a placeholder{nearest(name, PLACEHOLDERS)}")
             if name == "value" and key[0] not in ("axes", "options"):
-                raise document.error(key, "{value} is that of an axis or an option, and here is neither")
+                raise document.error(key, "{value} can be used only in the words of an axis or an option")
             if name == "learning_rate" and card.scaling is None:
-                raise document.error(key, "{learning_rate} needs the card's 'scaling' to follow from")
+                raise document.error(
+                    key, "{learning_rate} is computed from the card's 'scaling', which is missing"
+                )
 
 
 def _place(location: tuple[str | int, ...]) -> tuple[str | int, ...]:

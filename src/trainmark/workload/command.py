@@ -15,10 +15,10 @@ from trainmark.workload.placeholders import filled
 from trainmark.workload.source import GitSource, is_commit
 
 COMMIT = "commit"
-"""The option by which a case names the commit of a program from a repository."""
+"""The option of a case for the commit of a program from a repository."""
 
 PARTS = "accumulation"
-"""The axis of the tasks that cut a device's batch into parts."""
+"""The axis for splitting a device's batch into parts, of the tasks that support it."""
 
 _OWN = (
     *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
@@ -35,9 +35,9 @@ class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsu
 class Values:
     """The values of a card's placeholders in one run, besides the case's axes.
 
-    ``dataset`` is the folder of the whole data set; ``directory`` the run's; ``hosts`` are the nodes' addresses,
-    the first of them the one at whose ``port`` the ranks meet; ``node`` is the one whose command is made. ``device``
-    is what a rank really computes on, where that is known.
+    ``dataset`` is the folder of the whole data set, ``directory`` that of the run. ``hosts`` are the nodes' addresses;
+    the rendezvous is at ``port`` of the first one. The command is for ``node``. ``device`` is the device that a rank
+    uses, if known.
     """
 
     steps: int
@@ -71,7 +71,7 @@ class Values:
             "hosts": ",".join(self.hosts),
             "master": self.hosts[0],
         }
-        # The batch "max" becomes a number before anything is placed.
+        # The batch "max" is replaced by a number before placement.
         batch = case.batch_per_device
         return known | (_batches(batch, case, workload.card, self.steps) if isinstance(batch, int) else {})
 
@@ -87,7 +87,7 @@ def _batches(batch: int, case: Case, card: Card, steps: int) -> dict[str, str]:
 
 
 def _parts(case: Case) -> int:
-    """Return into how many parts a device's batch is cut; 1 where the task cuts none."""
+    """Return the number of parts of a device's batch; 1 if the task does not split it."""
     return case.value(PARTS) if PARTS in case.axes else 1
 
 
@@ -141,9 +141,9 @@ def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str
 
 
 def commit_of(case: Case, card: Card) -> str | None:
-    """Return the commit whose program the case runs; None for a program that is in no repository.
+    """Return the commit of the case's program; None for a program that is not from a repository.
 
-    Raises ``UnsupportedByCard`` when neither the card nor the case names one, or the case names no whole commit.
+    Raises ``UnsupportedByCard`` if neither the card nor the case names one, or the case's one is not a full hash.
     """
     if not isinstance(card.source, GitSource):
         return None

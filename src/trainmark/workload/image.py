@@ -1,4 +1,4 @@
-"""A container's image: the other kind of environment in which a card's program can run."""
+"""The container image of a card, in which its program can run instead of an environment."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -31,8 +31,8 @@ class Sharing(StrEnum):
 class ImageBuild(Frozen):
     """The build of an image from the program's repository.
 
-    ``folder`` (in the program's folder) holds the ``dockerfile`` and is what the build sees; ``arguments`` are its
-    ``ARG``s, in which ``{reference}`` is the image that it starts from. The commit becomes the tag of ``name``.
+    ``folder`` (in the program's folder) has the ``dockerfile`` and is the build context; ``arguments`` are its
+    ``ARG``s, in which ``{reference}`` is the base image. The commit becomes the tag of ``name``.
     """
 
     name: ImageName
@@ -50,10 +50,10 @@ class Mount(Frozen):
 
 
 class Image(Frozen):
-    """An image and how a container of it is started.
+    """An image, and the settings of its containers.
 
-    ``reference`` is what is pulled, or what ``build`` starts from. ``python`` is the interpreter inside. ``ipc``
-    and ``shm_size`` concern the shared memory in which loaders hand over batches; ``ulimits`` are given to the
+    ``reference`` is the image to pull, or the base image of ``build``. ``python`` is the container's interpreter.
+    ``ipc`` and ``shm_size`` configure the shared memory that loaders use for batches; ``ulimits`` are passed to the
     engine as ``name=soft[:hard]``.
     """
 

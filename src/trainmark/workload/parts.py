@@ -1,9 +1,9 @@
 """The cards of built-in programs, merged from a common part, the task's and the framework's.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework has a card of each task that
-its worker has a folder for; what it lacks for all of them, of one, or one as a whole, stands in the ``gaps.json`` of
-the worker, which refuses the same by itself.
+framework's, ``worker/NAME/TASK/card.yaml`` the part for this framework and task. A framework has a card for each task
+that its worker has a folder for. Unsupported combinations are listed in the ``gaps.json`` files of the worker, which
+refuses the same ones.
 """
 
 import json
@@ -21,9 +21,9 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def built_in_cards() -> Iterator[Document]:
-    """Yield one card for each framework and task that it knows; raise ``InputError`` for a part that cannot be used.
+    """Yield one card for each framework and each of its tasks; raise ``InputError`` for an invalid part.
 
-    A mistake in a card is told of the framework's own file.
+    The error names the framework's own file.
     """
     common = read_document(PACKAGE / "frameworks" / CARD)
     of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
@@ -48,7 +48,7 @@ def _workers() -> tuple[Path, ...]:
 
 
 def _of_both(framework: str, task: str) -> Mapping[str, Any]:
-    """Return the card in the framework's folder of a task: the loaders of the task's data, and their forms."""
+    """Return the card part for a framework and a task: the loaders of the task's data, and their forms."""
     paths = (worker / framework / task / CARD for worker in _workers())
     cards: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
     return reduce(laid_over, cards, {})

@@ -17,7 +17,7 @@ def is_commit(text: str) -> bool:
 
 
 def _is_address(value: str) -> str:
-    # Git runs programs for other schemes (ext::), and a password would stand in every plan and result.
+    # Git runs programs for other schemes (ext::), and a password would be in every plan and result.
     if not _ADDRESS.fullmatch(value):
         raise ValueError("should be an https://, ssh:// or file:/// address without a password")
     return value
@@ -44,7 +44,7 @@ class BuiltinSource(Frozen):
 class FolderSource(Frozen):
     """A program in a folder of this machine; a relative path counts from the card's own file.
 
-    ``ignore`` are patterns (``out/*``) of files in it that the program writes itself: they are no part of the program.
+    ``ignore`` are patterns (``out/*``) of files that the program writes; they are not part of the program.
     """
 
     kind: Literal["folder"]
@@ -53,10 +53,10 @@ class FolderSource(Frozen):
 
 
 class GitSource(Frozen):
-    """A program in one commit of a git repository, unmodified; ``folder`` is where it stands in the tree.
+    """A program in one commit of a git repository, unmodified; ``folder`` is its path in the tree.
 
-    Without a ``commit`` each case must name one, as its option ``commit``; a case may also name another one than
-    the card. Submodules are not fetched.
+    A case may name another commit than the card, and must name one if the card does not, as its option ``commit``.
+    Submodules are not fetched.
     """
 
     kind: Literal["git"]
