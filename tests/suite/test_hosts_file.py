@@ -60,7 +60,7 @@ def test_openmpis_hostfile_is_read(tmp_path: Path) -> None:
 
 
 def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does() -> None:
-    with pytest.raises(InputError, match="this is no Slurm allocation"):
+    with pytest.raises(InputError, match="this is not a Slurm allocation"):
         load_hosts("slurm", {})
 
 
@@ -79,7 +79,7 @@ def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hosts: [a, a]", r"hosts\.yaml:1: hosts\[1\]: a stands twice"),
+        ("hosts: [a, a]", r"hosts\.yaml:1: hosts\[1\]: a is listed twice"),
         (
             "hosts:\n  - {name: a, slot: 3}",
             r"hosts\.yaml:2: hosts\[0\]\.slot: is not a key here; did you mean 'slots'",
@@ -87,14 +87,14 @@ def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_pa
         ("hosts:\n  - {name: a, slots: 0}", r"hosts\.yaml:2: hosts\[0\]\.slots: "),
         ("hosts:\n  - {name: -oProxyCommand=x}", r"hosts\.yaml:2: hosts\[0\]\.name: "),
         ("hosts:\n  - {name: 'a b'}", r"hosts\.yaml:2: hosts\[0\]\.name: "),
-        ("hosts:\n  - {name: 'a[3-1]'}", r"hosts\.yaml:2: .*\[3-1\] is no range"),
+        ("hosts:\n  - {name: 'a[3-1]'}", r"hosts\.yaml:2: .*\[3-1\] is not a range"),
         ("hosts:\n  - {name: 'a[1'}", r"hosts\.yaml:2: .*a range is written"),
         (
             "hosts: [a]\nengin: ssh",
             r"hosts\.yaml:2: engin: is not a key of a hosts file; did you mean 'engine'",
         ),
         ("hosts: [a]\nengine: shh", r"hosts\.yaml:2: engine: 'shh' is not known; did you mean 'ssh'"),
-        ("hosts: [a]\nssh: {config: nowhere}", r"hosts\.yaml:2: ssh\.config: .*nowhere is not there"),
+        ("hosts: [a]\nssh: {config: nowhere}", r"hosts\.yaml:2: ssh\.config: .*nowhere does not exist"),
         ("hosts: []", r"hosts\.yaml:1: hosts: "),
         ("hosts: [localhost, b]", r"hosts\.yaml:1: hosts: localhost with other hosts needs the 'address'"),
         ("hosts:\n  - {name: a, variables: {-u: b}}", r"hosts\.yaml:2: hosts\[0\]\.variables"),

@@ -139,14 +139,14 @@ def test_by_lamb_its_compiler_does_the_step_that_was_looked_into(
     assert observed(model, optimizer="lamb").following(framework, compiler=COMPILERS[framework]) == {}
 
 
-UNTIED = "than the description has: as many as a classifier of {} has that is not the embedding (not tied)"
+UNTIED = "than the description has: as many as a separate classifier of {} (not tied to the embedding)"
 
 # Three of BERT's mistakes, "eighty", "all-words" and "padding-counted", make the first step invalid: no steps are told
 # (test_certificate_of_invalid_steps.py). "no-trust-ratio" is LAMB's (above).
 MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
     "gpt2_tiny": [
-        ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
-        ("no-mask", Subject.ACTIVATIONS, "each position attends to all, also to those after it"),
+        ("tanh", Subject.LOGITS, "GELU is approximated by tanh instead of exact (erf)"),
+        ("no-mask", Subject.ACTIVATIONS, "each position attends to all positions, including later ones"),
         ("dropout", Subject.TIMED_STEP, "the step has a random part, such as dropout"),
         ("untied", Subject.PARAMETERS, f"32,768 more {UNTIED.format('512 x 64')}"),
         ("norms-decay", Subject.DECAY, "norm.weight: 0.1 instead of 0"),
@@ -159,30 +159,30 @@ MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
         (
             "llama-neighbours",
             Subject.LOGITS,
-            "neighbouring columns are turned together, and not those of a head's halves",
+            "neighbouring columns are rotated as pairs, instead of columns of a head's two halves",
         ),
         ("llama-unscaled", Subject.LOGITS, "the frequencies of the rotation are not scaled"),
         (
             "llama-heads-in-turn",
             Subject.LOGITS,
-            "heads of queries share keys and values in turn, and not neighbours the same",
+            "query heads share keys and values in turn, instead of in groups of neighbours",
         ),
-        ("llama-gelu", Subject.LOGITS, "the gate goes through GELU, and not through SiLU"),
-        ("llama-layer-norm", Subject.LOGITS, "the norms take the mean away, as layer norms do"),
+        ("llama-gelu", Subject.LOGITS, "the gate goes through GELU instead of SiLU"),
+        ("llama-layer-norm", Subject.LOGITS, "the norms subtract the mean, like layer norms"),
     ],
     "bert_tiny": [
         ("unclipped", Subject.UPDATE_RULE, "the gradients are not clipped"),
-        ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
-        ("causal", Subject.ACTIVATIONS, "each position attends to those before it alone"),
-        ("words-alone", Subject.LOSS, "the loss is that of the words alone, without the next sentence"),
+        ("tanh", Subject.LOGITS, "GELU is approximated by tanh instead of exact (erf)"),
+        ("causal", Subject.ACTIVATIONS, "each position attends only to earlier positions"),
+        ("words-alone", Subject.LOSS, "the loss covers only the words, without the next sentence"),
         ("biases-decay", Subject.DECAY, "instead of 0"),
         ("untied", Subject.PARAMETERS, f"32,768 more {UNTIED.format('512 x 64')}"),
         ("no-mask", Subject.ACTIVATIONS, "padding is attended to"),
-        ("unweighted", Subject.LOSS, "the loss counts places that hold no word"),
+        ("unweighted", Subject.LOSS, "the loss counts places without a word"),
         ("mean-of-means", Subject.TIMED_STEP, "the timed step differs from the inspected one"),
     ],
     "wide_deep_tiny": [
-        ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
+        ("gelu", Subject.ACTIVATIONS, "the activation is GELU instead of ReLU"),
         ("relu6", Subject.ACTIVATIONS, "the activation is bounded (ReLU6)"),
         ("without-wide", Subject.LOGITS, "the wide side is left out"),
         ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
@@ -200,7 +200,7 @@ MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
     "dlrm_tiny": [
         ("pairs-first", Subject.ACTIVATIONS, "the pairs come before the bottom's vector"),
         ("transposed", Subject.ACTIVATIONS, "the pairs are in the order 0-1, 0-2"),
-        ("straight", Subject.ACTIVATIONS, "nothing is behind the bottom's last layer"),
+        ("straight", Subject.ACTIVATIONS, "the bottom's last layer has no ReLU after it"),
         ("bottom-last", Subject.ACTIVATIONS, "the bottom's vector is the last of the interaction"),
         ("swapped-tables", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
     ],
@@ -228,13 +228,13 @@ def test_a_mistake_is_found_and_named(
             "bert_tiny",
             {"accumulation": 4},
             Subject.LAYERS,
-            "None the batch was passed in 4 parts and not in 2",
+            "None the batch was passed in 4 parts instead of 2",
         ),
         (
             "gpt2_tiny",
             {"accumulation": 4},
             Subject.LAYERS,
-            "None the batch was passed in 4 parts and not in 2",
+            "None the batch was passed in 4 parts instead of 2",
         ),
     ],
 )

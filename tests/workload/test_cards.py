@@ -322,7 +322,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
             {"gaps": [{"when": {"precision": "!amp_bf16"}, "reason": "not there"}]},
             r"no case has precision 'amp_bf16'; did you mean 'amp-bf16'",
         ),
-        ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*is computed from the card's 'scaling'"),
+        ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*from the card's 'scaling'"),
         ({"command": ["{source}/train.py", "--batch={value}"]}, r"card\.yaml:\d+: .*an axis or an option"),
         ({"task": "image_clasification"}, r"card\.yaml:\d+: task: 'image_clasification' is no task; did you mean"),
     ],

@@ -9,7 +9,7 @@ import yaml
 from trainmark.errors import InputError
 
 MOST_VALUES = 1_000_000
-"""A document with more values than this is built from nested aliases."""
+"""The largest number of values; only nested aliases exceed it."""
 
 Key = tuple[str | int, ...]
 """The place of a value in a document: keys and list positions from the top."""
@@ -30,7 +30,7 @@ class Document:
         return f"{self.path}:{self.lines.get(key, 1)}"
 
     def find(self, name: str, value: Any) -> Key:
-        """Return the first key called ``name`` (or place in its list) that holds ``value``; the top without one."""
+        """Return the first key ``name`` (or item of its list) whose value is ``value``; the top if there is none."""
         return next((key for key in self.lines if name in key[-2:] and self._at(key) == value), ())
 
     def _at(self, key: Key) -> Any:

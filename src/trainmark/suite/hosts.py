@@ -49,9 +49,8 @@ _FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables
 def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
     """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, ``slurm``, or ``mpi``.
 
-    A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` overrides the
-    file's; with Slurm only those of its hosts are used that are in the allocation. Raises ``InputError`` that names
-    file and line.
+    A file is YAML with ``hosts``, or OpenMPI's hostfile (lines such as ``name slots=8``). ``engine`` overrides the
+    file's; with Slurm, only hosts that are in the allocation are used. Raises ``InputError`` with file and line.
     """
     if given == FROM_SLURM:
         found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
@@ -75,14 +74,14 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
 def load_job(given: str) -> tuple[JobSettings, tuple[str, ...]]:
     """Return the section ``job`` of a hosts file, and the names of its hosts (for ``FILE:GROUP`` those of the group).
 
-    A file that is only for jobs need not list hosts. Raises ``InputError`` that names file and line.
+    A file that is only for jobs need not list hosts. Raises ``InputError`` with file and line.
     """
     path, group = _file_and_group(given)
     document = read_document(path)
     values = document.values if isinstance(document.values, dict) else {}
     if "job" not in values:
         raise InputError(
-            f"{path}:1: 'job' is missing: where does the job keep its results (job: {{out: /…}})?"
+            f"{path}:1: 'job' is missing; it needs at least the folder for the results (job: {{out: /…}})"
         )
     try:
         settings = JobSettings.model_validate(values["job"])
@@ -107,7 +106,7 @@ def expanded(name: str) -> Iterator[str]:
     for part in found[1].split(","):
         first, sign, last = part.partition("-")
         if not first or (sign and not last) or int(last or first) < int(first):
-            raise ValueError(f"'{name}': [{found[1]}] is no range; write for example [01-32]")
+            raise ValueError(f"'{name}': [{found[1]}] is not a range; write for example [01-32]")
         if int(last or first) - int(first) >= MOST_HOSTS:
             raise ValueError(f"'{name}': more than {MOST_HOSTS} hosts")
         for number in range(int(first), int(last or first) + 1):
@@ -153,7 +152,7 @@ def _from_hostfile(path: Path) -> HostSet:
             name = found["name"]
             if name in entries:
                 raise InputError(f"{path}:{number}: {name} is listed twice")
-            # OpenMPI gives a host without ``slots`` one.
+            # OpenMPI assumes one slot for a host without ``slots``.
             entries[name] = _host(f"{path}:{number}", name, int(slots[1]) if slots else 1)
     if not entries:
         raise InputError(f"{path}: lists no host; a line is 'name slots=8'")
@@ -184,7 +183,7 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
     for number, given in enumerate(values["hosts"]):
         for entry in _entries(document, number, given):
             if entry.name in entries:
-                raise document.error(("hosts", number), f"{entry.name} stands twice")
+                raise document.error(("hosts", number), f"{entry.name} is listed twice")
             entries[entry.name] = entry
     chosen = _chosen(document, entries, group)
     alone = next((entry for entry in chosen if entry.name == "localhost" and entry.address is None), None)
@@ -202,7 +201,7 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
         return found
     config_path = (path.parent / config.expanduser()).absolute()
     if not config_path.is_file():
-        raise document.error(("ssh", "config"), f"{config_path} is not there")
+        raise document.error(("ssh", "config"), f"{config_path} does not exist")
     return found.model_copy(update={"ssh": found.ssh.model_copy(update={"config": config_path})})
 
 
@@ -243,7 +242,7 @@ def _chosen(document: Document, entries: Mapping[str, HostEntry], group: str | N
     for name in names:
         if name not in entries:
             raise document.error(
-                ("groups", group), f"'{name}' is no host of this file{nearest(name, entries)}"
+                ("groups", group), f"'{name}' is not a host of this file{nearest(name, entries)}"
             )
     return tuple(entries[name] for name in names)
 
@@ -252,13 +251,13 @@ def _allocated(environ: Mapping[str, str]) -> Iterator[HostEntry]:
     nodes = environ.get("SLURM_JOB_NODELIST")
     if not nodes:
         raise InputError(
-            "--hosts slurm: this is no Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch"
+            "--hosts slurm: this is not a Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch"
         )
     try:
         result = subprocess.run(
             ["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"--hosts slurm: scontrol cannot say which nodes '{nodes}' are: {error}") from None
+        raise InputError(f"--hosts slurm: scontrol cannot list the nodes '{nodes}': {error}") from None
     for name in result.stdout.split():
         yield _host("--hosts slurm: scontrol", name)

@@ -80,7 +80,7 @@ def dump_suite(suite: Suite) -> str:
 
 
 def _short(case: Case) -> dict[str, Any]:
-    """Return the values of a case that are not defaults, and always those that identify it and its task's axes.
+    """Return the values of a case that are not defaults; its identity and its task's axes are always included.
 
     A task's defaults differ by model, can depend on another axis, and may change in a later version.
     """
@@ -233,7 +233,7 @@ def _check_data(document: Document, suite: Suite) -> None:
             )
     for name, dataset in suite.datasets.items():
         if dataset.path is None and dataset.make is None and not dataset.formats:
-            raise document.error(("datasets", name), "needs a 'path', or 'make' to have it made")
+            raise document.error(("datasets", name), "needs a 'path', or 'make' to create it")
 
 
 def _checked_datasets(document: Document, suite: Suite) -> dict[str, Dataset]:

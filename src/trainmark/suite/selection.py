@@ -1,4 +1,4 @@
-"""``--only``: choosing some of a suite's cases by their axes or by their names."""
+"""``--only``: selecting cases of a suite by their axes or ids."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -8,7 +8,7 @@ from trainmark.schema.case import Case, axes_of
 
 
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
-    """Return the cases that ``expression`` chooses, in their order.
+    """Return the cases that ``expression`` selects, in their order.
 
     ``precision=fp32|tf32,nodes=1`` selects the cases that match every ``axis=value`` (``|`` separates
     alternatives, ``!=`` excludes them); anything without ``=`` is a pattern for the case's id, such as

@@ -43,7 +43,7 @@ def _find() -> dict[str, Task]:
 
 
 TASKS = _find()
-"""Every task by its name, our own and those of extensions."""
+"""Every task by its name, including those of extensions."""
 
 
 def find_task(name: str) -> Task:
@@ -72,7 +72,7 @@ def case_of(**axes: Any) -> Case:
 
 
 def published_name(model: str) -> str:
-    """Return the name under which others publish a model; for an unknown model, the name itself."""
+    """Return the published name of a model; for an unknown model, the name itself."""
     found = (task.models[model].published for task in TASKS.values() if model in task.models)
     return next(found, model)
 
@@ -84,7 +84,7 @@ def all_axes() -> tuple[AxisName, ...]:
 
 
 def axes_of_model(model: str) -> tuple[AxisName, ...]:
-    """Return the axes on which trainings of ``model`` can differ: all but those of tasks that do not train it.
+    """Return the axes on which trainings of ``model`` can differ: all but the axes of tasks that do not train it.
 
     Trainings of an unknown model can differ on any axis.
     """
@@ -98,7 +98,7 @@ def axes_of_model(model: str) -> tuple[AxisName, ...]:
 
 
 _OF_SEQUENCES = frozenset({RecipeAxis.SEQUENCE_LENGTH, RecipeAxis.MAX_PREDICTIONS})
-"""Axes of programs that read sequences, whichever task has them."""
+"""Axes of programs that read sequences, for any task."""
 
 
 def _declared(task: Task) -> tuple[AxisName, ...]:
@@ -116,7 +116,7 @@ KnownAxis = Annotated[AxisName, AfterValidator(_known)]
 
 
 def model_word(name: str) -> str:
-    """Return trainmark's name for a model as some program spells it; for an unknown family, the name in lower case."""
+    """Return trainmark's name for another program's spelling of a model; the lower-case name for an unknown family."""
     spellings = (task.model_word(name) for task in TASKS.values() if task.model_word is not None)
     return next((word for word in spellings if word is not None), name.strip().lower())
 

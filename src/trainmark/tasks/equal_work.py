@@ -18,17 +18,17 @@ Range = tuple[float, float]
 """The lowest and the highest of some values."""
 
 RECTIFIER: Range = (0.0, 6.0)
-"""Where a ReLU bends, and above what a bounded one (ReLU6) lets nothing through."""
+"""The input at which a ReLU bends, and the bound of ReLU6."""
 
 SMOOTH: Range = (-3.0, 6.0)
-"""The same of GELU and SiLU, which bend over a stretch; their other forms differ from them inside of it."""
+"""The interval in which GELU and SiLU bend; their other forms differ from them within it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
     """The result of a described forward pass: sketches of each product's output and of the logits, and the loss.
 
-    ``activated`` has the range of what goes into each activation, by the product that gives it.
+    ``activated`` has the range of each activation's inputs, by the product that computes them.
     """
 
     products: Mapping[str, Sketch]
@@ -45,7 +45,7 @@ def range_of(values: NDArray[np.floating]) -> Range:
 class EqualWork:
     """A task's part of the check; ``equivalence/`` has the part that all tasks share.
 
-    ``batch`` and ``shape`` are those of the inputs; ``epoch`` is the length of an epoch in samples.
+    ``batch`` and ``shape`` describe the inputs; ``epoch`` is the length of an epoch in samples.
     """
 
     batch: int
@@ -91,11 +91,11 @@ class EqualWork:
         return None
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield the checks of what the layers of two frameworks gave, in the forward pass."""
+        """Yield the checks of two frameworks' layer outputs in the forward pass."""
         raise NotImplementedError
 
     def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:  # noqa: ARG002
-        """Return the checks of the running statistics, if the model has any; frameworks may keep them differently."""
+        """Return the checks of the running statistics, if the model has any; frameworks compute them differently."""
         return ()
 
 
@@ -109,7 +109,7 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.LOSS: 1e-5,
     Subject.GRADIENT_NORM: 1e-3,
     Subject.UPDATE_NORM: 1e-3,
-    # Of one parameter: a value that rounding tips over a ReLU's zero moves a single bias by some percent.
+    # For one parameter: if rounding moves a value across a ReLU's zero, a single bias changes by some percent.
     Subject.GRADIENTS: 0.1,
     Subject.UPDATES: 0.1,
     Subject.BATCH_MEANS: 1e-3,
@@ -121,20 +121,20 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.DECAY: 5e-2,
     Subject.REACH: 0,
 }
-"""The largest relative deviation that passes; 0 asks for equality.
+"""The largest relative deviation that passes; 0 requires equality.
 
-Far above what FP32 gives on the inputs (docs/equivalence.md has what was measured), and far below what a mistake does:
-a padding on the wrong side moves activations by some percent.
+Far above the deviations of FP32 on the inputs (docs/equivalence.md has the measured ones), and far below the effect of
+a mistake: a padding on the wrong side changes activations by some percent.
 """
 
 
 def reached(ranges: Mapping[str, Range], bounds: Callable[[str], Range]) -> Check:
     """Return the check that the inputs of every activation reach both sides of its bend.
 
-    ``bounds``: from an activation's name to between which values it bends.
+    ``bounds`` returns the interval in which an activation bends, by its name.
     """
     if not ranges:
-        return check(Subject.REACH, (math.inf, None), "what goes into the activations was not recorded")
+        return check(Subject.REACH, (math.inf, None), "the inputs of the activations were not recorded")
     short = {
         name: (low, high)
         for name, (low, high) in ranges.items()
@@ -148,7 +148,7 @@ def reached(ranges: Mapping[str, Range], bounds: Callable[[str], Range]) -> Chec
 
 
 def common_range(ranges: Mapping[str, Range]) -> Range | None:
-    """Return the highest of the lowest, and the lowest of the highest inputs of activations; None: there are none."""
+    """Return the range that the inputs of every activation cover; None without activations."""
     lows, highs = [low for low, _ in ranges.values()], [high for _, high in ranges.values()]
     return (max(lows), min(highs)) if ranges else None
 

@@ -29,12 +29,12 @@ ADAM_OF_THE_CHECK: Mapping[str, Any] = {
     "loss_scale": None,
     "clip_norm": None,
 }
-"""The rate is large, so that gradients change from step to step and both moments show; epsilon is not small beside the
-gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own."""
+"""A large rate, so that gradients change from step to step and both moments show. Epsilon is not small compared to
+the gradients, so that an element that is only rounding does not move by the whole rate in a random direction."""
 
 
 class ObservedProduct(WorkerReport):
-    """A product as the framework has it; ``output`` is its shape, the batch first and what it gives last."""
+    """A product as the framework reports it; ``output`` is the output's shape, (batch, ..., outputs)."""
 
     name: str
     inputs: int
@@ -64,13 +64,13 @@ class ProductsObservation(Observation):
 
 
 Described = tuple[tuple[int, int], bool, tuple[int, ...]]
-"""Of a product: (outputs, inputs), whether it has a bias, and the shape of what it gives."""
+"""A described product: (outputs, inputs), whether it has a bias, and the shape of its output."""
 
 
 def layers(observed: Sequence[ObservedProduct], described: Mapping[str, Described]) -> Check:
-    """Return the check that the products are those described."""
+    """Return the check that the products match the description."""
     if [product.name for product in observed] != list(described):
-        return check(Subject.LAYERS, (1, None), "the products are not those of the description")
+        return check(Subject.LAYERS, (1, None), "the products differ from the description")
     wrong = [
         product
         for product in observed

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The names under which others publish a model; trainmark's own name is its key in the task.
+    """The published names of a model; trainmark's own name is its key in the task.
 
-    ``short`` is DLPerf's name in log files, ``published`` that of the framework-benchmark template. ``axes`` are the
-    model's defaults where they differ from the task's.
+    ``short`` is DLPerf's name in log files, ``published`` the framework-benchmark template's name. ``axes`` are the
+    model's defaults that differ from the task's.
     """
 
     short: str
@@ -41,13 +41,13 @@ class AxisLabel:
 class Task:
     """A kind of training with its own axes and units of work.
 
-    - ``counters``: what a step's work is counted in; the headline throughput uses the first.
+    - ``counters``: the units of a step's work; the headline throughput uses the first.
     - ``variant_axes``: enumerated axes that change how a step is computed, but not its result.
-    - ``fixed_axes``: axes that change the result; a certificate of equal work holds for one value of each.
-    - ``is_default``: whether documents that name no task mean this one; true of one task.
+    - ``fixed_axes``: axes that change the result; a certificate of equal work applies to one value of each.
+    - ``is_default``: whether this is the task of documents without a task; true for one task.
     - ``unit_aliases``: other words, in the singular, that programs use for the first counter (``sample``).
     - ``recipe_axes``: further axes on which published recipes of this task differ.
-    - ``model_word``: returns trainmark's name for a model as a program spells it; None for an unknown family.
+    - ``model_word``: returns trainmark's name for a program's spelling of a model; None for an unknown family.
     - ``repository``: the framework-benchmark template's word for programs of this task (``clas``).
     - ``data_kind``: the folder of ``dataset/`` for its data; ``make`` are the settings for making a data set.
     - ``forms``: the forms of a data set on disk; a suite's ``path`` means the first.

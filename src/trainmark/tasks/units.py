@@ -1,4 +1,4 @@
-"""The units of throughput, for which programs have many words."""
+"""The units of throughput and their synonyms."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Causal language modelling: a batch of sequences of tokens, of which each next one is predicted."""
+"""Causal language modelling: predicting the next token at every place of a batch of token sequences."""
 
 from typing import TYPE_CHECKING
 

@@ -5,13 +5,13 @@ from trainmark.schema.task_catalogue import TaskAxes
 
 
 class LanguageAxes(TaskAxes):
-    """``sequence_length`` is in tokens; a device's batch is ``accumulation`` parts, passed one after another."""
+    """The axes; ``sequence_length`` is in tokens, and a device's batch is passed in ``accumulation`` parts."""
 
     sequence_length: Count = 1024
     accumulation: Count = 1
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return the compiler, ``1024tok``, and ``acc4`` where the batch is cut."""
+        """Return the compiler, ``1024tok``, and ``acc4`` if the batch is split."""
         return (
             compiler,
             f"{self.sequence_length}tok",

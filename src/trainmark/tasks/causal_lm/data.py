@@ -1,4 +1,4 @@
-"""Data sets of tokens, as a suite can have them made."""
+"""Data sets of tokens that a suite can create."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,13 +16,13 @@ class Form(StrEnum):
 
 
 GIVEN = ("megatron",)
-"""Forms that can only be given: Megatron-LM's ``.bin`` and ``.idx``, with the vocabulary beside them."""
+"""Forms that must already exist: Megatron-LM's ``.bin`` and ``.idx``, with the vocabulary in the same folder."""
 
 
 class MakeTokens(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-tokens``.
+    """A data set that trainmark creates if it is missing; see ``trainmark data make-tokens``.
 
-    ``validation`` is the number of validation tokens; None is a twentieth of ``tokens``.
+    ``validation`` is the number of validation tokens (default: a twentieth of ``tokens``).
     """
 
     tokens: Count

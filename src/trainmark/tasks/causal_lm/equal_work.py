@@ -36,7 +36,7 @@ BATCH, LENGTH, PARTS = 4, 48, 2
 SEED = 0
 
 FAR = np.float32(3)
-"""By what two rows before an activation are larger than the others."""
+"""The factor by which two rows before an activation are larger than the others."""
 
 
 class LanguageObservation(ProductsObservation):
@@ -47,7 +47,7 @@ class LanguageObservation(ProductsObservation):
 
 
 class LanguageEqualWork(EqualWork):
-    """Inputs and checks of a row of attention and perceptrons."""
+    """Inputs and checks of a decoder of attention and perceptron layers."""
 
     batch = BATCH
     shape: Mapping[str, int] = {"sequence_length": LENGTH}
@@ -57,7 +57,7 @@ class LanguageEqualWork(EqualWork):
     observation = LanguageObservation
 
     def flags(self) -> Mapping[str, object]:
-        """Return length, accumulation, the optimizer's constants, and the length of an epoch."""
+        """Return length, accumulation, the optimizer's constants, and the length of an epoch, as flags."""
         return {
             "sequence-length": LENGTH,
             "accumulation": PARTS,
@@ -72,9 +72,10 @@ class LanguageEqualWork(EqualWork):
     def inputs(self, model: str, seed: int = SEED) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49).
 
-        Products are normal with variance 2 / inputs: what goes into GELU is then of a size at which its forms differ.
-        Two rows before each activation go far to both sides (``with_far_rows``).
-        The weights of the norms are near 1 and not 1. The embeddings have a deviation of 0.3: logits of a few units.
+        Products are normal with variance 2 / inputs, so that the inputs of GELU have a size at which its forms differ.
+        Two rows before each activation reach far to both sides (``with_far_rows``).
+        The weights of the norms are near 1, but not equal to 1. The embeddings have a standard deviation of 0.3, which
+        gives logits of a few units.
         """
         random = np.random.default_rng([seed, *model.encode()])
         arrays: dict[str, NDArray[np.generic]] = {}
@@ -95,12 +96,12 @@ class LanguageEqualWork(EqualWork):
         return ARCHITECTURES[observed.model].parameters()
 
     def known_additions(self, observed: Observation) -> Mapping[int, str]:
-        """Return how many more there are where the classifier is another matrix than the embedding."""
+        """Return the number of extra parameters if the classifier is another matrix than the embedding."""
         model = ARCHITECTURES[observed.model]
         return untied(model.vocabulary, model.width)
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the products, of attention and of the classifier, for one sequence."""
+        """Return the multiply-adds of the products, of attention and of the classifier, for one sequence."""
         own, model = _own(observed), ARCHITECTURES[observed.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         length = own.sequence_length
@@ -109,11 +110,11 @@ class LanguageEqualWork(EqualWork):
         )
 
     def decay(self, name: str) -> float:
-        """Return the recipe's decay; none for a norm's weight."""
+        """Return the recipe's weight decay; 0 for a norm's weight."""
         return 0.0 if is_norm(name) else self.recipe.weight_decay
 
     def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield what the products are, and whether the first forward pass is the described one."""
+        """Yield the checks of the products and of the first forward pass against the description."""
         own, model = _own(observed), ARCHITECTURES[observed.model]
         yield _layers(own)
         off = abs(self.multiply_adds(observed) - model.multiply_adds(own.sequence_length))
@@ -125,11 +126,11 @@ class LanguageEqualWork(EqualWork):
         )
 
     def reach(self, observed: Observation) -> Range | None:
-        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        """Return the range that the inputs of every described activation cover."""
         return common_range(_activated(observed.model))
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Return what the products gave, and the logits."""
+        """Yield the checks of the products' outputs and of the logits."""
         return passes(_own(one), _own(other))
 
 
@@ -148,19 +149,19 @@ def _forward(model: str, form: Any) -> Forward:
 
 
 def with_far_rows(weight: NDArray[np.generic]) -> None:
-    """Make the first two rows of a product long and opposite: what a bounded activation cuts off is then there."""
+    """Make the first two rows of a product long and opposite, so that a bounded activation would cut values off."""
     weight[0] *= FAR
     weight[1] = -weight[0]
 
 
 def untied(vocabulary: int, width: int) -> Mapping[int, str]:
-    """Return how many parameters there are more where weights are not tied, and that in words."""
-    words = f"as many as a classifier of {vocabulary:,} x {width:,} has that is not the embedding (not tied)"
+    """Return the number of extra parameters of untied weights, with a description."""
+    words = f"as many as a separate classifier of {vocabulary:,} x {width:,} (not tied to the embedding)"
     return {vocabulary * width: words}
 
 
 def of_text(shape: tuple[int, int], biased: bool, length: int) -> Described:
-    """Return a product of ``shape`` (outputs, inputs) that is passed at ``length`` places of each sequence."""
+    """Return a product of ``shape`` (outputs, inputs) that is applied at ``length`` places of each sequence."""
     return shape, biased, (BATCH, length, shape[0])
 
 
@@ -171,7 +172,7 @@ def _activated(model: str) -> Mapping[str, Range]:
 
 def _layers(observed: LanguageObservation) -> Check:
     if observed.accumulation != PARTS:
-        parts = f"the batch was passed in {observed.accumulation} parts and not in {PARTS}"
+        parts = f"the batch was passed in {observed.accumulation} parts instead of {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
     described = ARCHITECTURES[observed.model].products()
     return layers(

@@ -1,8 +1,8 @@
-"""Llama's described forward pass in numpy and float64, and how others are known to differ from it.
+"""Llama's described forward pass in numpy and float64, and its known variants.
 
-Written by itself, from the published programs, and not from the workers' description: a mistake in that would else be
-in both. Sources: ``modeling_llama.py`` and ``_compute_llama3_parameters`` of transformers, and the configuration of
-the checkpoint ``meta-llama/Llama-3.2-1B``.
+It was written from the published programs and not from the workers' description, so that a mistake in the description
+is not repeated here. Sources: ``modeling_llama.py`` and ``_compute_llama3_parameters`` of transformers, and the
+configuration of the checkpoint ``meta-llama/Llama-3.2-1B``.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from trainmark.worker.tasks.causal_lm.architectures import Llama
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The details that change a forward pass but no shape; the defaults are those of the description."""
+    """The details that change a forward pass but no shape; the defaults follow the description."""
 
     activation: str = "silu"
     gated_by: str = "gate"
@@ -36,22 +36,22 @@ class Form:
 
 DESCRIBED = Form()
 OTHERS: Mapping[str, Form] = {
-    "the gate goes through GELU, and not through SiLU": replace(DESCRIBED, activation="gelu"),
-    "the gate and the product beside it are exchanged": replace(DESCRIBED, gated_by="up"),
-    "each position attends to all, also to those after it": replace(DESCRIBED, causal=False),
-    "queries and keys are not turned by their positions": replace(DESCRIBED, turned="none"),
-    "neighbouring columns are turned together, and not those of a head's halves": replace(
+    "the gate goes through GELU instead of SiLU": replace(DESCRIBED, activation="gelu"),
+    "the gate and the up projection are exchanged": replace(DESCRIBED, gated_by="up"),
+    "each position attends to all positions, including later ones": replace(DESCRIBED, causal=False),
+    "queries and keys are not rotated by their positions": replace(DESCRIBED, turned="none"),
+    "neighbouring columns are rotated as pairs, instead of columns of a head's two halves": replace(
         DESCRIBED, turned="neighbours"
     ),
     "the frequencies of the rotation are not scaled": replace(DESCRIBED, stretched=False),
-    "heads of queries share keys and values in turn, and not neighbours the same": replace(
+    "query heads share keys and values in turn, instead of in groups of neighbours": replace(
         DESCRIBED, shared_by="turns"
     ),
     "the norms add another epsilon: 1e-6": replace(DESCRIBED, norm_epsilon=1e-6),
-    "the norms take the mean away, as layer norms do": replace(DESCRIBED, centred=True),
+    "the norms subtract the mean, like layer norms": replace(DESCRIBED, centred=True),
     "attention is not divided by the root of a head's width": replace(DESCRIBED, scaled=False),
 }
-"""Mistakes, and conventions of other models, in words."""
+"""Mistakes, and conventions of other models, by description."""
 
 
 def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
@@ -91,7 +91,7 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
 
 
 def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
-    """Return the angle of each pair of a head for one position, as transformers' ``rope_type: llama3`` has it."""
+    """Return the angle of each pair of a head for one position, as computed by transformers' ``rope_type: llama3``."""
     rule = model.rotation
     plain = 1.0 / rule.base ** (np.arange(0, model.head, 2) / model.head)
     if not stretched:
@@ -105,7 +105,7 @@ def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
 
 
 def _turn(heads: Any, model: Llama, form: Form) -> Any:
-    """Turn (batch, heads, length, head): as complex numbers, whose real and imaginary parts are a pair's columns."""
+    """Rotate (batch, heads, length, head) as complex numbers, whose real and imaginary parts are a pair's columns."""
     if form.turned == "none":
         return heads
     angles = np.outer(np.arange(heads.shape[2]), inverse_frequencies(model, form.stretched))

@@ -1,4 +1,4 @@
-"""The described forward pass in numpy and float64, and how others are known to differ from it."""
+"""The described forward pass in numpy and float64, and its known variants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ Arrays = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The details that change a forward pass but no shape; the defaults are those of the description."""
+    """The details that change a forward pass but no shape; the defaults follow the description."""
 
     gelu: str = "erf"
     causal: bool = True
@@ -28,14 +28,14 @@ class Form:
 
 DESCRIBED = Form()
 OTHERS: Mapping[str, Form] = {
-    "GELU is approximated by tanh, and not exact (erf)": replace(DESCRIBED, gelu="tanh"),
-    "each position attends to all, also to those after it": replace(DESCRIBED, causal=False),
+    "GELU is approximated by tanh instead of exact (erf)": replace(DESCRIBED, gelu="tanh"),
+    "each position attends to all positions, including later ones": replace(DESCRIBED, causal=False),
     "the positions are not added": replace(DESCRIBED, positions=False),
     "the norms add another epsilon: 1e-6": replace(DESCRIBED, norm_epsilon=1e-6),
     "the norms add another epsilon: 1e-12": replace(DESCRIBED, norm_epsilon=1e-12),
     "attention is not divided by the root of a head's width": replace(DESCRIBED, scaled=False),
 }
-"""Mistakes, and conventions of other models, in words."""
+"""Mistakes, and conventions of other models, by description."""
 
 
 def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:

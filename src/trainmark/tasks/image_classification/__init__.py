@@ -1,4 +1,4 @@
-"""Image classification: a batch of pictures, a label for each, and a network of convolutions."""
+"""Image classification: convolutional networks on batches of labelled pictures."""
 
 from typing import TYPE_CHECKING
 

@@ -16,7 +16,7 @@ class Layout(StrEnum):
 
 
 class ImageAxes(TaskAxes):
-    """``image_size`` is the side of a square image in pixels."""
+    """The axes; ``image_size`` is the side of a square image in pixels."""
 
     layout: Layout | Literal["best"] = Layout.NCHW
     image_size: Annotated[int, Field(strict=True, ge=1, le=65536)] = 224

@@ -1,4 +1,4 @@
-"""Data sets of pictures, as a suite can have them made."""
+"""Data sets of pictures that a suite can create."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +12,7 @@ from trainmark.schema.frozen import Frozen
 class Form(StrEnum):
     """The forms of images on disk; the others are made from the first: see ``trainmark data convert``.
 
-    OneFlow's ``ofrecord`` can only be given: it is neither made nor checked.
+    OneFlow's ``ofrecord`` must already exist; it is neither created nor checked.
     """
 
     IMAGE_FOLDER = "image-folder"
@@ -22,9 +22,9 @@ class Form(StrEnum):
 
 
 class MakeImages(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``.
+    """A data set that trainmark creates if it is missing; see ``trainmark data make``.
 
-    ``validation`` is the number of validation pictures, 0 for none; None is the number that goes with ``images``.
+    ``validation`` is the number of validation pictures (0: none; default: the usual number for ``images``).
     """
 
     images: Count

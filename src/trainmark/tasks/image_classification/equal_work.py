@@ -30,16 +30,16 @@ from trainmark.worker.tasks.image_classification.settings import ImageRecipe
 
 CLASSES = 1000
 IMAGE_SIZE = 96
-"""Even at each stride (96, 48, 24, 12, 6), where padding on the wrong side would go unseen in shapes alone."""
+"""Even at each stride (96, 48, 24, 12, 6), so that shapes alone do not show padding on the wrong side."""
 
 BATCH = 8
 
 HIGH = 7.0
-"""Above what an activation with a bound lets through; in one channel a layer, since more make the steps diverge."""
+"""Above the bound of a bounded activation; in one channel per layer, because more make the steps diverge."""
 
 
 class ObservedConvolution(WorkerReport):
-    """A convolution as the framework has it; ``padding`` is ((top, bottom), (left, right)), ``output`` NCHW."""
+    """A convolution as the framework reports it; ``padding`` is ((top, bottom), (left, right)), ``output`` NCHW."""
 
     name: str
     kernel: tuple[int, int]
@@ -56,7 +56,7 @@ class ObservedConvolution(WorkerReport):
 
 
 class ImageStep(ObservedStep):
-    """A step that was looked into; ``logits`` is (batch, classes)."""
+    """An observed step; ``logits`` is (batch, classes)."""
 
     logits: tuple[tuple[float, ...], ...]
 
@@ -64,7 +64,7 @@ class ImageStep(ObservedStep):
 class ImageObservation(Observation):
     """Three steps of a network of convolutions, in forward order.
 
-    ``pre_activations`` are the lowest and the highest value that go into each activation in the first step.
+    ``pre_activations`` are the lowest and the highest input of each activation in the first step.
     """
 
     classes: int
@@ -80,7 +80,7 @@ class ImageEqualWork(EqualWork):
     shape: Mapping[str, int] = {"image_size": IMAGE_SIZE}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
-    # A decay that is large enough to be seen, a rate that rises and then falls.
+    # The decay is large enough to show; the rate rises and then falls.
     recipe = ImageRecipe(
         learning_rate=0.03,
         momentum=0.875,
@@ -107,13 +107,13 @@ class ImageEqualWork(EqualWork):
         """Return weights by the names of ``Architecture.shapes``, ``images`` (8, 3, 96, 96) and ``labels`` (8,).
 
         Convolutions are normal with variance 2 / fan-in, the classifier normal with 1 / features, in float32. Running
-        statistics are not 0 and 1, so that one that is ignored shows.
+        statistics differ from 0 and 1, so that ignoring one shows.
 
         Batch norms scale by about 0.5 and shift by 1; the last one of a residual branch scales by 0.25 and does not
-        shift. A ReLU cuts off some percent of the values. One channel of each is shifted by 7: an activation with a
-        bound, such as ReLU6, then gives something else. With the usual 1 and 0 a network of this depth is chaotic:
+        shift. A ReLU cuts off some percent of the values. One channel of each is shifted by 7, so that a bounded
+        activation, such as ReLU6, gives another result. With the usual 1 and 0 a network of this depth is chaotic:
         the rounding of FP32 grows to 1 % of ResNet-50's gradients in the first step and to more than 100 % in the
-        second (measured against FP64; docs/equivalence.md), so that a check would have to let every mistake pass.
+        second (measured against FP64; docs/equivalence.md), so every mistake would pass the check.
         """
         random = np.random.default_rng([seed, *model.encode()])
         arrays: dict[str, NDArray[np.generic]] = {}
@@ -128,34 +128,34 @@ class ImageEqualWork(EqualWork):
         return ARCHITECTURES[observed.model].parameters(_own(observed).classes)
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the convolutions and the classifier for one image."""
+        """Return the multiply-adds of the convolutions and the classifier for one image."""
         own, architecture = _own(observed), ARCHITECTURES[observed.model]
         inputs = {conv.name: conv.inputs // conv.groups for conv in architecture.convolutions}
         convolutions = sum(conv.multiply_adds(inputs.get(conv.name, 0)) for conv in own.convolutions)
         return convolutions + architecture.features * own.classes
 
     def decay(self, name: str) -> float:
-        """Return the recipe's decay; none for a batch norm's parameters."""
+        """Return the recipe's weight decay; 0 for a batch norm's parameters."""
         return 0.0 if is_batch_norm(name) else self.recipe.weight_decay
 
     def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield the geometry of the convolutions, their multiply-adds, and whether the activations were reached."""
+        """Yield the checks of the convolutions' geometry and multiply-adds, and of the activations' input range."""
         yield _geometry(_own(observed).convolutions, ARCHITECTURES[observed.model].convolutions)
         off = abs(self.multiply_adds(observed) - described_multiply_adds(_own(observed)))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
         yield reached(_own(observed).pre_activations, lambda _name: RECTIFIER)
 
     def reach(self, observed: Observation) -> Range | None:
-        """Return the highest of the lowest, and the lowest of the highest inputs of the activations."""
+        """Return the range that the inputs of every activation cover."""
         return common_range(_own(observed).pre_activations)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield what the convolutions gave, and the logits."""
+        """Yield the checks of the convolutions' outputs and of the logits."""
         yield check(Subject.ACTIVATIONS, _activations(_own(one), _own(other)))
         yield check(Subject.LOGITS, worst(_logits(_own(one), _own(other))))
 
     def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:
-        """Yield the batches' means and variances."""
+        """Yield the checks of the batches' means and variances."""
         yield check(Subject.BATCH_MEANS, worst(_of_statistics(one, other, ".running_mean", _as_it_is)))
         if same_framework:
             variances = worst(_of_statistics(one, other, ".running_var", _as_it_is))
@@ -190,7 +190,7 @@ def _draw(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDA
 
 def _geometry(observed: Sequence[ObservedConvolution], described: Sequence[Convolution]) -> Check:
     if [conv.name for conv in observed] != [conv.name for conv in described]:
-        return check(Subject.GEOMETRY, (1, None), "the convolutions are not those of the description")
+        return check(Subject.GEOMETRY, (1, None), "the convolutions differ from the description")
     wrong = [
         text for conv, like in zip(observed, described, strict=True) if (text := _difference(conv, like))
     ]
@@ -201,7 +201,7 @@ def _geometry(observed: Sequence[ObservedConvolution], described: Sequence[Convo
 
 
 def _difference(observed: ObservedConvolution, like: Convolution) -> str | None:
-    """Return the first property in which a convolution is not the described one."""
+    """Return the first property in which a convolution differs from the described one."""
     side = (like.padding, like.padding)
     expected = {
         "kernel": (like.kernel, like.kernel),
@@ -219,7 +219,7 @@ def _difference(observed: ObservedConvolution, like: Convolution) -> str | None:
 def described_multiply_adds(observed: ImageObservation) -> int:
     """Return the multiply-adds of the described network for one image of the check's size.
 
-    Layers are followed from the input: each halving rounds as a symmetric padding of half the kernel does.
+    Sizes are computed from the input on; each halving rounds like a symmetric padding of half the kernel.
     """
     architecture = ARCHITECTURES[observed.model]
     total, side, at_block = 0, IMAGE_SIZE, IMAGE_SIZE
@@ -261,7 +261,7 @@ def _as_it_is(_name: str) -> float:
 def _of_statistics(
     one: Followed, other: Followed, ending: str, factor: Callable[[str], float]
 ) -> Iterable[Deviation]:
-    """Yield how far the batch statistics are apart, the first framework's multiplied by a factor of the layer."""
+    """Yield the distances of the batch statistics, the first framework's multiplied by a factor of the layer."""
     for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
         for name, sketch in b.statistics.items():
             if name.endswith(ending):
@@ -271,10 +271,10 @@ def _of_statistics(
 
 
 def _variances(one: Followed, other: ImageObservation) -> Check:
-    """Compare the variances, allowing for the one convention that may differ, and saying so.
+    """Compare the variances; biased against unbiased ones pass with a remark.
 
-    Some frameworks keep the unbiased variance (divided by n - 1) in the running statistics, others the biased one
-    (divided by n). Training uses the biased one everywhere; the running one is used in evaluation alone.
+    Some frameworks store the unbiased variance (divided by n - 1) in the running statistics, others the biased one
+    (divided by n). In training, all use the biased one; only evaluation uses the running one.
     """
     values = {
         f"{conv.name}.bn.running_var": conv.output[0] * conv.output[2] * conv.output[3]

@@ -1,4 +1,4 @@
-"""One spelling for a network's name: programs write ResNet-50 in many ways."""
+"""Normalisation of network names, such as the many spellings of ResNet-50."""
 
 import re
 
@@ -10,8 +10,8 @@ _MOBILENET = re.compile(r"mobilenet[-_ ]?(?:v?(\d)(?:\.0)?)")
 def model_word(name: str) -> str | None:
     """Return trainmark's word for a model: ``resnetv15-50`` and ``ResNet50V1.5`` are ``resnet50_v1.5``.
 
-    A version that the name does not say is left out (``ResNet50`` is ``resnet50``); None for a name of no family
-    that is known here.
+    A version that is missing in the name is left out (``ResNet50`` is ``resnet50``). The result is None for an unknown
+    family.
     """
     plain = name.strip().lower()
     if match := _RESNET_VERSION_FIRST.fullmatch(plain):

@@ -1,4 +1,4 @@
-"""Masked language modelling: a batch of sequences of tokens, in which some words are hidden."""
+"""Masked language modelling: predicting hidden words in a batch of token sequences."""
 
 from typing import TYPE_CHECKING
 

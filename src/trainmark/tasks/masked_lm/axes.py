@@ -21,12 +21,12 @@ class Optimizer(StrEnum):
 
 
 def usual_predictions(length: int) -> int:
-    """Return how many words BERT's pre-training hides of so many tokens: 20 of 128, 80 of 512, else that share."""
+    """Return the number of words that BERT's pre-training hides: 20 of 128 tokens, 80 of 512, otherwise that share."""
     return max(1, length * 5 // 32)
 
 
 def with_usual_predictions(given: Any) -> Any:
-    """Return what is given of a length, with as many ``predictions`` as are usual for it where none are given."""
+    """Return the given axes, with the usual number of ``predictions`` for the length if it is missing."""
     if not isinstance(given, Mapping) or "predictions" in given:
         return given
     length = given.get("sequence_length")
@@ -34,11 +34,11 @@ def with_usual_predictions(given: Any) -> Any:
 
 
 class MaskedAxes(TaskAxes):
-    """``sequence_length`` is in tokens, of which ``predictions`` are hidden, by default as many as are usual.
+    """The axes; ``sequence_length`` is in tokens, of which ``predictions`` are hidden (default: the usual number).
 
-    ``padding`` is in percent of the tokens of made-up sequences; those that are read have their own.
+    ``padding`` is in percent of the tokens of synthetic sequences; real sequences have their own.
 
-    A device's batch is ``accumulation`` parts, passed one after another.
+    A device's batch is passed in ``accumulation`` parts.
     """
 
     recipe_names: ClassVar = {
@@ -58,9 +58,9 @@ class MaskedAxes(TaskAxes):
         return with_usual_predictions(given)
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return the compiler, ``128tok``, ``20pred``, ``25pad``, ``lamb``, ``acc4``; of the last three what is set.
+        """Return the compiler, ``128tok``, ``20pred``, ``25pad``, ``lamb``, ``acc4``.
 
-        That is: padding, an optimizer other than AdamW, and a batch that is cut.
+        The last three appear only with padding, with another optimizer than AdamW, and if the batch is split.
         """
         return (
             compiler,

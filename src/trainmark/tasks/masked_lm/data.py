@@ -1,4 +1,4 @@
-"""Data sets of sequences with hidden words, as a suite can have them made."""
+"""Data sets of sequences with hidden words that a suite can create."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,11 +17,11 @@ class Form(StrEnum):
 
 
 GIVEN = ("hdf5", "ofrecord")
-"""Forms that can only be given: HDF5 as NVIDIA's pre-processing writes it, and OneFlow's OFRecord."""
+"""Forms that must already exist: HDF5 as NVIDIA's pre-processing writes it, and OneFlow's OFRecord."""
 
 
 class MakeMasked(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-masked``."""
+    """A data set that trainmark creates if it is missing; see ``trainmark data make-masked``."""
 
     sequences: Count
     sequence_length: Count = 128

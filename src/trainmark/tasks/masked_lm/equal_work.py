@@ -28,13 +28,13 @@ from trainmark.worker.tasks.masked_lm.task import INPUTS, made_up_lengths, padde
 LENGTH, PREDICTIONS, PADDING = 48, 8, 25
 
 CLIP_NORM = 0.5
-"""Shorter than the gradients of all three steps are; with the check's epsilon that shows."""
+"""Shorter than the gradients of all three steps, so that clipping shows with the check's epsilon."""
 
 
 FAR_ROWS = ("words.transform.weight",)
 
 TANH: Range = (-2.0, 2.0)
-"""Between which values the pooler's activation bends."""
+"""The interval in which the pooler's activation bends."""
 
 
 class MaskedObservation(LanguageObservation):
@@ -45,7 +45,7 @@ class MaskedObservation(LanguageObservation):
 
 
 class MaskedEqualWork(EqualWork):
-    """Inputs and checks of BERT with both heads of its pre-training; without dropout, which nobody can hold equal."""
+    """Inputs and checks of BERT with both heads of its pre-training; without dropout, which cannot be made equal."""
 
     batch = BATCH
     shape: Mapping[str, int] = {"sequence_length": LENGTH, "predictions": PREDICTIONS}
@@ -55,12 +55,12 @@ class MaskedEqualWork(EqualWork):
     observation = MaskedObservation
 
     def __init__(self, optimizer: str = ADAMW) -> None:
-        """Of LAMB the rate is what each parameter that decays moves by, as a part of itself."""
+        """Set the recipe; with LAMB, the rate is the relative change of each parameter that decays."""
         constants = {**ADAM_OF_THE_CHECK, "clip_norm": CLIP_NORM}
         self.recipe = MaskedRecipe(**constants, optimizer=optimizer, dropout=0.0)
 
     def of(self, _model: str, rules: Mapping[str, str]) -> "MaskedEqualWork":
-        """Return the part for AdamW or LAMB, whichever trains."""
+        """Return the part for the optimizer in ``rules``, AdamW or LAMB."""
         return MaskedEqualWork(rules.get("optimizer", ADAMW))
 
     def flags(self) -> Mapping[str, object]:
@@ -83,8 +83,8 @@ class MaskedEqualWork(EqualWork):
     def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``Bert.shapes``, and the batch.
 
-        As for causal language modelling; biases are near 0 and not 0. A quarter of the tokens is padding, and where a
-        sequence is shorter some places hold no word.
+        As for causal language modelling; biases are near 0, but not equal to 0. A quarter of the tokens is padding, and
+        shorter sequences have places without a word.
         """
         random = np.random.default_rng([seed, *model.encode()])
         described = ARCHITECTURES[model]
@@ -114,23 +114,23 @@ class MaskedEqualWork(EqualWork):
         return ARCHITECTURES[observed.model].parameters()
 
     def known_additions(self, observed: Observation) -> Mapping[int, str]:
-        """Return how many more there are where the classifier is another matrix than the embedding."""
+        """Return the number of extra parameters if the classifier is another matrix than the embedding."""
         model = ARCHITECTURES[observed.model]
         return untied(model.vocabulary, model.width)
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the products, of attention and of the words' classifier, for one sequence."""
+        """Return the multiply-adds of the products, of attention and of the words' classifier, for one sequence."""
         own, model = _own(observed), ARCHITECTURES[observed.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         attention = 2 * model.layers * own.sequence_length**2 * model.width
         return products + attention + own.predictions * model.vocabulary * model.width
 
     def decay(self, name: str) -> float:
-        """Return the recipe's decay; none for biases and norms."""
+        """Return the recipe's weight decay; 0 for biases and norms."""
         return self.recipe.weight_decay if decays(name) else 0.0
 
     def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield what the products are, and whether the first forward pass is the described one."""
+        """Yield the checks of the products and of the first forward pass against the description."""
         own, model = _own(observed), ARCHITECTURES[observed.model]
         yield _layers(own)
         off = abs(self.multiply_adds(observed) - model.multiply_adds(LENGTH, PREDICTIONS))
@@ -140,11 +140,11 @@ class MaskedEqualWork(EqualWork):
         yield from as_described(own, lambda form: _forward(observed.model, form), described, OTHERS)
 
     def reach(self, observed: Observation) -> Range | None:
-        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        """Return the range that the inputs of every described activation cover."""
         return common_range(_forward(observed.model, _described(_own(observed))).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Return what the products gave, and the logits of the words."""
+        """Yield the checks of the products' outputs and of the words' logits."""
         return passes(_own(one), _own(other))
 
 
@@ -154,7 +154,7 @@ def _own(observed: Followed) -> MaskedObservation:
 
 
 def _described(observed: MaskedObservation) -> Form:
-    # Without padding nothing is masked, whatever the lengths of the inputs.
+    # Without padding nothing is masked, regardless of the lengths of the inputs.
     return DESCRIBED if observed.padded else NOT_MASKED
 
 
@@ -169,7 +169,7 @@ def _forward(model: str, form: Form) -> Forward:
 
 def _layers(observed: MaskedObservation) -> Check:
     if observed.accumulation != PARTS:
-        parts = f"the batch was passed in {observed.accumulation} parts and not in {PARTS}"
+        parts = f"the batch was passed in {observed.accumulation} parts instead of {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
     lengths = {"words.transform": PREDICTIONS, "pooler": 1, "sentences": 1}
     described = ARCHITECTURES[observed.model].products()

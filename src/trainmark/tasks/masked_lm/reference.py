@@ -1,4 +1,4 @@
-"""The described forward pass in numpy and float64, and how others are known to differ from it."""
+"""The described forward pass in numpy and float64, and its known variants."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from trainmark.worker.tasks.masked_lm.architectures import NORM_EPSILON, Bert
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The details that change a forward pass but no shape; the defaults are those of the description."""
+    """The details that change a forward pass but no shape; the defaults follow the description."""
 
     gelu: str = "erf"
     causal: bool = False
@@ -31,20 +31,20 @@ class Form:
 DESCRIBED = Form()
 NOT_MASKED = replace(DESCRIBED, padded=False)
 OTHERS: Mapping[str, Form] = {
-    "GELU is approximated by tanh, and not exact (erf)": replace(DESCRIBED, gelu="tanh"),
-    "each position attends to those before it alone": replace(DESCRIBED, causal=True),
+    "GELU is approximated by tanh instead of exact (erf)": replace(DESCRIBED, gelu="tanh"),
+    "each position attends only to earlier positions": replace(DESCRIBED, causal=True),
     "the positions are not added": replace(DESCRIBED, positions=False),
     "the segments are not added": replace(DESCRIBED, segments=False),
     "the norms add another epsilon: 1e-5": replace(DESCRIBED, norm_epsilon=1e-5),
-    "the loss is that of the words alone, without the next sentence": replace(DESCRIBED, sentences=False),
+    "the loss covers only the words, without the next sentence": replace(DESCRIBED, sentences=False),
     "padding is attended to": NOT_MASKED,
-    "the loss counts places that hold no word": replace(DESCRIBED, weighted=False),
+    "the loss counts places without a word": replace(DESCRIBED, weighted=False),
 }
-"""Mistakes, and conventions of other models, in words."""
+"""Mistakes, and conventions of other models, by description."""
 
 
 def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
-    """Pass the batch among ``weights`` through the model with these weights."""
+    """Pass the batch in ``weights`` through the model with these weights."""
     products: dict[str, Sketch] = {}
     activated: dict[str, Range] = {}
 

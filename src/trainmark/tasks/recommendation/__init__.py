@@ -1,4 +1,4 @@
-"""Recommendation: a batch of samples of dense and categorical fields, each of which was clicked or not."""
+"""Recommendation: predicting clicks from batches of samples with dense and categorical fields."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ TASK = Task(
         "embedding_width": AxisLabel("embedding width", "嵌入宽度", short="emb{}"),
         "table_gradients": AxisLabel("table gradients", "表梯度", short="{} gradients"),
     },
-    # Of SGD both are one update; a certificate has looked at dense ones.
+    # With SGD both give the same update; certificates check dense gradients.
     fixed_axes=("table_gradients",),
     data_kind="clicks",
     make=MakeClicks,

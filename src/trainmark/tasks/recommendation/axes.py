@@ -14,12 +14,12 @@ class TableGradients(StrEnum):
 
 
 class ClickAxes(TaskAxes):
-    """``vocabulary``: the rows of both tables, of DLRM's 26 together; ``embedding_width``: of the deep ones.
+    """The axes; ``vocabulary``: rows of both tables (DLRM: of all 26); ``embedding_width``: that of the deep ones.
 
-    The defaults are DLPerf's rows and the default width of the program that it measures. Together with 7 layers they
-    are no row of its tables: there 7 layers go with a width of 32, and a width of 16 with 2 layers. DLRM's width is
-    MLPerf's, 128. With ``table_gradients`` sparse, Adam leaves alone the rows that were not looked up: another
-    training; of plain SGD it is the same one.
+    The defaults are DLPerf's number of rows, and the default width of the program that it measures. With 7 layers, this
+    combination is not in its tables: there, 7 layers have a width of 32, and 2 layers a width of 16. DLRM's width is
+    MLPerf's, 128. With sparse ``table_gradients``, Adam does not change rows that were not looked up, which is another
+    training; with plain SGD both trainings are the same.
     """
 
     vocabulary: Count = 2_322_444
@@ -27,7 +27,7 @@ class ClickAxes(TaskAxes):
     table_gradients: TableGradients = TableGradients.DENSE
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return the compiler, ``2322444rows`` and ``emb16``; ``sparse`` where the gradients are."""
+        """Return the compiler, ``2322444rows`` and ``emb16``; ``sparse`` for sparse gradients."""
         sparse = self.table_gradients is TableGradients.SPARSE
         rows = f"{self.vocabulary}rows", f"emb{self.embedding_width}"
         return compiler, *rows, *([self.table_gradients.value] if sparse else [])

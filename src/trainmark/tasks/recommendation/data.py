@@ -1,4 +1,4 @@
-"""Data sets of clicks, as a suite can have them made."""
+"""Data sets of clicks that a suite can create."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -18,11 +18,11 @@ class Form(StrEnum):
 
 
 GIVEN = ("ofrecord", "nvtabular")
-"""Forms that can only be given: OneFlow's OFRecord, and NVTabular's Parquet with its lists of files."""
+"""Forms that must already exist: OneFlow's OFRecord, and NVTabular's Parquet with its lists of files."""
 
 
 class MakeClicks(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-clicks``."""
+    """A data set that trainmark creates if it is missing; see ``trainmark data make-clicks``."""
 
     samples: Count
     vocabulary: Annotated[int, Field(strict=True, ge=26)] = 2_322_444

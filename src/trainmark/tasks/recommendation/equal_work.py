@@ -34,7 +34,7 @@ from trainmark.worker.tasks.recommendation.settings import ClickRecipe, DescentR
 BATCH, VOCABULARY, EMBEDDING_WIDTH = 32, 1000, 16
 
 FAR = np.float32(8)
-"""The first bias before each activation: above what a bounded one (ReLU6) lets through."""
+"""The first bias before each activation, above the bound of a bounded one (ReLU6)."""
 
 
 class ClickObservation(ProductsObservation):
@@ -45,9 +45,9 @@ class ClickObservation(ProductsObservation):
 
 
 class ClickEqualWork(EqualWork):
-    """Inputs and checks of tables and rows of layers; without dropout, which nobody can hold equal.
+    """Inputs and checks of embedding tables and layers; without dropout, which cannot be made equal.
 
-    The tables are small ones: what is done with a row is the same in a large one.
+    The tables are small, because a row is processed in the same way in a large table.
     """
 
     table = 1.0
@@ -63,7 +63,7 @@ class ClickEqualWork(EqualWork):
     observation = ClickObservation
 
     def of(self, model: str, _rules: Mapping[str, str]) -> "ClickEqualWork":
-        """Return the part of DLRM's models, or this one."""
+        """Return the part for DLRM's models, or this one."""
         return DlrmEqualWork() if isinstance(ARCHITECTURES[model], Interaction) else self
 
     def flags(self) -> Mapping[str, object]:
@@ -80,8 +80,8 @@ class ClickEqualWork(EqualWork):
     def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``WideDeep.shapes``, and the arrays of a ``Batch``.
 
-        Products are normal with variance 2 / inputs, tables with deviation ``table``; biases are near 0
-        and not 0. Half of the dense fields are negative: an activation shows there too.
+        Products are normal with variance 2 / inputs, tables with deviation ``table``; biases are near 0,
+        but not equal to 0. Half of the dense fields are negative, so that an activation shows there too.
         """
         random = np.random.default_rng([seed, *model.encode()])
         arrays: dict[str, NDArray[np.generic]] = {}
@@ -101,7 +101,7 @@ class ClickEqualWork(EqualWork):
         return _model(observed.model).parameters()
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the products, for one sample."""
+        """Return the multiply-adds of the products, for one sample."""
         return sum(product.inputs * product.outputs for product in _own(observed).products)
 
     def others(self) -> Mapping[str, Form]:
@@ -113,7 +113,7 @@ class ClickEqualWork(EqualWork):
         return self.recipe.weight_decay
 
     def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield what the products are, and whether the first forward pass is the described one."""
+        """Yield the checks of the products and of the first forward pass against the description."""
         own, model = _own(observed), _model(observed.model)
         yield _layers(own, model)
         off = abs(self.multiply_adds(observed) - model.multiply_adds())
@@ -122,18 +122,18 @@ class ClickEqualWork(EqualWork):
         yield from as_described(own, lambda form: _forward(observed.model, form), DESCRIBED, self.others())
 
     def reach(self, observed: Observation) -> Range | None:
-        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        """Return the range that the inputs of every described activation cover."""
         return common_range(_forward(observed.model, DESCRIBED).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Return what the products gave, and the logits."""
+        """Yield the checks of the products' outputs and of the logits."""
         return passes(_own(one), _own(other))
 
 
 class DlrmEqualWork(ClickEqualWork):
-    """DLRM's: plain SGD, and an interaction that has no weights, whose pairs count as multiply-adds.
+    """The part for DLRM: plain SGD, and an interaction without weights, whose pairs count as multiply-adds.
 
-    Rows are shorter: a pair's product is a sum of 16 products of two of them.
+    Rows are shorter: a pair's product is a sum of 16 products.
     """
 
     table = 0.5
@@ -148,11 +148,11 @@ class DlrmEqualWork(ClickEqualWork):
     )
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the products and of the pairs, for one sample."""
+        """Return the multiply-adds of the products and of the pairs, for one sample."""
         return super().multiply_adds(observed) + PAIRS * _own(observed).embedding_width
 
     def others(self) -> Mapping[str, Form]:
-        """Return what differs in DLRMs."""
+        """Return the reference variants of DLRM."""
         return OTHER_DLRMS
 
 

@@ -1,4 +1,4 @@
-"""The described forward pass in numpy and float64, and how others are known to differ from it."""
+"""The described forward pass in numpy and float64, and its known variants."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,11 +33,11 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The details that change a forward pass but no shape; the defaults are those of the description.
+    """The details that change a forward pass but no shape; the defaults follow the description.
 
-    ``columns`` are the categorical fields, from 0, in the order in which the layers get them; one less than there are
-    is the number of a field whose values are zeros. The last four are DLRM's: ``transposed`` pairs go 0-1, 0-2, ...,
-    0-26, 1-2, ..., and ``straight`` is a bottom without an activation behind its last layer.
+    ``columns`` are the categorical fields, from 0, in the order in which the layers get them; ``without`` is a field
+    whose values are replaced by zeros. The last four are for DLRM: ``transposed`` pairs are in the order 0-1, 0-2, ...,
+    0-26, 1-2, ..., and ``straight`` is a bottom without an activation after its last layer.
     """
 
     activation: str = "relu"
@@ -55,7 +55,7 @@ class Form:
 DESCRIBED = Form()
 
 Product = Callable[[str, Any], Any]
-"""From the name of a product and what it is given: what comes out, of its activation where it has one."""
+"""A function from a product's name and input to its output, after the activation if it has one."""
 
 
 def _swapped(one: int) -> tuple[int, ...]:
@@ -66,9 +66,9 @@ def _swapped(one: int) -> tuple[int, ...]:
 
 _COMMON: Mapping[str, Form] = {
     "the activation is bounded (ReLU6)": replace(DESCRIBED, activation="relu6"),
-    "the activation is GELU, and not ReLU": replace(DESCRIBED, activation="gelu"),
-    "the activation is tanh, and not ReLU": replace(DESCRIBED, activation="tanh"),
-    "the activation is a sigmoid, and not ReLU": replace(DESCRIBED, activation="sigmoid"),
+    "the activation is GELU instead of ReLU": replace(DESCRIBED, activation="gelu"),
+    "the activation is tanh instead of ReLU": replace(DESCRIBED, activation="tanh"),
+    "the activation is a sigmoid instead of ReLU": replace(DESCRIBED, activation="sigmoid"),
     "the activation is a leaky ReLU": replace(DESCRIBED, activation="leaky"),
     **{
         f"C{i + 1} and C{i + 2} are swapped": replace(DESCRIBED, columns=_swapped(i))
@@ -79,21 +79,21 @@ _COMMON: Mapping[str, Form] = {
 OTHERS: Mapping[str, Form] = {
     **_COMMON,
     "the wide side is left out": replace(DESCRIBED, wide=False),
-    "the crosses are averaged, and not added": replace(DESCRIBED, mean_of_crosses=True),
+    "the crosses are averaged instead of added": replace(DESCRIBED, mean_of_crosses=True),
     "the dense fields come before the categorical ones": replace(DESCRIBED, dense_first=True),
 }
-"""Mistakes, and conventions of other models, in words."""
+"""Mistakes, and conventions of other models, by description."""
 
 OTHER_DLRMS: Mapping[str, Form] = {
     **_COMMON,
     "the pairs come before the bottom's vector": replace(DESCRIBED, pairs_first=True),
-    "the pairs are in the order 0-1, 0-2, and not 1-0, 2-0, 2-1": replace(DESCRIBED, transposed=True),
-    "nothing is behind the bottom's last layer, and not ReLU": replace(DESCRIBED, straight=True),
-    "the bottom's vector is the last of the interaction, and not the first": replace(
+    "the pairs are in the order 0-1, 0-2 instead of 1-0, 2-0, 2-1": replace(DESCRIBED, transposed=True),
+    "the bottom's last layer has no ReLU after it": replace(DESCRIBED, straight=True),
+    "the bottom's vector is the last of the interaction instead of the first": replace(
         DESCRIBED, bottom_last=True
     ),
 }
-"""The same of DLRM."""
+"""The same for DLRM."""
 
 
 def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
