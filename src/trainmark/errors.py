@@ -4,7 +4,6 @@ Every package may import this module. Any other exception that reaches the comma
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class TrainmarkError(Exception):
@@ -21,6 +20,8 @@ class InputError(TrainmarkError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the known word nearest to ``word``, or an empty string."""
+    from difflib import get_close_matches  # needed for an error only
+
     matches = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.5)
     by_lower = {k.lower(): k for k in known}
     return f"; did you mean '{by_lower[matches[0]]}'?" if matches else ""

@@ -221,3 +221,11 @@ def test_a_stated_mfu_follows_from_tokens_and_peak(reference: Reference) -> None
     least = 6 * parameters * reference.value / (reference.devices * peak.bf16_tflops * 1e12)
 
     assert 0.5 * reference.mfu < least < 1.1 * reference.mfu
+
+
+def test_peaks_are_positive_numbers() -> None:
+    for peak in load_peaks():
+        numbers = [
+            getattr(peak, name) for name in peak.__slots__ if name.endswith(("_tflops", "_gb", "_per_s"))
+        ]
+        assert all(number is None or (isinstance(number, int | float) and number > 0) for number in numbers)

@@ -187,7 +187,8 @@ def _read_stream(stream: BinaryIO, name: str, known: "Format | None", given: "Fa
 
 
 def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
-    from trainmark.logs.opening import DamagedError, archive_members
+    from trainmark.logs.archives import archive_members
+    from trainmark.logs.opening import DamagedError
     from trainmark.logs.read import unreadable_log
 
     try:

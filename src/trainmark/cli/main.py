@@ -21,7 +21,7 @@ VERBS = {
     "env": "Create, check and list the frameworks' environments.",
     "data": "Create, convert, index and verify data sets.",
 }
-"""Each verb is the module ``trainmark.cli.<verb>`` with a ``typer.Typer`` named ``app``."""
+"""Each verb is the module ``trainmark.cli.<verb>`` with an ``app``: a ``typer.Typer``, or a faster ``Command``."""
 
 _VERB_LINES = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
 

@@ -3,8 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from trainmark.cli.arguments import Argument, Command, Option
 from trainmark.cli.log_exchange import Exchange, exchange_logs, exchange_tree
 from trainmark.cli.log_output import follow_one, print_logs
 from trainmark.cli.tree_output import print_tree
@@ -13,53 +12,46 @@ if TYPE_CHECKING:
     from trainmark.logs import Facts
     from trainmark.measure.rules import Rule
 
-app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="PATH",
         help="Log files (also compressed), folders or archives (tar, zip) of logs, or - for standard input.",
     ),
 ]
 RuleName = Annotated[
-    str | None, typer.Option(help="The rule that computes the throughput from a log (see --list-rules).")
+    str | None, Option(help="The rule that computes the throughput from a log (see --list-rules).")
 ]
 Skip = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0, help="The number of records to skip at the start (for the rules window, mean, trimmed, …)."
     ),
 ]
 Gpus = Annotated[
     int | None,
-    typer.Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
+    Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
 ]
-Nodes = Annotated[int | None, typer.Option(min=1, help="The number of nodes, if the log does not state it.")]
-Batch = Annotated[
-    int | None, typer.Option(min=1, help="The batch size per device, if the log does not state it.")
-]
+Nodes = Annotated[int | None, Option(min=1, help="The number of nodes, if the log does not state it.")]
+Batch = Annotated[int | None, Option(min=1, help="The batch size per device, if the log does not state it.")]
 PrecisionName = Annotated[
     str | None,
-    typer.Option(
-        help="The precision, if the log does not state it: fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16."
-    ),
+    Option(help="The precision, if the log does not state it: fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16."),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="The model's name, if the log does not state it; with --to, it overrides the log's."),
+    Option(help="The model's name, if the log does not state it; with --to, it overrides the log's."),
 ]
 Tree = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="DIR",
         help="Read a folder tree of logs: named as DLPerf does (<n>n<g>g/r50_b128_fp32_1.log), or by --layout.",
     ),
 ]
 Layout = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="PATTERN",
         help="The pattern of the paths in --tree, e.g. {nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log; "
         "{devices}, {variant} and {any} are also allowed.",
@@ -67,25 +59,26 @@ Layout = Annotated[
 ]
 Followed = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="FILE",
         help="Watch the log of a run in progress and print its throughput so far, until its end or Ctrl-C.",
     ),
 ]
 To = Annotated[
     Exchange | None,
-    typer.Option(
-        "--to", help="Print rows for another project's database, or DLPerf's result file (docs/exchange.md)."
+    Option(
+        flags=("--to",),
+        help="Print rows for another project's database, or DLPerf's result file (docs/exchange.md).",
     ),
 ]
 Mission = Annotated[
     str | None,
-    typer.Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
+    Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
 ]
 FormatName = Annotated[
     str | None,
-    typer.Option(
-        "--format",
+    Option(
+        flags=("--format",),
         metavar="NAME|FILE.yaml",
         help="Read the logs as this format: a name of --list-formats, or a file that describes one "
         "(docs/describe-a-log.md).",
@@ -93,32 +86,29 @@ FormatName = Annotated[
 ]
 Explain = Annotated[
     bool,
-    typer.Option(
-        "--explain",
+    Option(
         help="Print the matching lines, the facts, the throughput by every method, and a proposed format.",
     ),
 ]
 Ranks = Annotated[
     bool,
-    typer.Option(
-        "--ranks",
+    Option(
         help="Compare the ranks of one job, from a log with rank tags or a log of each rank, and name slow ones.",
     ),
 ]
 Jobs = Annotated[
     int,
-    typer.Option(
-        "--jobs", "-j", min=1, help="The number of processes that read logs; the output is the same."
+    Option(
+        flags=("-j", "--jobs"),
+        min=1,
+        help="The number of processes that read logs, 1 by default; the output is the same.",
     ),
 ]
-ListRules = Annotated[
-    bool, typer.Option("--list-rules", help="List the rules, and the publishers that use each.")
-]
-ListFormats = Annotated[bool, typer.Option("--list-formats", help="List the known log formats.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per log, one per line.")]
+ListRules = Annotated[bool, Option(help="List the rules, and the publishers that use each.")]
+ListFormats = Annotated[bool, Option(help="List the known log formats.")]
+AsJson = Annotated[bool, Option(flags=("--json",), help="Print one JSON object per log, one per line.")]
 
 
-@app.command()
 def parse(
     paths: Paths = None,
     rule: RuleName = None,
@@ -140,7 +130,7 @@ def parse(
     list_rules: ListRules = False,
     list_formats: ListFormats = False,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Read training logs and print their format, devices, precision, batch size, throughput and problems.
 
     Exit code 1: a log gives no throughput, or a problem makes it doubtful; with --ranks, a rank is slower.
@@ -152,7 +142,7 @@ def parse(
 
         known = log_catalogue.list_rules if list_rules else log_catalogue.list_formats
         sys.stdout.write(known(as_json=as_json))
-        return
+        return 0
     _refuse(
         (to is not None and as_json, f"--to {to} prints JSON already; leave out --json"),
         (to is not Exchange.PADDLE_JSON and mission is not None, "--mission is for --to paddle-json"),
@@ -175,25 +165,28 @@ def parse(
         if paths or tree is not None or to is not None:
             raise InputError("--follow watches one log: it cannot be combined with paths, --tree or --to")
         given = _given(gpus, nodes, batch, precision, model)
-        raise typer.Exit(follow_one(follow, chosen, given, as_json=as_json))
+        return follow_one(follow, chosen, given, as_json=as_json)
     if tree is not None:
         if paths:
             raise InputError("give either --tree DIR or paths, not both")
         _refuse_facts_of_logs(gpus, nodes, batch, precision, model if to is None else None)
         if to is not None:
-            raise typer.Exit(exchange_tree(tree, chosen, layout, to, model, mission))
-        raise typer.Exit(print_tree(tree, chosen, layout, as_json=as_json))
+            return exchange_tree(tree, chosen, layout, to, model, mission)
+        return print_tree(tree, chosen, layout, as_json=as_json)
     if not paths:
         raise InputError("no log given: name files, folders, or - for standard input (see --help)")
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
-        raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
+        return exchange_logs(paths, chosen, given, to, mission)
     if ranks:
         from trainmark.cli.log_ranks import print_ranks
 
-        raise typer.Exit(print_ranks(paths, chosen, given, format_name, as_json=as_json))
+        return print_ranks(paths, chosen, given, format_name, as_json=as_json)
     show = _explained if explain else print_logs
-    raise typer.Exit(show(paths, chosen, given, format_name, jobs, as_json=as_json))
+    return show(paths, chosen, given, format_name, jobs, as_json=as_json)
+
+
+app = Command(parse)
 
 
 def _refuse(*combinations: tuple[bool, str]) -> None:

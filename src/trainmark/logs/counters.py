@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Column, Floats
+from trainmark.logs.columns import Column, Floats, median
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.model import Records, Restart
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
@@ -112,7 +112,7 @@ def copy_deviation(records: Records, copies: int) -> float:
     places = first[size == copies][:, None] + np.arange(copies)
     values = column.array(0, len(keys))[order][places]
     values = values[(values > 0).all(axis=1)]
-    return float(np.median(values.max(axis=1) / values.min(axis=1))) - 1 if len(values) else 0.0
+    return median(values.max(axis=1) / values.min(axis=1)) - 1 if len(values) else 0.0
 
 
 def _names(records: Records) -> list[str]:

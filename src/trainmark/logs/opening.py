@@ -1,16 +1,14 @@
-"""First bytes of a log: unpack gzip, bzip2, xz and Zstandard, reject binaries; logs in tar and zip archives."""
+"""First bytes of a log: unpack gzip, bzip2, xz and Zstandard, reject binaries.
 
-import bz2
-import gzip
-import lzma
+Modules that unpack are imported for a packed log only, as most logs are text.
+"""
+
 import os
 import stat
-import tarfile
-import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -75,11 +73,10 @@ def unpack(stream: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _opened(kind: bytes, packed: BinaryIO) -> Any:
-    if kind == _GZIP:
-        return gzip.open(packed, "rb")
-    if kind == _BZIP2:
-        return bz2.open(packed, "rb")
-    return lzma.open(packed, "rb") if kind == _XZ else _Zstandard(packed)
+    if kind == _ZSTANDARD:
+        return _Zstandard(packed)
+    module = import_module({_GZIP: "gzip", _BZIP2: "bz2", _XZ: "lzma"}[kind])
+    return module.open(packed, "rb")
 
 
 class _Zstandard:
@@ -125,12 +122,14 @@ class _Salvaging:
 
     def read(self, size: int) -> bytes:
         """Return ``size`` bytes, fewer at the end; raise ``DamagedError`` once no readable data is left."""
+        from lzma import LZMAError
+
         parts: list[bytes] = []
         try:
             while size > 0 and self._damage is None and (part := self._packed.read1(size)):
                 parts.append(part)
                 size -= len(part)
-        except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
+        except (EOFError, zlib.error, LZMAError, OSError, ValueError) as error:
             self._damage = DamagedError(f"the {self._name} stream is damaged or cut: {error}")
         if self._damage is not None and not parts:
             raise self._damage
@@ -142,48 +141,7 @@ def is_archive(path: str | Path) -> bool:
     return str(path).lower().endswith(_ARCHIVES)
 
 
-def archive_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
-    """Yield the name (``archive/member``) and the open stream of each file in an archive, or why it is not read.
-
-    Members are read one after the other from the archive, never written anywhere; use each before the next. Raises
-    ``DamagedError`` for a damaged archive and ``OSError`` for a file that cannot be opened.
-    """
-    found = _zip_members if str(path).lower().endswith(".zip") else _tar_members
-    try:
-        for name, stream in found(path):
-            shown = f"{path}/{name}"
-            if is_archive(name):
-                yield shown, "is an archive in an archive: unpack it first"
-            elif not Path(name).name.startswith("."):
-                yield shown, stream
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DamagedError(f"the archive is damaged or cut: {error}") from None
-
-
-def _tar_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
-    with (
-        Path(path).open("rb") as file,
-        unpack(file) as unpacked,
-        tarfile.open(fileobj=cast(Any, unpacked), mode="r|") as archive,
-    ):
-        for member in archive:
-            if member.isfile() and (stream := archive.extractfile(member)) is not None:
-                yield member.name, _forward(cast(BinaryIO, stream))
-
-
-def _zip_members(path: str | Path) -> Iterator[tuple[str, BinaryIO | str]]:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.is_dir():
-                continue
-            try:
-                with archive.open(member) as stream:
-                    yield member.filename, _forward(cast(BinaryIO, stream))
-            except (RuntimeError, NotImplementedError) as error:
-                yield member.filename, f"cannot be read: {error}"
-
-
-def _forward(stream: BinaryIO) -> BinaryIO:
+def forward(stream: BinaryIO) -> BinaryIO:
     """Return ``stream`` as one that does not seek: an archive is read once, from its beginning to its end."""
     return cast(BinaryIO, BufferedReader(_Joined(b"", stream), PIECE_BYTES))
 
@@ -214,6 +172,8 @@ class Recording(RawIOBase):
     """A stream that copies the bytes read from it, in memory and then to a temporary file, until ``discard``."""
 
     def __init__(self, source: BinaryIO) -> None:
+        import tempfile
+
         super().__init__()
         self._source = source
         self._copy: IO[bytes] | None = tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY_BYTES)  # noqa: SIM115

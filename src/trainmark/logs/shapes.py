@@ -19,7 +19,17 @@ _MUCH_LONGER = 1.25
 """Lines longer than the mean by this factor get a table of their own: each row is as long as the longest line."""
 _ZERO, _NINES = np.uint8(ord("0")), np.full(1 << 18, 9, np.uint8)
 """An array, because comparing two arrays is ten times faster than comparing an array with a number."""
-_FACTORS = np.random.default_rng(1).integers(0, 1 << 64, _LONGEST_LINE // 4, np.uint64) | np.uint64(1)
+
+
+def _mixed(numbers: Words) -> Words:
+    """Return odd factors that differ in all bits, one per number: SplitMix64, without loading NumPy's generators."""
+    mixed = numbers * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        mixed = (mixed ^ mixed >> np.uint64(shift)) * np.uint64(factor)
+    return mixed | np.uint64(1)
+
+
+_FACTORS = _mixed(np.arange(1, _LONGEST_LINE // 4 + 1, dtype=np.uint64))
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 
 

@@ -1,32 +1,33 @@
 """The peak rates of devices by their vendors' data sheets."""
 
 import re
+from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pathlib import Path
+from typing import Any
 
 from trainmark.files import parse_yaml
 
+_DATA = Path(__file__).parent / "data" / "device_peaks.yaml"
 
-class Peak(BaseModel):
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
     """The peak rates of a device: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
 
     ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16`` and ``bf16`` are the matrix units with FP32
     accumulation. A format that the device lacks, and what was not read, is null.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     device: str
     architecture: str
     aliases: tuple[str, ...] = ()
-    fp32_tflops: PositiveFloat | None = None
-    tf32_tflops: PositiveFloat | None = None
-    fp16_tflops: PositiveFloat | None = None
-    bf16_tflops: PositiveFloat | None = None
-    memory_gb: PositiveInt | None = None
-    bandwidth_gb_per_s: PositiveFloat | None = None
+    fp32_tflops: float | None = None
+    tf32_tflops: float | None = None
+    fp16_tflops: float | None = None
+    bf16_tflops: float | None = None
+    memory_gb: int | None = None
+    bandwidth_gb_per_s: float | None = None
     vendor_document: str
     read_in: tuple[str, ...]
     note: str | None = None
@@ -35,8 +36,13 @@ class Peak(BaseModel):
 @cache
 def load_peaks() -> tuple[Peak, ...]:
     """Return the peak rates of all known devices."""
-    text = (files("trainmark.measure") / "data" / "device_peaks.yaml").read_text(encoding="utf-8")
-    return tuple(Peak.model_validate(entry) for entry in parse_yaml(text)["peaks"])
+    return tuple(_peak(entry) for entry in parse_yaml(_DATA.read_text(encoding="utf-8"))["peaks"])
+
+
+def _peak(entry: dict[str, Any]) -> Peak:
+    lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+    rates = {key: float(value) for key, value in entry.items() if key.endswith(("_tflops", "_per_s"))}
+    return Peak(**{**entry, **lists, **rates})
 
 
 def find_peak(device: str) -> Peak | None:

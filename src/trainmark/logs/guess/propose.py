@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.families import Family, Place, families
 from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, meaning_of
 
@@ -84,7 +84,7 @@ def _counts(values: Floats) -> bool:
     rises = np.diff(values)
     if (rises < 0).any() or not (rises > 0).any():
         return False
-    usual = float(np.median(rises))
+    usual = median(rises)
     return usual > 0 and float(np.mean(rises == usual)) >= _MOSTLY
 
 
@@ -111,7 +111,7 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
                 consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
                 continue
             if passed is not None and passed.sum() > 10 and rises.sum() > 0:
-                own = float(np.median(values)) * _SECONDS[found.field]
+                own = median(values) * _SECONDS[found.field]
                 by_clock = float(passed.sum() / rises.sum())
                 if not 0.5 < own / by_clock < 1.5:
                     continue  # the time of something else: of a whole record, of a part of the step
@@ -189,7 +189,7 @@ def _agreement(family: Family, fields: _Fields) -> str | None:
     if rate is None or time is None:
         return None
     work = family.places[rate].values * family.places[time].values * _SECONDS[fields.meant[time].field]
-    middle = float(np.median(work))
-    if middle > 0 and float(np.median(np.abs(work / middle - 1))) < _CLOSE:
+    middle = median(work)
+    if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
         return f"rate x time is constant ({middle:.4g}), so both are of the same steps"
     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 
 _DIFFERS = 0.1
 """Smallest relative difference between the paces of two parts that counts as a change."""
@@ -51,7 +51,7 @@ def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
     logs = np.log([chunk.seconds / chunk.work for chunk in chunks])
     at = _best_split(logs, fewest)
     before, after = logs[:at], logs[at:]
-    step = float(np.median(after) - np.median(before))
+    step = median(after) - median(before)
     if abs(step) <= np.log1p(_DIFFERS) or abs(step) <= _SPREADS * max(_spread(before), _spread(after)):
         return None
     return Change(chunks[at].record, float(np.exp(step)))
@@ -67,4 +67,4 @@ def _best_split(values: Floats, fewest: int) -> int:
 
 
 def _spread(values: Floats) -> float:
-    return _MAD * float(np.median(np.abs(values - np.median(values))))
+    return _MAD * median(np.abs(values - median(values)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.changes import Change, Chunk, change_of_pace
 from trainmark.logs.plausibility.intervals import Intervals, intervals
@@ -323,7 +323,7 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     """Compare the time of the same steps by the clock and by the records; yield a doubt if they differ."""
     clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
     slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
-    typical = float(np.median(pace.ratios))
+    typical = median(pace.ratios)
     # The difference of two time stamps is known to within one resolution step of the clock.
     grain = log.clock_resolution_s * log.records.count
     fine = grain < AGREE * clock_s

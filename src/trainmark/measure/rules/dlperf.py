@@ -7,10 +7,10 @@ time that they took; each set of repeats gives a mean and a median; the speedup 
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
+from trainmark.logs.columns import median
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.series import NoNumberError, global_batch, series
 

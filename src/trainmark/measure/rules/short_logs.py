@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Meaning, ParsedLog, Problem
 from trainmark.measure.rules.series import NoNumberError
 
@@ -50,7 +50,7 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
 
 
 def _is_off(first: float, later: Floats) -> bool:
-    return bool(not np.isfinite(first) or abs(first / float(np.nanmedian(later)) - 1) > _UNSTEADY)
+    return bool(not np.isfinite(first) or abs(first / median(later[~np.isnan(later)]) - 1) > _UNSTEADY)
 
 
 def _paces(log: ParsedLog) -> Floats | None:

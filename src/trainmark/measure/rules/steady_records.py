@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.measure.rules.series import NoNumberError, series
 from trainmark.measure.steadiness import judge_steadiness
@@ -23,8 +23,8 @@ def noise(log: ParsedLog, skipped: int) -> float | None:
     parts = means_of_parts(log, skipped)
     if parts is None:
         return None
-    middle = float(np.median(parts))
-    return _STUDENT * _MAD * float(np.median(np.abs(parts - middle))) / (float(np.sqrt(PARTS)) * middle)
+    middle = median(parts)
+    return _STUDENT * _MAD * median(np.abs(parts - middle)) / (float(np.sqrt(PARTS)) * middle)
 
 
 def means_of_parts(log: ParsedLog, skipped: int) -> Floats | None:

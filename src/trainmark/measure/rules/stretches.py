@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.logs.plausibility.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
@@ -55,7 +55,7 @@ def _coarseness(log: ParsedLog) -> float:
         return 0.0
     values = printed.array(0, _MOST)
     values = values[np.isfinite(values) & (values > 0)]
-    share = float(np.median(last_digit(values))) if len(values) else 0.0
+    share = median(last_digit(values)) if len(values) else 0.0
     return share if share < 1 else 0.0
 
 

@@ -35,18 +35,16 @@ def utilisation_problems(log: ParsedLog) -> list[Problem]:
     if mfu is None or mfu <= 0:
         return []
     implied = tflops / mfu if tflops else None
-    whose = _named(implied) if implied else []
     if mfu > 1:
         sentence = f"an MFU of {mfu:.0%} is impossible"
         if implied:
-            sentence += (
-                f": the program divided {tflops:.6g} TFLOP/s by a peak of {implied:.4g}{_listing(whose)}"
-            )
+            whose = _listing(_named(implied))
+            sentence += f": the program divided {tflops:.6g} TFLOP/s by a peak of {implied:.4g}{whose}"
         return [Problem("impossible-mfu", f"{sentence}; the throughput is not affected", Severity.DOUBT)]
     if implied is None:
         return []
     own = _own_peak(log.facts.hardware) if log.facts.hardware else None
-    if own is None or not whose:
+    if own is None or not (named := _named(implied)):
         return []
     mine = [text for peak, text in _formats(own) if _is_close(implied, peak)]
     if mine:
@@ -54,7 +52,7 @@ def utilisation_problems(log: ParsedLog) -> list[Problem]:
     peak = own.bf16_tflops or own.fp16_tflops
     right = f", {tflops / peak:.1%} of {peak:g}" if peak and tflops else ""
     sentence = (
-        f"the MFU of {mfu:.1%} is a share of {implied:.4g} TFLOP/s{_listing(whose)}, and the log's device is "
+        f"the MFU of {mfu:.1%} is a share of {implied:.4g} TFLOP/s{_listing(named)}, and the log's device is "
         f"{own.device}{right}; the throughput is not affected"
     )
     return [Problem("mfu-of-another-peak", sentence, Severity.DOUBT)]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trainmark.logs.columns import median
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Witness
 from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.averages import has_averages
@@ -78,7 +79,7 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
 def _of_stamps(log: ParsedLog, rate: float | None, batch: int | None) -> Iterator[Witness]:
     pace = measure_timing(log)
     if rate is not None and pace.ratios:
-        ratio = float(np.median(pace.ratios))
+        ratio = median(pace.ratios)
         if not ratio > 0:
             return
         yield Witness(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
 from trainmark.logs.hardware import read_hardware
@@ -85,19 +85,19 @@ def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
     if not len(table):
         return
     steps, seconds, taken = table.T
-    if (fewest := int(np.median(steps))) < _FEWEST_STEPS:
+    if (fewest := int(median(steps))) < _FEWEST_STEPS:
         sentence = (
             f"an epoch has only {fewest} steps, and its last batch may not be full: the rate may be up to "
         )
         yield Problem("few-steps", f"{sentence}{1 / fewest:.0%} lower")
     exact, printed = 0.5 / np.maximum(seconds, 1e-9), _printed_to(taken)
-    if (known := float(np.median(np.minimum(exact, printed)))) > _EXACT:
+    if (known := median(np.minimum(exact, printed))) > _EXACT:
         sentence = f"the printed times have so few digits that the rate is uncertain by {known:.0%}"
         yield Problem("few-digits", sentence)
     off = seconds - steps * taken
     beyond = np.abs(off) > 0.1 * seconds + 0.5 + printed * steps * taken
-    if float(np.median(beyond)) == 1:
-        printed_s, whole = float(np.median(taken)), float(np.median(seconds / steps))
+    if median(beyond) == 1:
+        printed_s, whole = median(taken), median(seconds / steps)
         sentence = (
             f"a step takes {printed_s:.3g} s by the line but {whole:.3g} s by the epoch's seconds: one of them leaves "
             "out the first step of each epoch, or the other includes time between steps"

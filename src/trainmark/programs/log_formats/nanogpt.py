@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.fields import Extract
 from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknown_end
@@ -57,7 +57,7 @@ def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]
     for columns in blocks:
         step, left_out = columns["step"], columns.pop("evaluated") > 0
         if interval is None:
-            interval = float(np.median(np.diff(step))) if len(step) > 1 else 1.0
+            interval = median(np.diff(step)) if len(step) > 1 else 1.0
         columns["step"] = step - interval * (before + np.cumsum(left_out))
         before += int(left_out.sum())
         yield {name: values[~left_out] for name, values in columns.items()}

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Witness
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS, DIALECTS, USUAL, Dialect
 from trainmark.programs.log_formats.mlperf.events import Span, of_key, segments, spans
@@ -132,7 +132,7 @@ def _middle(records: Records) -> float:
     """Return the median rate of several blocks, or all samples over all time of up to two epochs."""
     rates = records["rate"]
     if len(rates) >= _FEWEST or "samples" not in records:
-        return float(np.median(rates))
+        return median(rates)
     return float(records["samples"].sum() / (records["samples"] / rates).sum())
 
 
@@ -254,7 +254,7 @@ def _fraction_of_last(run: Run, found: list[Span]) -> float:
 def _without_warm_up(records: Records) -> Records:
     """Return the records without a first one that is clearly slower than the others."""
     rates = records["rate"]
-    if len(rates) <= _FEWEST or rates[0] * (1 + _WARM_UP) > float(np.median(rates[1:])):
+    if len(rates) <= _FEWEST or rates[0] * (1 + _WARM_UP) > median(rates[1:]):
         return records
     return {name: values[1:] for name, values in records.items()}
 
