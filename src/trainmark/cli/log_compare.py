@@ -42,15 +42,11 @@ def compare_two_logs(
     from trainmark.insight.log_comparison import compare_logs
     from trainmark.measure.rules import find_rule, measure_log
     from trainmark.measure.rules.row import reading_problems
-    from trainmark.programs import read_log
     from trainmark.programs.given import given_format, read_by_format
 
-    known = given_format(format_name) if format_name is not None else None
+    known = given_format(format_name)
     rule = find_rule("window", skip) if skip is not None else None
-    logs = [
-        read_by_format(source, known, given) if known else read_log(source, given, guess=True)
-        for source in sources
-    ]
+    logs = [read_by_format(source, known, given) for source in sources]
     read = [(log, measure_log(log, rule)) for log in logs]
     found = compare_logs(read[0], read[1], within)
     if as_json:

@@ -21,17 +21,17 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
     from trainmark.errors import InputError
     from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import is_doubtful
-    from trainmark.programs import formats, read_log
+    from trainmark.programs import formats
     from trainmark.programs.given import given_format, read_by_format
 
-    known = given_format(format_name) if format_name is not None else None
+    known = given_format(format_name)
     if "-" in paths:
         raise InputError("--explain reads a log twice: give a file, not standard input")
     doubtful = False
     for path in paths:
         if not Path(path).is_file():
             raise InputError(f"{path}: --explain needs a file")
-        log = read_by_format(path, known, given) if known else read_log(path, given, guess=True)
+        log = read_by_format(path, known, given)
         result = measure_log(log, rule)
         doubtful |= is_doubtful(log, result)
         shown = known or next((one for one in formats() if one.name == log.format), None)

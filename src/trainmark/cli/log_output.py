@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
@@ -148,7 +148,7 @@ def _readings_of(
     from trainmark.measure.rules import measure_log
     from trainmark.programs.given import given_format
 
-    known = given_format(format_name) if format_name is not None else None
+    known = given_format(format_name)
     for found in paths:
         if found.note:
             sys.stderr.write(f"{found.path}: {found.note}\n")
@@ -161,42 +161,30 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
     """Yield the log at a path; of an archive, each of its members."""
     from trainmark.logs import ParsedLog, Problem, Status
     from trainmark.logs.opening import is_archive
-    from trainmark.programs import read_log
-    from trainmark.programs.given import read_by_format
+    from trainmark.programs.given import read_by_format, read_stream_by_format
 
     if found.error:
         yield ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
     elif found.path == "-":
-        yield _read_stream(sys.stdin.buffer, "-", known, given)
+        yield read_stream_by_format(sys.stdin.buffer, "-", known, given)
     elif is_archive(found.path):
         yield from _members(found.path, known, given)
-    elif known is not None:
-        yield read_by_format(found.path, known, given)
     else:
-        yield read_log(found.path, given, guess=True)
-
-
-def _read_stream(stream: BinaryIO, name: str, known: "Format | None", given: "Facts") -> "ParsedLog":
-    """Return the log in a stream, read by the given format if there is one."""
-    from trainmark.programs import read_stream
-    from trainmark.programs.given import read_stream_by_format
-
-    if known is not None:
-        return read_stream_by_format(stream, name, known, given)
-    return read_stream(stream, name, given, guess=True)
+        yield read_by_format(found.path, known, given)
 
 
 def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     from trainmark.logs.archives import archive_members
     from trainmark.logs.opening import DamagedError
     from trainmark.logs.read import unreadable_log
+    from trainmark.programs.given import read_stream_by_format
 
     try:
         for name, member in archive_members(path):
             yield (
                 unreadable_log(name, member)
                 if isinstance(member, str)
-                else _read_stream(member, name, known, given)
+                else read_stream_by_format(member, name, known, given)
             )
     except DamagedError as error:
         yield unreadable_log(path, str(error))

@@ -1,4 +1,4 @@
-"""Reading of a log by the format that its reader gives: a known name, or a file that describes it."""
+"""Reading of a log by the format that its reader gives, a known name or a file that describes it, else by any."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from trainmark.logs.description.document import parse_description
 from trainmark.logs.format import Format
 from trainmark.logs.known_formats import GivenFormats
 from trainmark.programs.log_formats import find_format
+from trainmark.programs.reading import read_log, read_stream
 
 _BOUND_S = 60
 """CPU seconds for one log: the slowest known format reads 50 MB/s."""
@@ -25,8 +26,13 @@ class _TooSlowError(BaseException):
     """The patterns took too long; not an ``Exception``, which reading would turn into a status."""
 
 
-def given_format(name: str) -> Format:
-    """Return the format called ``name``, or described in the file of that path; raise ``InputError``."""
+def given_format(name: str | None) -> Format | None:
+    """Return the format called ``name``, or described in the file of that path; None without a name.
+
+    Raises ``InputError`` if there is no such format.
+    """
+    if name is None:
+        return None
     if name.endswith((".yaml", ".yml")):
         return build_format(read_description(Path(name)))
     return find_format(name)
@@ -37,14 +43,23 @@ def described_format(document: Mapping[str, Any], where: str, name: str) -> Form
     return build_format(parse_description(document, where, name))
 
 
-def read_by_format(path: str | Path, known: Format, given: Facts | None) -> ParsedLog:
-    """Return the log at ``path`` read by one format; raise ``InputError`` if its patterns take too long."""
+def read_by_format(path: str | Path, known: Format | None, given: Facts | None) -> ParsedLog:
+    """Return the log at ``path`` read by ``known``; without it by any known format, else by a proposed one.
+
+    Raises ``InputError`` if the patterns of ``known`` take too long.
+    """
+    if known is None:
+        return read_log(path, given, guess=True)
     with _bounded(str(path), known):
         return logs.read_log(path, GivenFormats((known,)), given)
 
 
-def read_stream_by_format(stream: BinaryIO, name: str, known: Format, given: Facts | None) -> ParsedLog:
-    """Return the log in ``stream`` read by one format; raise ``InputError`` if its patterns take too long."""
+def read_stream_by_format(
+    stream: BinaryIO, name: str, known: Format | None, given: Facts | None
+) -> ParsedLog:
+    """Return the log in ``stream`` read as by ``read_by_format``; ``name`` is shown and read for hints."""
+    if known is None:
+        return read_stream(stream, name, given, guess=True)
     with _bounded(name, known):
         return logs.read_stream(stream, GivenFormats((known,)), name, given)
 
