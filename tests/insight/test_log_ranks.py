@@ -1,6 +1,9 @@
 """Ranks of one job are compared by their logs or tags; slow ones are named by host, others are not."""
 
+import io
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,11 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.insight.log_ranks import compare_ranks
-from trainmark.programs import read_log
+from trainmark.logs import read_stream
+from trainmark.logs.columns import Floats
+from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.synthetic import SampleRun
+from trainmark.programs import find_format, read_log, synthetic_log
 
 HEADER = "| distributed init (rank 0): env://\n"
 
@@ -125,3 +132,23 @@ def test_one_rank_or_two_logs_of_one_rank_are_refused(tmp_path: Path) -> None:
         compared([one])
     with pytest.raises(InputError, match="are both rank 0"):
         compared([one, other])
+
+
+def test_records_of_tagged_ranks_are_assembled_only_on_request() -> None:
+    nanogpt = find_format("nanogpt")
+    assembled: list[int] = []
+
+    def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+        assembled.append(1)
+        assert nanogpt.transform is not None
+        return nanogpt.transform(blocks)
+
+    lines = synthetic_log("nanogpt", SampleRun([0.5] * 40)).splitlines()
+    text = "".join(f"[rank{rank}]: {line}\n" for line in lines for rank in range(3))
+
+    log = read_stream(io.BytesIO(text.encode()), GivenFormats((replace(nanogpt, transform=transform),)))
+
+    assert log.records.count == 40
+    assert len(assembled) == 1
+    assert [(one.rank, one.records.count) for one in log.tagged_ranks()] == [(0, 40), (1, 40), (2, 40)]
+    assert len(assembled) == 4

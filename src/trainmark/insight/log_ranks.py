@@ -108,9 +108,9 @@ def compare_ranks(logs: Sequence[ParsedLog], skip: int | None = None) -> RankCom
 def _all_series(logs: Sequence[ParsedLog]) -> Iterator[_Series]:
     names = _names_from([log.log for log in logs])
     for log, (rank, host) in zip(logs, names, strict=True):
-        if log.ranks:
+        if ranks := log.tagged_ranks():
             per_node = log.facts.gpus_per_node or _per_node(log)
-            for one in log.ranks:
+            for one in ranks:
                 node = f"node {one.rank // per_node}" if per_node else None
                 yield _series(log, one.rank, node or host, one.records)
         else:

@@ -103,7 +103,7 @@ def conclude_log(
         own_run=known.own_run(context) if known.own_run else None,
         witnesses=read.witnesses,
         accompanied_by=collected.accompanied_by.name if collected.accompanied_by else None,
-        ranks=read.ranks,
+        tagged_ranks=read.tagged_ranks,
     )
 
 

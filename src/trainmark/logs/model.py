@@ -1,7 +1,7 @@
 """Result of reading a log: facts about the run, columns of records, the tool's own figures, and problems."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -223,7 +223,8 @@ class ParsedLog:
     the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
     if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
     ``witnesses`` are the ways to the number that only the format's own reader knows. ``accompanied_by`` is the format
-    of a harness whose lines are among the program's. ``ranks`` are the records of each rank that has a tag.
+    of a harness whose lines are among the program's. ``tagged_ranks`` assembles the records of each rank with a tag,
+    none if fewer than two have one.
     """
 
     log: str
@@ -253,7 +254,7 @@ class ParsedLog:
     own_run: OwnRun | None = None
     witnesses: tuple[Witness, ...] = ()
     accompanied_by: str | None = None
-    ranks: tuple[RankRecords, ...] = ()
+    tagged_ranks: Callable[[], tuple[RankRecords, ...]] = field(default=tuple, compare=False, repr=False)
 
     def problems_after(self, left_out: int) -> tuple[Problem, ...]:
         """Return the problems without those that are only about the first ``left_out`` records."""

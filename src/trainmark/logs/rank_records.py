@@ -1,7 +1,10 @@
 """Records of one rank, each once, with the samples of the steps that it covers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
 
 from trainmark.logs.batches import Batches, apply_batches
 from trainmark.logs.columns import Column, Floats, in_step
@@ -24,12 +27,12 @@ class Read:
     batches: Batches | None
     problems: tuple[Problem, ...]
     witnesses: tuple[Witness, ...] = ()
-    ranks: tuple[RankRecords, ...] = ()
+    tagged_ranks: Callable[[], tuple[RankRecords, ...]] = tuple
 
 
 def read_records(collected: LogCollector, known: Format) -> Read:
     """Return the records of a log of a known format."""
-    records, problems, consumed = _one_rank(collected)
+    records, problems, consumed = _one_rank(collected, known)
     counters = count(records)
     if counters.copies > 1:
         problems += conflicting_copies(known, records, counters.copies)
@@ -49,7 +52,12 @@ def read_records(collected: LogCollector, known: Format) -> Read:
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
     return Read(
-        records, counters, batches, tuple(problems), _witnesses(collected, known), _tagged_ranks(collected)
+        records,
+        counters,
+        batches,
+        tuple(problems),
+        _witnesses(collected, known),
+        _tagged_ranks(collected, known),
     )
 
 
@@ -66,7 +74,7 @@ def _main_rank(collected: LogCollector) -> Rank:
     return min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
 
 
-def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column | None]:
+def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Problem], Column | None]:
     """Return the records of the rank with most records (the lowest of equals), and problems.
 
     The third value is the column of consumed samples, if the lines print them.
@@ -74,7 +82,7 @@ def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column |
     if not collected.counts:
         return Records(), [], None
     rank = _main_rank(collected)
-    records, consumed = _records_of(collected, rank)
+    records, consumed = _records_of(known, collected.columns[rank], collected.counts[rank])
     problems = []
     if len(collected.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
@@ -86,23 +94,33 @@ def _one_rank(collected: LogCollector) -> tuple[Records, list[Problem], Column |
     return records, problems, consumed
 
 
-def _tagged_ranks(collected: LogCollector) -> tuple[RankRecords, ...]:
-    """Return the records of each rank that has a tag; none if fewer than two do."""
-    ranks = sorted(rank for rank in collected.counts if rank is not None)
-    if len(ranks) < 2:
-        return ()
-    return tuple(RankRecords(rank, _records_of(collected, rank)[0]) for rank in ranks)
+def _tagged_ranks(collected: LogCollector, known: Format) -> Callable[[], tuple[RankRecords, ...]]:
+    """Return the assembly of the records of each rank that has a tag; of none if fewer than two do."""
+    tagged = [rank for rank in collected.counts if rank is not None]
+    if len(tagged) < 2:
+        return tuple
+    return partial(
+        _assemble, known, {rank: (collected.columns[rank], collected.counts[rank]) for rank in tagged}
+    )
 
 
-def _records_of(collected: LogCollector, rank: Rank) -> tuple[Records, Column | None]:
+def _assemble(
+    known: Format, ranks: Mapping[int, tuple[Mapping[str, Column], int]]
+) -> tuple[RankRecords, ...]:
+    with np.errstate(all="ignore"):
+        return tuple(
+            RankRecords(rank, _records_of(known, *columns)[0]) for rank, columns in sorted(ranks.items())
+        )
+
+
+def _records_of(known: Format, found: Mapping[str, Column], size: int) -> tuple[Records, Column | None]:
     """Return a rank's records, and the column of consumed samples if its lines print them."""
-    found, size = collected.columns[rank], collected.counts[rank]
-    if collected.format is not None and collected.format.assemble is not None:
-        made = collected.format.assemble({name: column.array() for name, column in found.items()})
+    if known.assemble is not None:
+        made = known.assemble({name: column.array() for name, column in found.items()})
         found = {name: Column.of(values) for name, values in made.items()}
         size = len(next(iter(made.values()), ()))
-    if collected.format is not None and collected.format.transform is not None:
-        found, size = _join_blocks(collected.format.transform(_blocks(found)))
+    if known.transform is not None:
+        found, size = _join_blocks(known.transform(_blocks(found)))
     columns = {name: found[name] for name in FIELDS if name in found}
     return Records(count=size, **columns), found.get("consumed")
 
