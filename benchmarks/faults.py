@@ -41,7 +41,7 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
             continue
         times = [line["seconds"] for line in of if line["seconds"] is not None] or [float("nan")]
         outcomes = ", ".join(sorted({line["outcome"] for line in of}))
-        named = f"{sum(line['named'] for line in of)}" if kind.named else "nobody to name"
+        named = f"{sum(line['named'] for line in of)}" if kind.named else "none to name"
         others = sum(bool(line.get("other_measured")) for line in of)
         left = sum(bool(line["left"]) for line in of)
         took = f"{median(times):.1f}, {max(times):.1f}" if kind.outcome is not OK or kind.trial else "-"

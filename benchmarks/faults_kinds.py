@@ -260,7 +260,7 @@ KINDS = [
     ),
     Kind(
         "no-trainmark",
-        "trainmark is not there",
+        "trainmark is missing",
         named=HOST,
         before=hide_trainmark,
         mend=show_trainmark,
@@ -276,7 +276,7 @@ KINDS = [
     ),
     Kind(
         "port-taken",
-        "the port where ranks meet is taken",
+        "the rendezvous port is in use",
         named=("rank 0", "{good}", "Address already in use"),
         behaviour="late-15",
         early=True,
@@ -292,7 +292,7 @@ KINDS = [
     ),
     Kind(
         "exits",
-        "its rank ends at step 7 without a word (gloo)",
+        "its rank ends at step 7 without a message (gloo)",
         named=(*RANK, "exit code 3"),
         behaviour="exits-1-7",
         gloo=True,
