@@ -14,8 +14,8 @@ ranks; https://www.itl.nist.gov/div898/handbook/prc/section2/prc263.htm and, for
 The exit code is 0 if the whole interval is below the budget, else 1.
 
 ``--telemetry PYTHON`` has telemetry taken of this process by one of that Python, which has trainmark: as beside a
-run, once a second while measured blocks train, and not while bare ones do. ``--only-telemetry`` lets both be measured,
-so that telemetry is all the difference. Blocks are then of 100 steps, so that there are samples in each.
+run, ten times a second while measured blocks train, and not while bare ones do. ``--only-telemetry`` lets both be
+measured, so that telemetry is all the difference. Blocks are then of 100 steps, so that there are samples in each.
 """
 
 import argparse
@@ -96,13 +96,13 @@ SAMPLING = """
 import sys, threading
 from pathlib import Path
 from trainmark.node.accelerators import open_nvml
-from trainmark.node.telemetry import Sampler, allowed_cpus, to_line
+from trainmark.node.telemetry import INTERVAL_S, Sampler, allowed_cpus, to_line
 wanted, stopping = threading.Event(), threading.Event()
 taken = 0
 def work(sampler):
     global taken
     with Path(sys.argv[2]).open("wb", buffering=0) as file:
-        while not stopping.wait(1.0):
+        while not stopping.wait(INTERVAL_S):
             if wanted.is_set():
                 file.write(to_line(sampler.take()))
                 taken += 1

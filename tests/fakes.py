@@ -228,13 +228,31 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+SAMPLES = 20
+"""The samples that ``disturb`` writes over a window."""
+
+
 def disturb(folders: list[Path], other: float = 0.6) -> None:
-    """Have other processes take this share of the cores in the windows of these runs."""
+    """Have other processes take this share of the cores in the windows of these runs, by samples of all of it."""
     for folder in folders:
         lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
         sample = json.loads(lines[-1])
         events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
-        began = next(event["data"]["window_at"] for event in events if event["step"] == [])
-        sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
-        sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
-        (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")
+        ended = next(event["data"] for event in events if event["step"] == [])
+        period_s = ended["window_s"] / SAMPLES
+        written = [lines[0]]
+        for number in range(SAMPLES + 1):
+            at = number * period_s
+            sample |= {"wall_s": ended["window_at"] + at, "interval_s": period_s, "monotonic_s": at}
+            sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
+            counters = {"busy_s": 2 * at, "total_s": 2 * at, "tree_s": 2 * at * (1 - other), "own_s": 0.0}
+            sample["counters"] = counters
+            written.append(json.dumps(sample))
+        (folder / "telemetry.jsonl").write_text("\n".join(written) + "\n")
+
+
+def forget_telemetry(folders: list[Path]) -> None:
+    """Leave the header of the telemetry of these runs: nobody looked at their windows."""
+    for folder in folders:
+        path = folder / "telemetry.jsonl"
+        path.write_text(path.read_text().splitlines()[0] + "\n")

@@ -261,6 +261,7 @@ def test_spoiled_runs_alone_give_no_interval_and_no_ratio(bench: Bench) -> None:
     suite = bench.write({}, {"devices_per_node": 2}, protocol=THREE, gates=ALL)
     bench.run()
     one = suite.cases[0]
+    disturb(list(bench.out.glob("runs/*/[123]")), 0.0)
     disturb([bench.out / "runs" / one.id / str(repeat) for repeat in (1, 2, 3)])
     results = collect_results(suite, ResultDirectory(bench.out), "trainmark run")
     alone, two = results.cases
@@ -284,6 +285,7 @@ def test_a_gate_is_turned_off_by_the_word_as_people_write_it(tmp_path: Path) -> 
 def test_a_gate_that_is_turned_off_raises_no_doubt_and_the_results_say_so(bench: Bench) -> None:
     bench.write({}, protocol=THREE, gates=ALL)
     bench.run()
+    disturb(list(bench.out.glob("runs/*/[13]")), 0.0)
     disturb(list(bench.out.glob("runs/*/2")))
     suite = bench.write({}, protocol=THREE, gates={"off": ["cpu-shared"]})
     results = bench.run(resume=True)

@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from trainmark.logs.events import RunEvents
-from trainmark.measure.gates import DRIFT, GATES, Evidence, apply_drift_gate, apply_gates
+from trainmark.measure.gates import DRIFT, GATES, Evidence, apply_drift_gate, apply_gates, check_gates
 from trainmark.node.telemetry_summary import _dropped
-from trainmark.schema.gates import SPOILING, GateName
+from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateName
 from trainmark.schema.measurement import About
 from trainmark.schema.parameters import Parameters
 from trainmark.schema.telemetry import GpuSample, GpuSummary, TelemetrySummary
@@ -111,9 +111,6 @@ SILENT = {
         telemetry=replace(QUIET, gpus=(GPU, replace(GPU, index=1, foreign_pids=(12,)))), gpus=(0,)
     ),
     "a monitor on the cores": evidence(telemetry=replace(QUIET, cpu_other_mean=0.07)),
-    "no samples": evidence(
-        telemetry=replace(QUIET, cpu_other_mean=None, gpus=(replace(GPU, clock_dropped_share=None),))
-    ),
     "two ranks that finish at the same time": evidence(ran(ranks=2), ranks=2),
     "a program that reports nothing about its ranks": evidence(
         ran(ranks_agree=None, rank_windows_s=None, rank_samples=None)
@@ -142,6 +139,85 @@ def test_a_gate_reports_its_value_and_its_bound(name: GateName) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_no_gate_fires_on_a_sound_run(name: str) -> None:
     assert apply_gates(SILENT[name]) == ()
+
+
+UNCHECKED = {
+    "a window of less than two sampling periods": (
+        evidence(telemetry=replace(QUIET, window_s=0.15, covered_s=0.15, period_s=0.1, cpu_other_mean=0.9)),
+        "its window of 0.15 s is shorter than two sampling periods of 0.1 s (raise `steps` in the suite's protocol)",
+    ),
+    "a sampler that ended early": (
+        evidence(telemetry=replace(QUIET, window_s=9.0, covered_s=2.0, period_s=0.1)),
+        "the samples cover only 2 s of its window of 9 s",
+    ),
+    "no sample in the window": (
+        evidence(telemetry=replace(QUIET, samples=0)),
+        "no sample was taken in its window",
+    ),
+    "no telemetry": (Evidence(case_of(batch_per_device=8), ran()), "no telemetry was recorded"),
+    "no counters": (
+        evidence(telemetry=replace(QUIET, cpu_other_mean=None)),
+        "the CPU counters were not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCHECKED)
+def test_a_gate_that_cannot_look_says_why_and_is_not_clean(name: str) -> None:
+    given, reason = UNCHECKED[name]
+    verdict = check_gates(given)
+    (check,) = (check for check in verdict.checks if check.gate is GateName.CPU_SHARED)
+    assert (check.answer, check.reason, check.samples) == (Answer.UNCHECKED, reason, None)
+    (doubt,) = (doubt for doubt in verdict.doubts if doubt.code == UNINSPECTED)
+    assert "cpu-shared" in doubt.sentence
+    assert reason in doubt.sentence
+    assert not [doubt for doubt in verdict.doubts if doubt.code == GateName.CPU_SHARED]
+
+
+def test_a_clean_gate_says_what_it_read() -> None:
+    verdict = check_gates(
+        evidence(telemetry=replace(QUIET, samples=37, window_s=3.7, covered_s=3.7, period_s=0.1))
+    )
+    cpu, *_ = (check for check in verdict.checks if check.gate is GateName.CPU_SHARED)
+    assert (cpu.answer, cpu.samples, cpu.seconds) == (Answer.CLEAN, 37, 3.7)
+
+
+def test_a_gate_that_is_turned_off_neither_looks_nor_doubts() -> None:
+    verdict = check_gates(Evidence(case_of(batch_per_device=8), ran()), off=[GateName.CPU_SHARED])
+    (check,) = (check for check in verdict.checks if check.gate is GateName.CPU_SHARED)
+    assert check.answer is Answer.OFF
+    assert verdict.doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"throttled_share": None}, GateName.GPU_THROTTLED),
+        ({"clock_dropped_share": None}, GateName.CLOCK_DROPPED),
+        ({"unseen_processes_max": None}, GateName.GPU_SHARED),
+        ({"unseen_processes_max": 3}, GateName.GPU_SHARED),
+    ],
+)
+def test_what_nvml_does_not_report_is_not_clean(changes: dict[str, Any], name: GateName) -> None:
+    checks = {check.gate: check.answer for check in check_gates(on_gpu(**changes)).checks}
+    assert [gate for gate, answer in checks.items() if answer is Answer.UNCHECKED] == [name]
+
+
+def test_a_gpu_run_without_a_gpu_in_its_samples_is_not_clean() -> None:
+    case = case_of(batch_per_device=8, device="cuda")
+    checks = {
+        check.gate: check for check in check_gates(Evidence(case, ran(), (replace(QUIET, gpus=()),))).checks
+    }
+    assert checks[GateName.GPU_SHARED].reason == "NVML reports no GPU of the run"
+    on_cpu = Evidence(case_of(batch_per_device=8, device="cpu"), ran(), (replace(QUIET, gpus=()),), gpus=())
+    assert GateName.GPU_SHARED not in {check.gate for check in check_gates(on_cpu).checks}
+
+
+def test_a_violation_time_shows_what_no_sample_does() -> None:
+    (doubt,) = apply_gates(on_gpu(violation_shares={"thermal": 0.02, "power": 0.9}))
+    assert doubt.code == GateName.GPU_THROTTLED
+    assert doubt.sentence == "GPU 0 was throttled during the window: thermal for 2% of the time"
+    assert apply_gates(on_gpu(violation_shares={"thermal": 0.0, "power": 0.9})) == ()
 
 
 def test_a_loss_that_is_not_finite_is_found_in_events_and_in_foreign_logs(tmp_path: Path) -> None:

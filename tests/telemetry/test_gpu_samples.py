@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.node.accelerators import Nvml
-from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS, decode_clock_reasons, sample_gpu
+from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS, VIOLATIONS, decode_clock_reasons, sample_gpu
 
 PROC = Path("/proc")
 
@@ -49,6 +49,12 @@ class FakeNvml:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: object) -> int:
         return 0x44
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: object) -> int:
+        return 2500
+
+    def nvmlDeviceGetViolationStatus(self, handle: object, policy: int) -> Any:
+        return SimpleNamespace(referenceTime=10**6, violationTime=policy * 10**9)
+
     def nvmlDeviceGetComputeRunningProcesses(self, handle: object) -> list[Any]:
         return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self._pids]
 
@@ -58,6 +64,20 @@ def test_a_sample_holds_units_and_nulls_and_falls_back_to_the_older_name_of_cloc
     assert (sample.sm_clock_mhz, sample.memory_clock_mhz, sample.power_w) == (1000, 2000, 123.456)
     assert (sample.temperature_c, sample.utilisation, sample.memory_used_bytes) == (None, 0.97, 2**30)
     assert sample.clock_reasons == ("sw_power_cap", "hw_thermal_slowdown")
+    assert sample.energy_j == 2.5
+    assert sample.violations_s == {"power": 0.0, "thermal": 1.0, "board_limit": 3.0, "reliability": 5.0}
+
+
+def test_memory_and_processes_are_read_only_when_they_are_due() -> None:
+    sample = sample_gpu(Nvml(FakeNvml([1])), 0, object(), (), PROC, slow=False)
+    assert (sample.memory_used_bytes, sample.foreign_pids, sample.unseen_processes) == (None, None, None)
+    assert sample.power_w == 123.456
+
+
+def test_the_numbers_of_the_policies_are_those_of_the_real_binding() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    for name, number in VIOLATIONS.items():
+        assert getattr(pynvml, f"NVML_PERF_POLICY_{name.upper()}") == number
 
 
 def test_a_foreign_process_on_the_gpu_is_listed_and_an_invisible_one_is_counted() -> None:

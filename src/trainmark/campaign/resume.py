@@ -29,7 +29,7 @@ from trainmark.insight import judged
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
-from trainmark.measure.gates import Evidence, apply_drift_gate, apply_gates
+from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import estimate_of, require_one_identity, same_hardware
 from trainmark.measure.ranks import rank_times
@@ -39,7 +39,7 @@ from trainmark.programs import read_log
 from trainmark.programs.given import described_format, read_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
-from trainmark.schema.gates import SPOILING
+from trainmark.schema.gates import SPOILING, GateCheck
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
@@ -166,6 +166,7 @@ def collect_run(
     outcome, reason, measurement = measured(case, workloads.find(case).card, folder, events, record)
     telemetry, manifest = summaries_of(case, folder, events, record.nodes), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
+    checks: tuple[GateCheck, ...] | None = None
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         own = workloads.find(case).card.log_format == OWN_FORMAT
@@ -178,7 +179,9 @@ def collect_run(
         )
         recorded = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
         codes = {doubt.code for doubt in recorded}
-        found = (doubt for doubt in apply_gates(evidence) if doubt.code not in codes)
+        verdict = check_gates(evidence, suite.gates.off)
+        checks = verdict.checks
+        found = (doubt for doubt in verdict.doubts if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*recorded, *found) if doubt.code not in suite.gates.off)
     scheme = suite.naming
     return RunResult(
@@ -198,6 +201,7 @@ def collect_run(
         identity=record.identity,
         hosts=record.hosts or tuple(node.host for node in record.nodes),
         ranks=_rank_times(case, events, record, measurement),
+        gates=checks,
     )
 
 
@@ -238,7 +242,7 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
         telemetry=summaries_of(case, folder, events),
         gpus=gpus_of(case, manifest_in(folder)),
     )
-    return any(doubt.code in SPOILING for doubt in apply_gates(evidence, suite.gates.off))
+    return any(doubt.code in SPOILING for doubt in check_gates(evidence, suite.gates.off).doubts)
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, StoredManifest]:
@@ -322,8 +326,7 @@ def summaries_of(
             continue
         window = _window(case, events, node, ahead.get(node, 0.0) - ahead.get(0, 0.0))
         summary = summarise(path, window).model_copy(update={"node": node})
-        if window is None or summary.samples:
-            found.append(summary)
+        found.append(summary)
     return tuple(found)
 
 

@@ -1,65 +1,66 @@
 """Gates: the checks that every result goes through, each with its bound and the source of that bound.
 
-A gate never deletes a number; it adds a doubt with the value it read. ``benchmarks/trust_gates.py`` measures how often
+A gate never deletes a number; it adds a doubt with the value it read. It has three answers: a doubt, clean (with how
+many samples it read over which time), or not looked (with the reason). ``benchmarks/trust_gates.py`` measures how often
 each gate fires on sound runs; docs/gates.md has the table.
 """
 
-import math
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainmark.logs.events import RunEvents
-from trainmark.node.telemetry import SLOWDOWNS
-from trainmark.schema.case import Case
-from trainmark.schema.gates import GateName
+from trainmark.measure.gate_checks import (
+    Evidence,
+    GateReading,
+    Inspection,
+    batches,
+    clocks,
+    cpu_share,
+    equal_ranks,
+    even_ranks,
+    foreign_processes,
+    levels,
+    losses,
+    throttling,
+    two_levels,
+)
+from trainmark.schema.case import Device
+from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateCheck, GateName
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 
-MIN_STEPS = 40
-"""The smallest number of steps in which two levels can be recognised."""
-MIN_GAP, MIN_SHARE = 0.05, 0.15
-"""The smallest gap between two levels (as a share of the lower one), and the smallest share of steps on the rarer."""
+__all__ = [
+    "DRIFT",
+    "GATES",
+    "Evidence",
+    "Gate",
+    "GateReading",
+    "Verdict",
+    "apply_drift_gate",
+    "apply_gates",
+    "check_gates",
+    "drift",
+    "two_levels",
+]
+
 DRIFT_P_VALUE = 0.01
 """The largest p-value of a drift: runs without a drift are reported at most this often."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """The data of one run that gates read. ``gpus`` are the indexes of the GPUs it used; None if unknown.
-
-    ``log`` is the output of another program; None for a program that writes trainmark's events.
-    """
-
-    case: Case
-    events: RunEvents
-    telemetry: Sequence[TelemetrySummary] = ()
-    gpus: Collection[int] | None = None
-    log: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GateReading:
-    """One value that a gate compares with its bound, and the sentence that reports it."""
-
-    value: float
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class Gate:
-    """One gate: a value at or above ``bound`` is a doubt. ``source`` is the reason for the bound."""
+    """One gate: a value at or above ``bound`` is a doubt. ``source`` is the reason for the bound.
+
+    ``applies`` returns whether a run has what the gate is about; a run on the CPU has no GPU to throttle.
+    """
 
     name: GateName
     about: About
     bound: float
     unit: str
     source: str
-    read: Callable[[Evidence], Iterator[GateReading]] = field(repr=False)
+    inspect: Callable[[Evidence], Inspection] = field(repr=False)
+    applies: Callable[[Evidence], bool] = field(repr=False, default=lambda _: True)
 
     def doubt(self, reading: GateReading) -> Suspicion | None:
         """Return the doubt that a value raises, or None."""
@@ -74,12 +75,59 @@ class Gate:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answers of all gates that apply to a run, and their doubts."""
+
+    doubts: tuple[Suspicion, ...]
+    checks: tuple[GateCheck, ...]
+
+
+def check_gates(evidence: Evidence, off: Collection[str] = ()) -> Verdict:
+    """Return the answer of each gate that applies to one run; gates named in ``off`` do not look."""
+    doubts: list[Suspicion] = []
+    checks = []
+    for gate in (gate for gate in GATES if gate.applies(evidence)):
+        if gate.name in off:
+            checks.append(GateCheck(gate=gate.name, answer=Answer.OFF))
+            continue
+        found = gate.inspect(evidence)
+        raised = [doubt for reading in found.readings if (doubt := gate.doubt(reading)) is not None]
+        doubts += raised
+        checks.append(_check(gate.name, found, raised))
+    unchecked = [check for check in checks if check.answer is Answer.UNCHECKED and check.gate in SPOILING]
+    if unchecked:
+        doubts.append(_uninspected(unchecked))
+    return Verdict(tuple(doubts), tuple(checks))
+
+
+def _check(name: GateName, found: Inspection, raised: Sequence[Suspicion]) -> GateCheck:
+    answer = Answer.DOUBT if raised else Answer.UNCHECKED if found.unchecked else Answer.CLEAN
+    reason = found.unchecked if answer is Answer.UNCHECKED else None
+    seconds = None if found.seconds is None else round(found.seconds, 3)
+    counted = answer is not Answer.UNCHECKED
+    return GateCheck(
+        gate=name,
+        answer=answer,
+        samples=found.samples if counted else None,
+        seconds=seconds if counted else None,
+        reason=reason,
+    )
+
+
+def _uninspected(checks: Sequence[GateCheck]) -> Suspicion:
+    """Return the doubt about a run at whose machine some gates could not look."""
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        reasons.setdefault(check.reason or "", []).append(check.gate.value)
+    listed = "; ".join(f"{', '.join(gates)}: {reason}" for reason, gates in reasons.items())
+    sentence = f"not looked: {listed}; it is unknown whether the machine disturbed the run"
+    return Suspicion(code=UNINSPECTED, sentence=sentence, about=About.MACHINE)
+
+
 def apply_gates(evidence: Evidence, off: Collection[str] = ()) -> tuple[Suspicion, ...]:
     """Return the doubts that the gates raise about one run; gates named in ``off`` are skipped."""
-    doubts = (
-        gate.doubt(reading) for gate in GATES if gate.name not in off for reading in gate.read(evidence)
-    )
-    return tuple(doubt for doubt in doubts if doubt is not None)
+    return check_gates(evidence, off).doubts
 
 
 def apply_drift_gate(throughputs: Sequence[float], off: Collection[str] = ()) -> tuple[Suspicion, ...]:
@@ -88,129 +136,6 @@ def apply_drift_gate(throughputs: Sequence[float], off: Collection[str] = ()) ->
         return ()
     doubt = DRIFT.doubt(drift(throughputs))
     return () if doubt is None else (doubt,)
-
-
-def _throttled(evidence: Evidence) -> Iterator[GateReading]:
-    for gpu, where in _gpus(evidence):
-        slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in SLOWDOWNS}
-        if slow:
-            reasons = ", ".join(f"{reason} in {share:.0%}" for reason, share in sorted(slow.items()))
-            sentence = f"GPU {gpu.index} was throttled{where} during the window: {reasons} of the samples"
-            yield GateReading(max(slow.values()), sentence)
-
-
-def _clock(evidence: Evidence) -> Iterator[GateReading]:
-    for gpu, where in _gpus(evidence):
-        share = gpu.clock_dropped_share
-        if share is not None:
-            yield GateReading(
-                share,
-                f"the clock of GPU {gpu.index}{where} dropped in {share:.0%} of the window's samples "
-                f"(to {gpu.sm_clock_mhz_min} MHz) although the GPU was not at its power limit",
-            )
-
-
-def _gpu_shared(evidence: Evidence) -> Iterator[GateReading]:
-    for gpu, where in _gpus(evidence):
-        pids = ", ".join(map(str, gpu.foreign_pids))
-        yield GateReading(len(gpu.foreign_pids), f"other processes used GPU {gpu.index}{where} (PIDs {pids})")
-
-
-def _cpu_shared(evidence: Evidence) -> Iterator[GateReading]:
-    for node in evidence.telemetry:
-        if node.cpu_other_mean is not None:
-            share = node.cpu_other_mean
-            sentence = f"other processes took {share:.0%} of the cores{_on(node)} during the window"
-            yield GateReading(share, sentence)
-
-
-def _gpus(evidence: Evidence) -> Iterator[tuple[GpuSummary, str]]:
-    for node in evidence.telemetry:
-        for gpu in node.gpus:
-            if evidence.gpus is None or gpu.index in evidence.gpus:
-                yield gpu, _on(node)
-
-
-def _on(node: TelemetrySummary) -> str:
-    return f" on node {node.node}" if node.node else ""
-
-
-def _disagree(evidence: Evidence) -> Iterator[GateReading]:
-    summary = evidence.events.summary
-    if summary.get("ranks_agree") is False:
-        yield GateReading(1, "The ranks hold different parameters after the window.")
-    samples = _numbers(summary, "rank_samples")
-    others = [count for count in samples if count != samples[0]]
-    if others:
-        yield GateReading(
-            len(others), f"the ranks trained different numbers of samples in the window: {_listed(samples)}"
-        )
-
-
-def _uneven(evidence: Evidence) -> Iterator[GateReading]:
-    windows = _numbers(evidence.events.summary, "rank_windows_s")
-    times = _measured(evidence.events)
-    if len(windows) > 1 and times.size:
-        steps = (max(windows) - min(windows)) / float(np.median(times))
-        yield GateReading(
-            steps,
-            f"the ranks' windows took {min(windows):.4g} to {max(windows):.4g} s, a difference of {steps:.1f} steps: "
-            "ranks that exchange gradients in every step should finish within one step of each other",
-        )
-
-
-def _loss(evidence: Evidence) -> Iterator[GateReading]:
-    if evidence.log is None:
-        steps = evidence.events.losses_not_finite
-        yield GateReading(steps, f"the loss of {steps} measured steps is not finite")
-        return
-    lines, first = not_finite_lines(evidence.log)
-    yield GateReading(lines, f"{lines} lines of the log show a loss that is not finite, the first: {first}")
-
-
-def _batch(evidence: Evidence) -> Iterator[GateReading]:
-    batch, steps = evidence.case.batch_per_device, int(_measured(evidence.events).size)
-    samples = _numbers(evidence.events.summary, "rank_samples")
-    if not isinstance(batch, int) or not samples or not steps:
-        return
-    wrong = next((count for count in samples if count != batch * steps), None)
-    if wrong is not None:
-        yield GateReading(
-            abs(wrong / (batch * steps) - 1),
-            f"the case requests a batch of {batch} per device, but a rank trained {wrong / steps:g} samples per step",
-        )
-
-
-def _levels(evidence: Evidence) -> Iterator[GateReading]:
-    times = _measured(evidence.events)
-    share, low, high, rarer = two_levels(times)
-    yield GateReading(
-        share,
-        f"the step times have two levels, {low:.4g} and {high:.4g} s ({rarer:.0%} of the steps at the rarer level): "
-        "the mean describes neither",
-    )
-
-
-def two_levels(times: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """Return the share of a series' variance that two levels explain, both levels, and the share of the rarer one.
-
-    The series is cut where the variance between both sides is largest (Otsu, "A threshold selection method from
-    gray-level histograms", IEEE Trans. SMC 9(1), 1979). A normal series gives 64 %, a uniform one and a ramp 75 %. The
-    share is 0 for fewer than ``MIN_STEPS`` steps, for a gap below ``MIN_GAP`` and for a rarer level below
-    ``MIN_SHARE``.
-    """
-    ordered = np.sort(times)
-    count = ordered.size
-    if count < MIN_STEPS or ordered[0] == ordered[-1]:
-        return 0.0, math.nan, math.nan, 0.0
-    sums, sizes = np.cumsum(ordered)[:-1], np.arange(1, count)
-    low, high = sums / sizes, (ordered.sum() - sums) / (count - sizes)
-    between = sizes * (count - sizes) / count**2 * (high - low) ** 2
-    cut = int(np.argmax(between))
-    rarer = min(int(sizes[cut]), count - int(sizes[cut])) / count
-    gap = float(high[cut] / low[cut] - 1)
-    share = float(between[cut] / ordered.var()) if gap >= MIN_GAP and rarer >= MIN_SHARE else 0.0
-    return share, float(low[cut]), float(high[cut]), rarer
 
 
 def drift(throughputs: Sequence[float]) -> GateReading:
@@ -237,38 +162,22 @@ def drift(throughputs: Sequence[float]) -> GateReading:
     )
 
 
-_NOT_FINITE = re.compile(rb"\bloss\b['\"]?[\s:=(]*(nan|[-+]?inf(inity)?)\b", re.IGNORECASE)
+def _on_gpus(evidence: Evidence) -> bool:
+    """Return whether the run computes on GPUs; ``auto`` takes the CPU of a machine without any."""
+    if evidence.case.device is Device.CPU or evidence.gpus == ():
+        return False
+    reported = evidence.events.parameters.device
+    if evidence.case.device is Device.CUDA or reported is not None:
+        return reported != Device.CPU
+    return any(node.gpus for node in evidence.telemetry)
 
 
-def not_finite_lines(log: Path) -> tuple[int, str]:
-    """Return the number of log lines with a loss that is NaN or infinite, and the first such line."""
-    found, first = 0, ""
-    try:
-        with log.open("rb") as file:
-            for line in file:
-                if b"oss" in line and _NOT_FINITE.search(line):
-                    found += 1
-                    first = first or line.decode(errors="replace").strip()[:120]
-    except OSError:
-        return 0, ""
-    return found, first
+def _of_several_ranks(evidence: Evidence) -> bool:
+    return evidence.case.world_size > 1
 
 
-def _measured(events: RunEvents) -> NDArray[np.float64]:
-    times = events.step_times_s[events.measured]
-    return times[np.isfinite(times)]
-
-
-def _numbers(summary: Mapping[str, object], name: str) -> list[float]:
-    values = summary.get(name)
-    if not isinstance(values, list):
-        return []
-    return [float(value) for value in values if isinstance(value, int | float)]
-
-
-def _listed(values: Sequence[float]) -> str:
-    text = ", ".join(f"{value:g}" for value in values[:4])
-    return f"{text}, …" if len(values) > 4 else text
+def _of_events(evidence: Evidence) -> bool:
+    return evidence.log is None
 
 
 GATES: tuple[Gate, ...] = (
@@ -278,7 +187,8 @@ GATES: tuple[Gate, ...] = (
         0.01,
         "of the window's samples",
         "no sample of 64 stored runs on H200s shows a slowdown; being at the power limit, as most are, does not count",
-        _throttled,
+        throttling,
+        _on_gpus,
     ),
     Gate(
         GateName.CLOCK_DROPPED,
@@ -286,7 +196,8 @@ GATES: tuple[Gate, ...] = (
         0.10,
         "of the window's samples 5 % below its highest clock",
         "below their power limit the clocks of 64 stored runs on H200s stay within 1 %",
-        _clock,
+        clocks,
+        _on_gpus,
     ),
     Gate(
         GateName.GPU_SHARED,
@@ -294,7 +205,8 @@ GATES: tuple[Gate, ...] = (
         1,
         "foreign processes on a GPU of the run",
         "a shared GPU time-slices its processes",
-        _gpu_shared,
+        foreign_processes,
+        _on_gpus,
     ),
     Gate(
         GateName.CPU_SHARED,
@@ -302,7 +214,7 @@ GATES: tuple[Gate, ...] = (
         0.10,
         "of the cores",
         "the stored sound runs have at most 7.2 % (72 runs on 2 cores) and 1.2 % (64 runs on GPU hosts)",
-        _cpu_shared,
+        cpu_share,
     ),
     Gate(
         GateName.RANKS_DISAGREE,
@@ -310,7 +222,8 @@ GATES: tuple[Gate, ...] = (
         1,
         "ranks",
         "equal by definition: every rank applies the same update to the same weights",
-        _disagree,
+        equal_ranks,
+        _of_several_ranks,
     ),
     Gate(
         GateName.RANKS_UNEVEN,
@@ -318,16 +231,18 @@ GATES: tuple[Gate, ...] = (
         2,
         "steps between the first and the last rank's end",
         "ranks that exchange gradients differ by at most one step; stored runs on 2 and 4 GPUs: 0.002",
-        _uneven,
+        even_ranks,
+        _of_several_ranks,
     ),
-    Gate(GateName.LOSS_NOT_FINITE, About.WORK, 1, "steps or lines", "a loss is a number", _loss),
+    Gate(GateName.LOSS_NOT_FINITE, About.WORK, 1, "steps or lines", "a loss is a number", losses),
     Gate(
         GateName.BATCH_DIFFERS,
         About.WORK,
         1e-9,
         "of the requested batch",
         "equal by definition: a rank's samples are its steps times its batch",
-        _batch,
+        batches,
+        _of_events,
     ),
     Gate(
         GateName.TWO_LEVELS,
@@ -335,7 +250,8 @@ GATES: tuple[Gate, ...] = (
         0.85,
         "of the steps' variance, explained by two levels that differ by at least 5 %",
         "a normal series gives 0.64, a ramp 0.75; benchmarks/trust_gates.py has the false alarms",
-        _levels,
+        levels,
+        _of_events,
     ),
 )
 """Every gate over one run, in the order in which doubts are reported."""
@@ -346,6 +262,6 @@ DRIFT = Gate(
     0.01,
     "of the median, from the first run to the last",
     "the interval width that `adaptive` aims for; chance produces such an order in at most 1 % of cases",
-    lambda _: iter(()),
+    lambda _: Inspection(),
 )
 """The gate over all runs of a case."""

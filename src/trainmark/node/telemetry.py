@@ -1,4 +1,7 @@
-"""Telemetry sampler: a thread that writes one line per interval during a run."""
+"""Telemetry sampler: a thread that writes one line per interval during a run.
+
+It samples at 10 Hz at first, so that a short measured window has samples inside it; see ``Pacing``.
+"""
 
 import json
 import os
@@ -11,10 +14,11 @@ from types import TracebackType
 from typing import Any
 
 from trainmark.node.accelerators import Nvml
-from trainmark.node.usage import NodeUsage, ProcessTree, read_node
+from trainmark.node.usage import NodeUsage, ProcessTree, find_quota_counter, read_node
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
+    CpuCounters,
     CpuSample,
     GpuName,
     GpuSample,
@@ -23,8 +27,16 @@ from trainmark.schema.telemetry import (
     Sample,
 )
 
-PSS_EVERY = 30
-"""Samples between two PSS readings; for PSS the kernel walks page tables and holds the process's memory lock."""
+INTERVAL_S = 0.1
+"""The time between two samples, in seconds, early in a run."""
+MAX_INTERVAL_S = 1.0
+"""The longest time between two samples, in seconds, late in a run."""
+INTERVALS_SO_FAR = 1000
+"""A run of this many intervals gets longer ones: the interval is then this part of the time since its start."""
+SLOW_EVERY_S = 0.95
+"""Seconds between two readings of what changes slowly: the free memory, and the memory and processes of a GPU."""
+PSS_EVERY_S = 30.0
+"""Seconds between two PSS readings; for PSS the kernel walks page tables and holds the process's memory lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +49,42 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
+class Pacing:
+    """The time from one sample to the next: ``interval_s`` at first, later a thousandth of the run's time so far.
+
+    A window of three seconds that begins after ten minutes of compilation still has several samples, and the file of
+    a run of one hour has six thousand lines instead of 36 thousand.
+    """
+
+    interval_s: float
+
+    def interval_after(self, elapsed_s: float) -> float:
+        """Return the seconds to the next sample of a run that started ``elapsed_s`` ago."""
+        longest = max(self.interval_s, MAX_INTERVAL_S)
+        return min(max(self.interval_s, elapsed_s / INTERVALS_SO_FAR), longest)
+
+
+@dataclass(frozen=True, slots=True)
 class _Counters:
     monotonic_s: float
     node: NodeUsage
     tree_cpu_s: float
     own_cpu_s: float
+
+
+class _Due:
+    """A reading that is due every ``every_s`` seconds, the first time at once."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._at: float | None = None
+
+    def is_due(self, now_s: float) -> bool:
+        """Return whether the reading is due now; if it is, the next one is due ``every_s`` seconds from now."""
+        if self._at is not None and now_s < self._at:
+            return False
+        self._at = now_s + self._every_s
+        return True
 
 
 class Sampler:
@@ -67,7 +110,9 @@ class Sampler:
         self._proc = proc
         self._pid = pid
         self._before: _Counters | None = None
-        self._taken = 0
+        self._tree_s = 0.0
+        self._quota = find_quota_counter(proc=proc)
+        self._pss, self._slow = _Due(PSS_EVERY_S), _Due(SLOW_EVERY_S)
 
     def header(self, interval_s: float) -> Header:
         """Return the first line of the file."""
@@ -76,11 +121,14 @@ class Sampler:
 
     def take(self) -> Sample:
         """Return a sample; its shares cover the time since the previous one."""
-        tree, node = self._tree.read(), read_node(self._proc, self._cpus)
-        now = _Counters(self._clock.monotonic(), node, tree.cpu_s, self._clock.own_cpu())
+        at = self._clock.monotonic()
+        slow = self._slow.is_due(at)
+        tree, node = self._tree.read(), read_node(self._proc, self._cpus, memory=slow)
+        now = _Counters(at, node, tree.cpu_s, self._clock.own_cpu())
         before, self._before = self._before, now
-        pss = self._tree.pss_bytes() if self._taken % PSS_EVERY == 0 else None
-        self._taken += 1
+        # Members that ended without their parent took their seconds along: what the tree used before still counts.
+        self._tree_s += max(now.tree_cpu_s - (before.tree_cpu_s if before else 0.0), 0.0)
+        pss = self._tree.pss_bytes() if self._pss.is_due(now.monotonic_s) else None
         return Sample(
             monotonic_s=now.monotonic_s,
             wall_s=self._clock.wall(),
@@ -88,20 +136,27 @@ class Sampler:
             processes=len(tree.pids),
             cpu=_shares(before, now),
             memory=MemorySample(tree.rss_bytes, pss, node.available_bytes),
-            gpus=self._sample_gpus(tree.pids),
+            gpus=self._sample_gpus(tree.pids, slow=slow),
+            counters=CpuCounters(
+                busy_s=round(node.busy_s, 3),
+                total_s=round(node.total_s, 3),
+                tree_s=round(self._tree_s, 3),
+                own_s=round(now.own_cpu_s, 4),
+                throttled_s=None if self._quota is None else self._quota.read_s(),
+            ),
         )
 
-    def _sample_gpus(self, run_pids: tuple[int, ...]) -> tuple[GpuSample, ...]:
+    def _sample_gpus(self, run_pids: tuple[int, ...], *, slow: bool) -> tuple[GpuSample, ...]:
         if self._nvml is None:
             return ()
         return tuple(
-            sample_gpu(self._nvml, index, handle, run_pids, self._proc)
+            sample_gpu(self._nvml, index, handle, run_pids, self._proc, slow=slow)
             for index, handle in enumerate(self._handles)
         )
 
 
 class Telemetry:
-    """A context manager that writes samples to ``path`` every ``interval_s`` seconds.
+    """A context manager that writes samples to ``path`` every ``interval_s`` seconds, less often in a long run.
 
     One line is written at once, one at the end. It never disturbs the run: a full disk or an unreadable /proc ends
     the sampling, and ``problem`` is then the reason.
@@ -113,7 +168,7 @@ class Telemetry:
         pid: int | None,
         *,
         find: Callable[[], Iterable[int]] = tuple,
-        interval_s: float = 1.0,
+        interval_s: float = INTERVAL_S,
         nvml: Nvml | None = None,
         clock: Clock | None = None,
         proc: Path = Path("/proc"),
@@ -142,14 +197,16 @@ class Telemetry:
             # Unbuffered: every line is one write, at once visible to readers.
             with self._path.open("wb", buffering=0) as file:
                 file.write(to_line(self._sampler.header(self._interval_s)))
-                due = self._clock.monotonic()
+                due = started = self._clock.monotonic()
+                pacing = Pacing(self._interval_s)
                 stopping = False
                 while True:
                     file.write(to_line(self._sampler.take()))
                     if stopping:
                         return
                     # A late sample is not caught up: the next one is due an interval from now.
-                    due = max(due + self._interval_s, self._clock.monotonic())
+                    now = self._clock.monotonic()
+                    due = max(due + pacing.interval_after(now - started), now)
                     stopping = self._stop.wait(due - self._clock.monotonic())
         except (OSError, ValueError) as error:
             self.problem = f"telemetry stopped: {error}"
@@ -163,7 +220,22 @@ def allowed_cpus() -> Collection[int] | None:
 
 def to_line(value: Header | Sample) -> bytes:
     """Return a header or a sample as one line of JSON."""
-    return json.dumps(asdict(value), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    fields = asdict(value) if isinstance(value, Header) else _fields(value)
+    return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _fields(sample: Sample) -> dict[str, Any]:
+    """Return a sample's fields; ten times a second, ``asdict`` would cost as much as reading the counters."""
+    plain = {name: getattr(sample, name) for name in _PLAIN}
+    parts = {name: _shallow(getattr(sample, name)) for name in ("cpu", "memory", "counters")}
+    return plain | parts | {"gpus": [_shallow(gpu) for gpu in sample.gpus]}
+
+
+_PLAIN = ("monotonic_s", "wall_s", "interval_s", "processes")
+
+
+def _shallow(part: Any) -> dict[str, Any] | None:
+    return None if part is None else {name: getattr(part, name) for name in part.__slots__}
 
 
 def _shares(before: _Counters | None, now: _Counters) -> CpuSample:
@@ -217,12 +289,22 @@ def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
     )
 
 
-def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], proc: Path) -> GpuSample:
-    """Return the current state of a GPU; ``run_pids`` are the processes of the run."""
+VIOLATIONS = {"power": 0, "thermal": 1, "board_limit": 3, "reliability": 5}
+"""The policies whose violation time is read, and their numbers in nvml.h (``nvmlPerfPolicyType_t``)."""
+
+
+def sample_gpu(
+    nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], proc: Path, *, slow: bool = True
+) -> GpuSample:
+    """Return the current state of a GPU; ``run_pids`` are the processes of the run.
+
+    Without ``slow``, the memory and the processes are not read.
+    """
     power_mw = nvml.query("nvmlDeviceGetPowerUsage", handle)
     rates = nvml.query("nvmlDeviceGetUtilizationRates", handle)
-    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
-    pids = _compute_pids(nvml, handle)
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle) if slow else None
+    energy_mj = nvml.query("nvmlDeviceGetTotalEnergyConsumption", handle)
+    pids = _compute_pids(nvml, handle) if slow else None
     # NVML may report pids from another PID namespace: one that is not in /proc cannot be attributed.
     visible = None if pids is None else [pid for pid in pids if (proc / str(pid)).exists()]
     return GpuSample(
@@ -236,7 +318,23 @@ def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], p
         clock_reasons=_clock_reasons(nvml, handle),
         foreign_pids=None if visible is None else tuple(sorted(set(visible) - {*run_pids, os.getpid()})),
         unseen_processes=None if pids is None or visible is None else len(pids) - len(visible),
+        energy_j=None if energy_mj is None else energy_mj / 1000,
+        violations_s=_violations(nvml, handle),
     )
+
+
+def _violations(nvml: Nvml, handle: Any) -> dict[str, float] | None:
+    """Return for how long each policy lowered the clocks since the driver was loaded, in seconds.
+
+    NVML counts nanoseconds.
+    """
+    found = {}
+    for name, policy in VIOLATIONS.items():
+        status = nvml.query("nvmlDeviceGetViolationStatus", handle, policy)
+        if status is None:
+            return None
+        found[name] = int(status.violationTime) / 1e9
+    return found
 
 
 def _clock_reasons(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:

@@ -1,8 +1,10 @@
 """Reading of ``telemetry.jsonl``, and the summary of a window of a run."""
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,6 +14,7 @@ from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
+    CpuCounters,
     GpuSample,
     GpuSummary,
     Header,
@@ -60,7 +63,9 @@ def read_telemetry(path: Path) -> Recording:
 def summarise(path: Path, window: tuple[float, float] | None = None) -> TelemetrySummary:
     """Return the summary of ``window`` (Unix times in seconds, from and to, as in events; None: of everything).
 
-    A sample counts if it was taken within the window. The shares of the first one reach back over its interval.
+    A sample counts if it was taken within the window. CPU shares are differences of counters between the two ends of
+    the window; where a sample has none (older files), they are means of the samples' shares, of which the first one
+    reaches back over its interval.
     """
     recording = read_telemetry(path)
     in_window = [
@@ -68,14 +73,20 @@ def summarise(path: Path, window: tuple[float, float] | None = None) -> Telemetr
     ]
     names = {gpu.index: gpu for gpu in recording.header.gpus} if recording.header else {}
     indexes = sorted({gpu.index for sample in in_window for gpu in sample.gpus})
+    covered = _covered(recording.samples, window)
+    cpu = _cpu_in(recording.samples, covered)
     return TelemetrySummary(
         samples=len(in_window),
         unreadable_lines=recording.unreadable_lines,
         seconds=in_window[-1].monotonic_s - in_window[0].monotonic_s if in_window else 0.0,
-        cpu_busy_mean=_over_time(in_window, lambda sample: sample.cpu.busy),
-        cpu_tree_mean=_over_time(in_window, lambda sample: sample.cpu.tree),
-        cpu_other_mean=_over_time(in_window, lambda sample: sample.cpu.other),
-        cpu_other_max=max(_present(sample.cpu.other for sample in in_window), default=None),
+        cpu_busy_mean=_over_time(in_window, lambda sample: sample.cpu.busy) if cpu is None else cpu.busy,
+        cpu_tree_mean=_over_time(in_window, lambda sample: sample.cpu.tree) if cpu is None else cpu.tree,
+        cpu_other_mean=_over_time(in_window, lambda sample: sample.cpu.other) if cpu is None else cpu.other,
+        cpu_other_max=(
+            max(_present(sample.cpu.other for sample in in_window), default=None)
+            if cpu is None or covered is None
+            else _highest_other(recording.samples, covered)
+        ),
         tree_rss_bytes_max=max((sample.memory.tree_rss_bytes for sample in in_window), default=None),
         tree_pss_bytes_max=max(_present(sample.memory.tree_pss_bytes for sample in in_window), default=None),
         available_bytes_min=min(
@@ -87,10 +98,130 @@ def summarise(path: Path, window: tuple[float, float] | None = None) -> Telemetr
                 names[index].uuid if index in names else None,
                 names[index].name if index in names else None,
                 [gpu for sample in in_window for gpu in sample.gpus if gpu.index == index],
-            )
+            ).model_copy(update=_gpu_counters(index, recording.samples, covered))
             for index in indexes
         ),
+        window_s=None if window is None else window[1] - window[0],
+        covered_s=None if covered is None else covered[1] - covered[0],
+        period_s=_period(recording, covered),
+        cpu_tree_s=None if cpu is None else cpu.tree_s,
+        cpu_throttled_s=None if cpu is None else cpu.throttled_s,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuShares:
+    """Shares of the CPUs over a stretch of time, and seconds in it."""
+
+    busy: float
+    tree: float
+    other: float
+    tree_s: float
+    throttled_s: float | None
+
+
+def _covered(samples: Sequence[Sample], window: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return the part of the window that the samples and their intervals cover, in Unix time; None for no part."""
+    if not samples:
+        return None
+    first, last = samples[0].wall_s - samples[0].interval_s, samples[-1].wall_s
+    begin, end = (first, last) if window is None else (max(window[0], first), min(window[1], last))
+    return (begin, end) if end > begin else None
+
+
+def _period(recording: Recording, covered: tuple[float, float] | None) -> float | None:
+    """Return the median time between two samples whose intervals reach into the covered part."""
+    if covered is None:
+        return recording.header.interval_s if recording.header else None
+    intervals = [
+        sample.interval_s
+        for sample in recording.samples
+        if sample.interval_s > 0
+        and sample.wall_s > covered[0]
+        and sample.wall_s - sample.interval_s < covered[1]
+    ]
+    return median(intervals) if intervals else None
+
+
+def _cpu_in(samples: Sequence[Sample], stretch: tuple[float, float] | None) -> _CpuShares | None:
+    """Return the shares between the two ends of a stretch, by counters; None if samples lack them."""
+    counted = [(sample.wall_s, found) for sample in samples if (found := sample.counters) is not None]
+    if stretch is None or len(counted) < 2 or len(counted) < len(samples):
+        return None
+    times = [at for at, _ in counted]
+
+    def difference(read: Callable[[CpuCounters], float]) -> float:
+        values = [read(found) for _, found in counted]
+        return _value_at(times, values, stretch[1]) - _value_at(times, values, stretch[0])
+
+    total = difference(lambda found: found.total_s)
+    if total <= 0:
+        return None
+    busy, tree = difference(lambda found: found.busy_s), difference(lambda found: found.tree_s)
+    own = difference(lambda found: found.own_s)
+    throttled = all(found.throttled_s is not None for _, found in counted)
+    return _CpuShares(
+        busy=_as_share(busy / total),
+        tree=_as_share(tree / total),
+        other=_as_share((busy - tree - own) / total),
+        tree_s=round(tree, 4),
+        throttled_s=round(difference(lambda found: found.throttled_s or 0.0), 4) if throttled else None,
+    )
+
+
+def _value_at(times: Sequence[float], values: Sequence[float], at: float) -> float:
+    """Return a counter's value at a moment, by a straight line between the samples before and after it."""
+    after = min(max(bisect_left(times, at), 1), len(times) - 1)
+    before = after - 1
+    length = times[after] - times[before]
+    part = min(max((at - times[before]) / length, 0.0), 1.0) if length > 0 else 1.0
+    return values[before] + part * (values[after] - values[before])
+
+
+def _highest_other(samples: Sequence[Sample], covered: tuple[float, float]) -> float | None:
+    """Return the highest share of other processes over a second of the covered part, or over all of a shorter one.
+
+    A tick of /proc/stat is 10 ms: over a tenth of a second its shares are too coarse.
+    """
+    seconds = max(1, int(covered[1] - covered[0]))
+    length = (covered[1] - covered[0]) / seconds
+    starts = [covered[0] + number * length for number in range(seconds)]
+    found = (_cpu_in(samples, (start, start + length)) for start in starts)
+    return max((shares.other for shares in found if shares is not None), default=None)
+
+
+def _as_share(value: float) -> float:
+    return round(min(max(value, 0.0), 1.0), 4)
+
+
+def _gpu_counters(
+    index: int, samples: Sequence[Sample], covered: tuple[float, float] | None
+) -> dict[str, object]:
+    """Return the fields of a GPU's summary that NVML's counters give: the energy, and the violation shares."""
+    here = [(sample.wall_s, gpu) for sample in samples for gpu in sample.gpus if gpu.index == index]
+    if covered is None or len(here) < 2:
+        return {}
+
+    def difference(read: Callable[[GpuSample], float | None]) -> float | None:
+        known = [(at, value) for at, gpu in here if (value := read(gpu)) is not None]
+        if len(known) < 2:
+            return None
+        times, values = [at for at, _ in known], [value for _, value in known]
+        return max(_value_at(times, values, covered[1]) - _value_at(times, values, covered[0]), 0.0)
+
+    seconds = covered[1] - covered[0]
+    energy = difference(lambda gpu: gpu.energy_j)
+    policies = {policy for _, gpu in here for policy in gpu.violations_s or ()}
+    lengths = {
+        policy: difference(lambda gpu, policy=policy: (gpu.violations_s or {}).get(policy))  # type: ignore[misc]
+        for policy in sorted(policies)
+    }
+    return {
+        "energy_j": None if energy is None else round(energy, 3),
+        "violation_shares": {
+            policy: _as_share(length / seconds) for policy, length in lengths.items() if length is not None
+        },
+    }
 
 
 def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample]) -> GpuSummary:
@@ -116,6 +247,7 @@ def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample
         ),
         unseen_processes_max=max(_present(sample.unseen_processes for sample in samples), default=None),
         clock_dropped_share=_dropped(samples),
+        samples=len(samples),
     )
 
 

@@ -1,6 +1,8 @@
-"""The names of the gates that check a result; a suite can turn each of them off."""
+"""The names of the gates that check a result, and a gate's answer; a suite can turn each of them off."""
 
 from enum import StrEnum
+
+from trainmark.schema.frozen import Frozen
 
 
 class GateName(StrEnum):
@@ -22,3 +24,33 @@ SPOILING = frozenset(
     {GateName.GPU_THROTTLED, GateName.CLOCK_DROPPED, GateName.GPU_SHARED, GateName.CPU_SHARED}
 )
 """Doubts about a machine for which a run is repeated and excluded from its case's estimate."""
+
+UNINSPECTED = "not-looked"
+"""The code of a doubt about a run at whose machine a gate could not look."""
+
+
+class Answer(StrEnum):
+    """The answer of a gate about one run."""
+
+    DOUBT = "doubt"
+    """It found something."""
+    CLEAN = "clean"
+    """It looked and found nothing."""
+    UNCHECKED = "not-looked"
+    """It could not look, so nothing is known."""
+    OFF = "off"
+    """The suite turned it off."""
+
+
+class GateCheck(Frozen):
+    """A gate's answer about one run.
+
+    ``samples`` and ``seconds`` are what it looked at: samples of the machine, or steps, over that time; null if it does
+    not count any. ``reason`` says why it did not look.
+    """
+
+    gate: GateName
+    answer: Answer
+    samples: int | None = None
+    seconds: float | None = None
+    reason: str | None = None

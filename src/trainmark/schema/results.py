@@ -15,7 +15,7 @@ from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.findings import Findings
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.gates import SPOILING, GateName
+from trainmark.schema.gates import SPOILING, Answer, GateCheck, GateName
 from trainmark.schema.identity import Identity
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
@@ -39,6 +39,7 @@ class RunResult(Frozen):
     ``identity`` identifies the program and its inputs; null in files of older versions.
     ``hosts`` are the names of its hosts, one per node; ``ranks`` compares its ranks. Both are empty in files of older
     versions.
+    ``gates`` has the answer of every gate that applies; null in files of older versions.
     """
 
     repeat: int
@@ -57,6 +58,7 @@ class RunResult(Frozen):
     identity: Identity | None = None
     hosts: tuple[str, ...] = ()
     ranks: RankTimes | None = None
+    gates: tuple[GateCheck, ...] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -77,12 +79,34 @@ class RunResult(Frozen):
     @property
     def spoiled(self) -> bool:
         """True if its machine disturbed it; such a run is not pooled with sound ones."""
-        return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
+        return bool(self.spoiled_by)
+
+    @property
+    def spoiled_by(self) -> frozenset[str]:
+        """The gates that found that the machine disturbed it."""
+        return frozenset(
+            doubt.code for doubt in self.suspicions if doubt.about is About.MACHINE and doubt.code in SPOILING
+        )
+
+    @property
+    def unchecked(self) -> frozenset[str]:
+        """The gates about the machine that could not look; all of them for an old file without a sample."""
+        if self.gates is None:
+            return frozenset() if any(node.samples for node in self.telemetry) else frozenset(SPOILING)
+        return frozenset(
+            check.gate for check in self.gates if check.answer is Answer.UNCHECKED and check.gate in SPOILING
+        )
 
 
 def sound(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return the measured runs that no machine disturbed; ratios and intervals use these."""
-    return [run for run in runs if run.measurement is not None and not run.spoiled]
+    """Return the measured runs that no machine disturbed; ratios and intervals use these.
+
+    A run at which a gate did not look is not preferred to runs that the same gate found disturbed: it is not sound
+    beside them.
+    """
+    measured = [run for run in runs if run.measurement is not None]
+    spoiling = frozenset().union(*(run.spoiled_by for run in measured))
+    return [run for run in measured if not run.spoiled and not run.unchecked & spoiling]
 
 
 def pooled(runs: Sequence[RunResult]) -> list[RunResult]:

@@ -6,6 +6,8 @@ Shares are of the logical CPUs of a node that the run may use, 0 to 1.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from trainmark.schema.frozen import Frozen
 
 SCHEMA_VERSION = 1
@@ -51,8 +53,27 @@ class CpuSample:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuCounters:
+    """Processor seconds that only grow; their differences give exact shares over any window.
+
+    ``busy_s`` and ``total_s`` are of the CPUs that the run may use (/proc/stat), ``tree_s`` of the run's processes,
+    ``own_s`` of this program. ``throttled_s`` is the time for which the CPU quota of this program's control group
+    stopped its processes; None without a quota.
+    """
+
+    busy_s: float
+    total_s: float
+    tree_s: float
+    own_s: float
+    throttled_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Memory in bytes; ``tree_rss`` counts shared pages per process, ``tree_pss`` divides them (rarely sampled)."""
+    """Memory in bytes; ``tree_rss`` counts shared pages per process, ``tree_pss`` divides them (rarely sampled).
+
+    ``available_bytes`` is read about once a second.
+    """
 
     tree_rss_bytes: int
     tree_pss_bytes: int | None
@@ -66,6 +87,10 @@ class GpuSample:
     ``clock_reasons`` are NVML's reasons for a clock below the highest. ``utilisation`` is the share of the last driver
     period with a kernel running (0 to 1). ``foreign_pids`` are processes outside the run that compute on this GPU;
     ``unseen_processes`` counts those whose pid is not visible here (another container's): their owner is unknown.
+    ``energy_j`` and ``violations_s`` are NVML's counters, which only grow: the energy used since the driver was loaded,
+    and by policy (``thermal``, ``power``, ...) the time for which it lowered the clocks.
+
+    The memory and the processes are read about once a second; the samples in between have None.
     """
 
     index: int
@@ -78,13 +103,16 @@ class GpuSample:
     clock_reasons: tuple[str, ...] | None
     foreign_pids: tuple[int, ...] | None
     unseen_processes: int | None
+    energy_j: float | None = None
+    violations_s: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One line. ``monotonic_s`` is CLOCK_MONOTONIC, which every process of the node shares; ``wall_s`` is Unix time.
 
-    ``interval_s`` is the time since the previous sample, 0 in the first.
+    ``interval_s`` is the time since the previous sample, 0 in the first. ``counters`` is None in files of older
+    versions.
     """
 
     monotonic_s: float
@@ -94,6 +122,7 @@ class Sample:
     cpu: CpuSample
     memory: MemorySample
     gpus: tuple[GpuSample, ...]
+    counters: CpuCounters | None = None
 
 
 class GpuSummary(Frozen):
@@ -102,7 +131,9 @@ class GpuSummary(Frozen):
     ``reason_shares`` is the share of samples that show each clock reason; ``throttled_share`` is the share of
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
     ``clock_dropped_share`` is the share of busy samples whose clock is more than 5 % below the window's highest, for
-    another reason than the power limit.
+    another reason than the power limit. ``samples`` counts those of this GPU in the window. ``energy_j`` is the energy
+    that it used in the window, and ``violation_shares`` gives by policy the share of the window for which NVML's
+    counters say that the policy lowered the clocks.
     """
 
     index: int
@@ -120,6 +151,9 @@ class GpuSummary(Frozen):
     foreign_pids: tuple[int, ...]
     unseen_processes_max: int | None
     clock_dropped_share: float | None = None
+    samples: int | None = None
+    energy_j: float | None = None
+    violation_shares: Mapping[str, float] = Field(default_factory=dict)
 
 
 class TelemetrySummary(Frozen):
@@ -127,6 +161,11 @@ class TelemetrySummary(Frozen):
 
     It covers one node, over the window of that node's ranks. ``unreadable_lines`` counts lines that are not samples,
     including a truncated last line.
+    ``seconds`` is the time between the first and the last sample in the window. ``window_s`` is the window's length,
+    ``covered_s`` the part of it that the samples cover, and ``period_s`` the time between two samples there.
+    ``cpu_tree_s`` are the processor seconds of the run's processes in the window, ``cpu_throttled_s`` those seconds of
+    it for which a CPU quota stopped them.
+    Files of older versions lack these five.
     """
 
     node: int = 0
@@ -141,3 +180,8 @@ class TelemetrySummary(Frozen):
     tree_pss_bytes_max: int | None = None
     available_bytes_min: int | None = None
     gpus: tuple[GpuSummary, ...] = ()
+    window_s: float | None = None
+    covered_s: float | None = None
+    period_s: float | None = None
+    cpu_tree_s: float | None = None
+    cpu_throttled_s: float | None = None

@@ -60,14 +60,15 @@ def _run_contradiction(run: RunResult) -> str | None:
 def _contradiction(case: CaseResult) -> str | None:
     """Return how a case's number differs from that of its runs; None if they agree or the case has no number.
 
-    An older trainmark pooled all runs, including those disturbed by their machine: that is accepted as well.
+    An older trainmark pooled all runs, including those disturbed by their machine, or all that were not found
+    disturbed, including those that were not looked at: that is accepted as well.
     """
     if case.estimate is None:
         return None
     count, stored = case.estimate.n, case.estimate.median
     found = [
         (len(rates), median(rates))
-        for runs in (pooled(case.runs), case.runs)
+        for runs in (pooled(case.runs), case.runs, [run for run in case.runs if not run.spoiled])
         if (rates := [run.measurement.throughput for run in runs if run.measurement is not None])
     ]
     if any(count == n and isclose(stored, middle, rel_tol=1e-9) for n, middle in found):

@@ -18,7 +18,7 @@ from trainmark.schema.measurement import NoInterval
 from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
-from trainmark.schema.results import CaseResult, Results, StoredManifest, pooled
+from trainmark.schema.results import CaseResult, Results, StoredManifest, pooled, sound
 from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name
 
@@ -60,6 +60,7 @@ def _case_rows(
 ) -> Iterator[SpeedRow]:
     case = result.case
     counted = {run.repeat for run in pooled(result.runs)}
+    undisturbed = {run.repeat for run in sound(result.runs)}
     for run in result.runs:
         if run.measurement is not None and run.repeat not in counted:
             continue
@@ -76,7 +77,8 @@ def _case_rows(
             speed=measured.throughput if measured else None,
             unit=measured.unit if measured else unit,
             repeat=run.repeat,
-            spoiled=run.spoiled,
+            spoiled=measured is not None and run.repeat not in undisturbed,
+            inspected=run.spoiled or not run.unchecked,
             variant=tuple((axis, _word(case, axis)) for axis in axes),
             hardware=machine_kinds(run, manifests),
             one_machine=(

@@ -29,9 +29,7 @@ def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Li
     rows, left_out = [], []
     for run in runs:
         if run.spoiled:
-            left_out.append(
-                f"{run.log}: the run was disturbed by its machine, and a row has no field for a doubt"
-            )
+            left_out.append(f"{run.log}: the run {run.disturbance}, and a row has no field for a doubt")
             continue
         try:
             row = paddle_row(run, chosen or mission_for(run.model))

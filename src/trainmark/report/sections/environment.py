@@ -173,9 +173,12 @@ def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:
         values = {name: value for name, value in node if name not in ("node", "gpus")}
         for gpu in node.gpus:
             facts = {
-                name: value for name, value in gpu if name not in ("index", "reason_shares", "foreign_pids")
+                name: value
+                for name, value in gpu
+                if name not in ("index", "reason_shares", "violation_shares", "foreign_pids")
             }
             facts |= {f"reason_shares.{reason}": share for reason, share in gpu.reason_shares.items()}
+            facts |= {f"violation_shares.{policy}": share for policy, share in gpu.violation_shares.items()}
             facts["foreign_pids"] = ", ".join(map(str, gpu.foreign_pids)) or None
             values |= {f"gpus[{gpu.index}].{name}": value for name, value in facts.items()}
         found |= {f"{of}{name}": value for name, value in values.items() if value is not None}
