@@ -171,7 +171,10 @@ def test_a_suspect_result_carries_a_sign_a_footnote_and_its_reason(tmp_path: Pat
 def test_a_window_that_was_not_steady_is_in_doubt_and_says_by_how_much(tmp_path: Path) -> None:
     text = rendered(sample.real_and_synthetic(), tmp_path)
     assert "8587†" in text
-    assert "no, in 1 of 6 runs: settled after 35 measured steps; the mean step time is off by 4.3 %" in text
+    assert (
+        "no, in 1 of 6 runs: settled after 35 measured steps; the mean step time differs from the steady one by 4.3 %"
+        in text
+    )
 
 
 def test_a_window_that_never_settled_says_so(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def compare_values(
 
 
 def merge_findings(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
-    """Return the findings in order; one that is said of several hosts in the same words stands once."""
+    """Return the findings in order; equal findings of several hosts become one finding with all their hosts."""
     hosts: dict[CheckFinding, list[str]] = {}
     for finding in findings:
         hosts.setdefault(finding.model_copy(update={"hosts": ()}), []).extend(finding.hosts)

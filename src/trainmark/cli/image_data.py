@@ -54,7 +54,7 @@ def make(
 ) -> None:
     """Create a folder of random ImageNet-like JPEGs.
 
-    List files with 'path label' lines are written beside the images. If interrupted, run the same command again to
+    List files with 'path label' lines are written next to the images. If interrupted, run the same command again to
     continue. A complete data set is left unchanged.
     """
     spec = pictures.spec_from(

@@ -1,9 +1,9 @@
-"""The share of the device's peak: operations that a run's models need, against a matrix product's that is measured.
+"""The share of the device's measured peak that a run uses.
 
-The peak is what one large product of two square matrices gives, in the type in which the run computes, by the
-framework's own product and on the run's own device, all ranks at once; no data sheet is asked. What memory gives is
-measured likewise, by adding one long row of values to another. The operations of a sample are a task's, by conventions
-that have names (``Task.operations``). Nothing of it is in the window.
+The peak is the rate of one large product of two square matrices, in the type of the run's computation, with the
+framework's own product, on the run's own device and on all ranks at once; it is not taken from a data sheet. The memory
+bandwidth is measured in the same way, by adding one long array to another. The task defines the operations of a sample,
+by named conventions (``Task.operations``). All of this runs after the window.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from .settings import Settings
 from .training import Training
 
 SIZES: Mapping[str, Tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
-"""Rows and columns, tried one after another: so large that the device, and not what starts its work, is measured."""
+"""Rows and columns, tried in order; large enough to measure the device and not the launch of its work."""
 
 AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
-"""Products that are handed over before the device is waited for."""
+"""The number of products launched before waiting for the device."""
 
 LONGEST_S = 0.1
-"""A larger product is tried if by the rate so far it takes no longer: on few cores the smallest is large enough."""
+"""A larger product is tried only if it takes at most this long at the rate so far."""
 
 ROUNDS = 5
-"""The fastest counts: a peak is what the device can do, and all else is in its way."""
+"""The fastest round counts, because any disturbance makes a round slower."""
 
 
 VALUES: Mapping[str, int] = {"cuda": 2**28, "cpu": 2**25}
-"""Of four bytes, in each of the two rows that are added: so many that no cache holds them."""
+"""The number of 4-byte values in each of the two arrays that are added; too many for any cache."""
 
 VALUE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Of a value in the type in which a run computes."""
+"""The size of a value by the type of a run's computation."""
 
 
 class Peak(NamedTuple):
-    """What one rank's device does a second, and the size of the matrices at which it was the most."""
+    """The peak of one rank's device, and the size of the matrices that reached it."""
 
     operations_per_s: float
     size: int
 
 
 def find_peak(training: Training, device: str) -> Optional[Peak]:
-    """Return this rank's peak; None where the framework's worker has no product, or the device no room for it."""
+    """Return this rank's peak; None if the worker has no product, or the device too little memory for it."""
     best: Optional[Peak] = None
     count = AT_ONCE.get(device, 1)
     for size in SIZES.get(device, SIZES["cpu"]):
@@ -60,14 +60,14 @@ def find_peak(training: Training, device: str) -> Optional[Peak]:
 
 
 def find_bandwidth(training: Training, device: str) -> Optional[float]:
-    """Return the bytes that this rank's device reads and writes a second; None as in ``find_peak``."""
+    """Return the bytes per second that this rank's device reads and writes; None as in ``find_peak``."""
     values, count = VALUES.get(device, VALUES["cpu"]), AT_ONCE.get(device, 1)
     seconds = _fastest(lambda: training.sums(values), count)
     return None if seconds is None else 3 * 4 * values * count / seconds
 
 
 def _fastest(probe: Callable[[], Optional[Callable[[int], None]]], count: int) -> Optional[float]:
-    """Return the seconds of the fastest of some rounds of ``count`` times what ``probe`` makes; None if it cannot."""
+    """Return the seconds of the fastest of some rounds of ``count`` calls of the probe's work; None if it fails."""
     try:
         times = probe()
         if times is None:
@@ -79,16 +79,16 @@ def _fastest(probe: Callable[[], Optional[Callable[[int], None]]], count: int) -
             times(count)
             seconds.append(time.perf_counter() - started)
     except Exception:
-        # Most likely no memory is left beside the model's. A peak that is not known costs the run nothing.
+        # Most likely the model leaves too little memory. An unknown peak does not affect the run.
         return None
     return min(seconds)
 
 
 def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> Dict[str, Any]:
-    """Return what the last event says of the peaks and of the shares that were used. All ranks call it.
+    """Return the peaks and the used shares for the last event. All ranks must call it.
 
-    ``mfu`` is by convention the operations' share of the matrix product's rate; ``roofline`` the least time of the step
-    (``roofline.py``) as a share of the time it took, on the slowest rank's device.
+    ``mfu`` is the operations' share of the matrix product's rate, by convention; ``roofline`` is the shortest possible
+    time of the step (``roofline.py``) divided by its actual time, on the slowest rank's device.
     """
     operations = training.task.operations(settings)
     if not operations:
@@ -135,7 +135,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> Dict[str, Any]:
-    """Return the share of the ``peak`` by each convention; none, and why, if one is more than all of it."""
+    """Return the share of the ``peak`` by each convention; no shares but a reason if one exceeds the peak."""
     shares = {name: count * samples_per_s / peak for name, count in operations.items()}
     worst = max(shares.values(), default=0.0)
     if worst <= 1:

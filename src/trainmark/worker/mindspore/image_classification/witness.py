@@ -1,4 +1,4 @@
-"""Sees what a training step really computed with: the request is not the proof."""
+"""Observe the types and layouts of a training step, because a request proves nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .observing import Output, cells, convolutions_in_graph
 
 
 class HookWitness:
-    """Watches the second convolution while operators are run one by one.
+    """Observes the second convolution while operators run one by one.
 
-    The second, because its input has been through the stem: its type is that of the network's inside.
+    The input of the second one has passed the stem, so its type is the type of the network's computation.
     """
 
     def __init__(self, model: nn.Cell) -> None:
-        """Hook into the model."""
+        """Register the hook in the model."""
         self._seen: List[Output] = []
         self._hook = cells(model, nn.Conv2d)[1].register_forward_hook(self._see)
 
@@ -24,11 +24,11 @@ class HookWitness:
         self._seen.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
     def look(self) -> Output:
-        """Take the hook away and return what the first step showed."""
+        """Remove the hook and return the observation of the first step."""
         self._hook.remove()
         return self._seen[0]
 
 
 def in_graph(step: nn.Cell) -> Output:
-    """Return the same from a compiled step."""
+    """Return the same observation from a compiled step."""
     return convolutions_in_graph(step)[1]

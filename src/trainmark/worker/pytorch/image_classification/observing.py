@@ -1,4 +1,4 @@
-"""Weights in and out by the names that all frameworks share, and what a forward and backward pass computed."""
+"""Access to weights by the names that all frameworks share, and observation of a forward and backward pass."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def observe(
     forward: Callable[[], Tuple[Any, Any]],
     average: Callable[[], None],
 ) -> Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed.
+    """Run ``forward``, which returns logits and loss, and the backward pass; return their results.
 
-    ``average`` makes the gradients their mean over the ranks, as the step does.
+    ``average`` averages the gradients over the ranks, like the step.
 
-    ``layers`` runs the model's modules one by one, so that each convolution can be looked at. ``forward`` may be
-    compiled: it then runs without any hook, since those would be compiled with it into another program.
+    ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
+    compiled; it runs without hooks, because those would be compiled into another program.
     """
     seen: List[ConvolutionSeen] = []
     hooks = [
@@ -60,12 +60,12 @@ def observe(
 
 
 def batches_counted(model: nn.Module) -> List[Any]:
-    """Return how many batches each batch norm has counted in training mode."""
+    """Return the number of batches that each batch norm has counted in training mode."""
     return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
 
 
 def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
-    """Do ``step``, in which ``model`` is called, and return what its layers computed in, and on what."""
+    """Run ``step``, which calls ``model``, and return the types of its layers' computation and facts of its inputs."""
     outputs: Dict[str, str] = {}
     inputs: List[Any] = []
     norms: Dict[str, bool] = {}

@@ -11,9 +11,9 @@ from . import TASK
 class LanguageTraining(Training):
     """One rank that trains a language model.
 
-    Its batch is tokens (batch, length + 1) in int64; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
-    ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``observing.py``. Names and shapes of
-    weights are those of ``Decoder.shapes``.
+    A batch is an int64 array of tokens (batch, length + 1). ``seen`` returns the ``Seen`` of ``facts.py``, ``observe``
+    the ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``observing.py``.
+    ``Decoder.shapes`` has the names and shapes of the weights.
     """
 
     task: Task = TASK

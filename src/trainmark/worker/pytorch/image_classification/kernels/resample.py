@@ -1,4 +1,4 @@
-"""Crops, scaling, mirroring and normalising of a whole batch of decoded images, each of its own size, in one kernel."""
+"""One kernel that crops, scales, mirrors and normalises a batch of decoded images of different sizes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import triton.language as tl
 from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 
 PIXELS = 512
-"""Of a tile."""
+"""The number of pixels of a tile."""
 
 COLUMNS = 9
-"""Of the table: an image's address, its strides by channel, row and column, and its crop as ``resampled`` has it."""
+"""The columns of the table: an image's address, its strides by channel, row and column, and its crop (5 values)."""
 
 
 @triton.jit
@@ -60,11 +60,11 @@ def _resample_kernel(
 
 
 def resampled(images: List[Any], crops: Sequence[Sequence[int]], size: int, dtype: Any, nhwc: bool) -> Any:
-    """Return the network's input (batch, 3, size, size) of decoded images, bytes (3, height, width) of any size.
+    """Return the network's input (batch, 3, size, size) from decoded images: bytes (3, height, width) of any size.
 
-    They may lie in memory in any order, each in its own.
-    ``crops``: of each image (top, left, height, width, mirrored) of what is scaled to ``size`` by ``size``, bilinearly
-    between the crop's own pixels. It computes in FP32 and rounds once, as ``Normalise`` does.
+    Each image may have its own memory layout. ``crops`` has (top, left, height, width, mirrored) for each image; the
+    crop is scaled to ``size`` by ``size``, bilinearly between its own pixels. The kernel computes in FP32 and rounds
+    once, like ``Normalise``.
     """
     device = images[0].device
     rows = [[image.data_ptr(), *image.stride(), *crop] for image, crop in zip(images, crops)]

@@ -1,8 +1,8 @@
-"""``dali-cpu`` and ``dali-gpu``, and both from TFRecord: NVIDIA DALI reads, decodes, crops and mirrors.
+"""The loaders ``dali-cpu`` and ``dali-gpu``, also for TFRecord: NVIDIA DALI reads, decodes, crops and mirrors.
 
-The pipelines of the first need no GPU, and the device normalises what they make; those of the second read on the host
-and do all else on the GPU, whose JPEG engines take a part of the decoding. DALI draws its own random numbers: the crops
-and the order are of the same kind as the other loaders', but not the same ones.
+``dali-cpu`` needs no GPU, and the device normalises its pictures. ``dali-gpu`` reads on the host and does the rest on
+the GPU, whose JPEG engines decode a part of the pictures. DALI draws its own random numbers: crops and order have the
+same distribution as the other loaders', but are not the same.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .shards import find_shards
 
 PREFETCH_BATCHES = 2
 AHEAD = PREFETCH_BATCHES + 1
-"""With the batch that is being made. DALI does not say how many it has made."""
+"""Including the batch in progress. DALI does not report the number of finished batches."""
 SHUFFLE_WINDOW = 1024
-"""Records of a rank that are kept to draw from; the shards themselves are written in random order."""
+"""The size of a rank's shuffle buffer in records; the shards themselves are written in random order."""
 FIRST_LABEL = 1
-"""Of ImageNet's TFRecord files, in which 0 stands for "background"."""
+"""The first label of ImageNet's TFRecord files, in which 0 means "background"."""
 BY_ENGINES = 1.0
-"""The share of the pictures that a GPU's JPEG engines decode, where it has them. DALI's own is 0.65, for which the host
-decodes the Huffman codes of the others; an H200's engines have room for all (docs/gpus.md)."""
+"""The share of the pictures that a GPU's JPEG engines decode, if it has any. With DALI's default of 0.65 the host
+decodes the Huffman codes of the others; an H200's engines can decode all (docs/gpus.md)."""
 
 
 def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
@@ -42,7 +42,7 @@ def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     files = Files(read_images(settings.data, settings.classes), settings.seed)
 
     def read() -> Tuple[Any, Any]:
-        # Every rank passes the same order; DALI deals it out and shuffles it anew after each epoch.
+        # Every rank passes the same order; DALI distributes it and shuffles it again after each epoch.
         options = {"files": files.paths, "labels": files.labels, "shuffle_after_epoch": True}
         return tuple(fn.readers.file(**options, **_share(place)))
 
@@ -79,7 +79,7 @@ def _share(place: Place) -> Dict[str, Any]:
 
 
 def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
-    """Return the feed of what is made of a source."""
+    """Return the feed of the batches that a pipeline makes from a source."""
     on_gpu = settings.loader in ON_GPU
     if on_gpu:
         require_gpu(settings, device)
@@ -101,7 +101,7 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
 def _pipeline(
     settings: ImageSettings, place: Place, gpu: Any, source: Source, made: Callable[[Any], Any]
 ) -> Callable[[], Any]:
-    """Return what makes a pipeline of what a source reads: pictures as ``made``, labels, files' ends and names."""
+    """Return a builder of the source's pipeline; its outputs are pictures (from ``made``), labels, file ends, names."""
 
     @pipeline_def(
         batch_size=settings.batch_per_device,
@@ -118,7 +118,7 @@ def _pipeline(
 
 
 def _ends(files: Any) -> Tuple[Any, Any]:
-    """Return each file's last bytes, and its first ones with as much of its end as ``is_cut_off`` looks at."""
+    """Return each file's last two bytes, and its first two bytes with the part of its end for ``is_cut_off``."""
     length = files.shape(dtype=types.INT32)[0]
     last = fn.slice(files, start=length - 2, shape=[2], axes=[0], out_of_bounds_policy="pad")
     begin = fn.slice(files, start=[0], shape=[2], axes=[0], out_of_bounds_policy="pad")
@@ -142,7 +142,7 @@ def _scaled(part: Any, settings: ImageSettings) -> Any:
 
 
 def _made_on_host(settings: ImageSettings) -> Callable[[Any], Any]:
-    """Return what makes bytes (batch, size, size, 3)."""
+    """Return a function from files to bytes (batch, size, size, 3)."""
 
     def made(files: Any) -> Any:
         part = fn.decoders.image_random_crop(files, device="cpu", **CROPPED)
@@ -152,7 +152,7 @@ def _made_on_host(settings: ImageSettings) -> Callable[[Any], Any]:
 
 
 def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
-    """Return what makes normalised pictures as they lie in memory by the layout, in FP16 where that is asked for."""
+    """Return a function from files to normalised pictures in the requested layout, in FP16 if requested."""
 
     def made(files: Any) -> Any:
         part = fn.decoders.image_random_crop(files, device="mixed", hw_decoder_load=BY_ENGINES, **CROPPED)
@@ -169,7 +169,7 @@ def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
 
 
 def _kept(batch: Any, device: Any) -> Any:
-    """Return a batch of the host in memory that is not DALI's: it uses its own again for the batch after next."""
+    """Return a copy of a host batch, because DALI reuses its own memory for the batch after next."""
     if isinstance(batch, RunError):
         return batch
     pixels, labels = batch
@@ -177,14 +177,14 @@ def _kept(batch: Any, device: Any) -> Any:
 
 
 class _Placed:
-    """Makes of pictures that are on the GPU, and labels that are not, what the network reads."""
+    """Converts pictures on the GPU and labels on the host to the network's batch."""
 
     def __init__(self, device: Any, dtype: Any, settings: ImageSettings) -> None:
-        """Take what the batches are to be."""
+        """Store the device, the type and the layout of the batches."""
         self._device, self._dtype, self._nhwc = device, dtype, settings.layout == "nhwc"
 
     def __call__(self, batch: Any) -> Batch:
-        """Return images (batch, 3, size, size) and labels (batch,); bytes in NHWC order are not moved for that."""
+        """Return images (batch, 3, size, size) and labels (batch,); bytes in NHWC order are not copied for that."""
         pixels, labels = batch
         images = pixels.permute(0, 3, 1, 2) if self._nhwc else pixels
         return images.to(self._dtype), labels.pin_memory().to(self._device, non_blocking=True)

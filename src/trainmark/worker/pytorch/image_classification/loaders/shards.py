@@ -1,11 +1,11 @@
-"""Looks at TFRecord shards before DALI does, because DALI goes by the index alone and checks no CRC.
+"""Check TFRecord shards before DALI reads them, because DALI relies on the index and checks no CRC.
 
 A record is its length (8 bytes), the masked CRC32C of those (4), the data, and the masked CRC32C of the data (4), all
-little-endian (tensorflow/core/lib/io/record_writer.h). DALI's index has a line ``offset size`` a record; the size
-counts the framing too.
+little-endian (tensorflow/core/lib/io/record_writer.h). DALI's index has one line ``offset size`` per record; the size
+includes the framing.
 
-Names, indexes and the files' lengths are checked in full, the records of a large data set in a sample: a missing
-shard, a cut-off one and the index of another file are found; one damaged record of many is found only by
+Names, indexes and file lengths are checked in full, the records of a large data set by a sample. This finds a missing
+shard, a truncated shard and the index of another file; a single damaged record among many is found only by
 ``trainmark data verify``.
 """
 
@@ -23,7 +23,7 @@ from ....core.place import Place
 
 SHARD = re.compile(r"train-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
 SAMPLE_BYTES = 256 * 1024 * 1024
-"""About as many bytes of records are read and compared with their CRCs; of a smaller data set, all."""
+"""About this many bytes of records are compared with their CRCs; all of a smaller data set."""
 
 _HEAD = struct.Struct("<QI")
 _TAIL = struct.Struct("<I")
@@ -38,16 +38,16 @@ class Shards(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Where a record lies in its file, as the index has it."""
+    """The position of a record in its file, from the index."""
 
     offset: int
     size: int
 
 
 def find_shards(folder: Path, place: Place) -> Shards:
-    """Return the training shards in ``folder``, looked at; each rank reads its part of the sample of records.
+    """Return the checked training shards in ``folder``; each rank checks its part of the sample of records.
 
-    Raises ``RunError`` (failed), which names the file and what to do, for what DALI would not read right.
+    Raises ``RunError`` (failed), with the file and what to do, for data that DALI would read incorrectly.
     """
     try:
         shards = _find(folder)
@@ -84,7 +84,9 @@ def _find(folder: Path) -> Shards:
             )
     if len(matches) != int(count):
         odd = next(match for match in matches if match["count"] != count)
-        raise RunError(FAILED, f"{folder / odd.string} is not of the same data set as {matches[0].string}")
+        raise RunError(
+            FAILED, f"{folder / odd.string} does not belong to the same data set as {matches[0].string}"
+        )
     files = [folder / match.string for match in matches]
     indices = [folder / "idx" / f"{file.name}.idx" for file in files]
     missing = next((index for index in indices if not index.is_file()), None)
@@ -94,7 +96,7 @@ def _find(folder: Path) -> Shards:
 
 
 def _read_index(shard: Path, index: Path) -> List[_Span]:
-    """Return where each record lies; raise ``RunError`` when that is not this shard's whole length."""
+    """Return the positions of all records; raise ``RunError`` if they do not cover the whole shard."""
     spans, end = [], 0
     with index.open(encoding="ascii", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
@@ -112,7 +114,7 @@ def _read_index(shard: Path, index: Path) -> List[_Span]:
     if end != size:
         raise RunError(
             FAILED,
-            f"{shard} has {size} bytes, and its index goes to {end}: it is cut off, or {index} is another file's",
+            f"{shard} has {size} bytes, but its index ends at {end}: it is truncated, or {index} is for another file",
         )
     return spans
 
@@ -125,20 +127,20 @@ def _check_records(shard: Path, spans: List[_Span]) -> None:
             if damage is not None:
                 raise RunError(
                     FAILED,
-                    f"{shard} is damaged, or its index is another file's: the record at byte {span.offset} {damage} "
+                    f"{shard} is damaged, or its index is for another file: the record at byte {span.offset} {damage} "
                     f"(trainmark data verify {shard.parent})",
                 )
 
 
 def _damage(record: bytes, size: int) -> Optional[str]:
-    """Return what is wrong with a record that must have ``size`` bytes."""
+    """Return the mistake in a record of ``size`` bytes, or None."""
     if len(record) < size:
-        return "ends behind the file"
+        return "extends beyond the end of the file"
     length, crc = _HEAD.unpack_from(record)
     if _masked_crc(record[:8]) != crc:
         return "has a length with a wrong CRC"
     if length != size - _FRAMING:
-        return f"has {length + _FRAMING} bytes, and {size} in the index"
+        return f"has {length + _FRAMING} bytes, but {size} in the index"
     if _masked_crc(record[_HEAD.size : -_TAIL.size]) != _TAIL.unpack_from(record, size - _TAIL.size)[0]:
         return "has data with a wrong CRC"
     return None
