@@ -17,7 +17,7 @@ from pathlib import Path
 from log_mutations import corpus, parse
 
 from trainmark.logs import Status
-from trainmark.measure.rules.auditing import Tried, try_rules
+from trainmark.measure.rules.matching import Tried, try_rules
 
 BUDGET = 0.01
 DIGITS = range(2, 9)

@@ -23,7 +23,9 @@ from trainmark.measure.rules import (
     read_claims,
     rules_for,
 )
-from trainmark.measure.rules.auditing import parse_published, reproduces, summarise_findings, try_rules
+from trainmark.measure.rules.auditing import summarise_findings
+from trainmark.measure.rules.claims import parse_published
+from trainmark.measure.rules.matching import reproduces, try_rules
 from trainmark.programs import read_log, synthetic_log
 
 _RULES = {

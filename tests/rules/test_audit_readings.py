@@ -8,7 +8,7 @@ import pytest
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import AuditVerdict, Claim, judge, measure_log
-from trainmark.measure.rules.auditing import readings_of
+from trainmark.measure.rules.claims import readings_of
 from trainmark.measure.rules.stretches import span_of_stretches
 from trainmark.programs import read_log, synthetic_log
 

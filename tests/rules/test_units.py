@@ -7,7 +7,7 @@ import pytest
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import AuditVerdict, judge
-from trainmark.measure.rules.auditing import Claim
+from trainmark.measure.rules.claims import Claim
 from trainmark.measure.rules.units import Dimension, Unit, parse_unit
 from trainmark.programs import read_log, synthetic_log
 

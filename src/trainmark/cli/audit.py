@@ -58,7 +58,7 @@ def audit(
 
 
 def _document(finding: "AuditFinding") -> dict[str, Any]:
-    from trainmark.measure.rules.auditing import parse_published
+    from trainmark.measure.rules.claims import parse_published
 
     published = parse_published(finding.claim.published)
     return {

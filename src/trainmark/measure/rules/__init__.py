@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from trainmark.measure.rules.auditing import (
         AuditFinding,
         AuditVerdict,
-        Claim,
         audit,
         judge,
-        read_claims,
         summarise_findings,
     )
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
+    from trainmark.measure.rules.claims import Claim, read_claims
     from trainmark.measure.rules.dlperf import PlacementSummary, no_speedup, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
     from trainmark.measure.rules.naming import Naming, read_naming
@@ -54,13 +53,12 @@ __getattr__ = attach(
         ".auditing": (
             "AuditFinding",
             "AuditVerdict",
-            "Claim",
             "audit",
             "judge",
-            "read_claims",
             "summarise_findings",
         ),
         ".catalog": ("catalogue", "find_rule", "measure_log", "rules_for"),
+        ".claims": ("Claim", "read_claims"),
         ".dlperf": ("PlacementSummary", "no_speedup", "summarise"),
         ".model": ("Rule", "RuleKind", "RuleResult"),
         ".naming": ("Naming", "read_naming"),

@@ -4,32 +4,32 @@ The publishers' rules for the log's format are tried first, then the conventiona
 every verdict has the probability that a random value with as many digits would have been reproduced.
 """
 
-import csv
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 
-from trainmark.errors import InputError, nearest
 from trainmark.logs.model import MOST_OF_A_NOTE, Facts, ParsedLog, Severity, Status
 from trainmark.logs.plausibility import stalls
-from trainmark.measure.rules.catalog import conventional_rules, rules_for
+from trainmark.measure.rules.catalog import rules_for
+from trainmark.measure.rules.claims import Claim, readings_of
+from trainmark.measure.rules.matching import (
+    ROUNDED,
+    Tried,
+    chance_of_a_match,
+    is_printed,
+    reproduces,
+    try_rules,
+)
+from trainmark.measure.rules.mix_ups import possible_source
 from trainmark.measure.rules.model import RuleKind, RuleResult
-from trainmark.measure.rules.stretches import span_of_stretches
 from trainmark.measure.rules.units import Dimension, Unit, convert, is_plain, parse_unit
 from trainmark.programs import read_log
 from trainmark.tasks import same_unit
 
-_COLUMNS = ("log", "published", "gpus", "batch", "unit")
-_REQUIRED = ("log", "published")
-_NEAR = Decimal("0.05")
 _CHANCE_REPORTED = 0.01
-_GROUP = 3
-"""Digits between two thousands separators."""
-_ROUNDED = (ROUND_HALF_UP, ROUND_HALF_EVEN)
 
 
 class AuditVerdict(StrEnum):
@@ -55,17 +55,6 @@ _BEST_FIRST = (
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One row of a table: ``published`` as printed, to keep its digits."""
-
-    log: str
-    published: str
-    gpus: int | None = None
-    batch: int | None = None
-    unit: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditFinding:
     """The verdict on a claim.
 
@@ -83,31 +72,6 @@ class AuditFinding:
     chance: float | None = None
     note: str = ""
     facts: Facts | None = None
-
-
-def read_claims(table: Path) -> list[Claim]:
-    """Read a CSV with the columns ``log,published[,gpus,batch,unit]``; other columns are ignored.
-
-    Raises ``InputError`` naming file and line.
-    """
-    try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            names = [name.strip() for name in reader.fieldnames or []]
-            reader.fieldnames = names
-            for name in _REQUIRED:
-                if name not in names:
-                    hint = nearest(name, names)
-                    raise InputError(f"{table}:1: no column '{name}'{hint} (columns: {','.join(_COLUMNS)})")
-            return [
-                _claim(row, table, reader.line_num)
-                for row in reader
-                if any(_cell(row, name) for name in names)
-            ]
-    except OSError as error:
-        raise InputError(f"{table}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{table}: is not a CSV file in UTF-8: {error}") from None
 
 
 def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
@@ -144,10 +108,7 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
         return AuditFinding(claim, AuditVerdict.UNREADABLE, note=note)
     # The published value may come from a failed run's records: the verdict decides, not the log's status.
     readable = replace(_assume(log, claim), status=Status.OK)
-    usual = [rule.compute(readable) for rule in rules_for(log.format)]
-    known = {result.rule for result in usual}
-    conventional = [rule.compute(readable) for rule in conventional_rules() if rule.name not in known]
-    tried = Tried([r for r in usual if r.value is not None], [r for r in conventional if r.value is not None])
+    tried = try_rules(readable)
     unit = parse_unit(claim.unit) if claim.unit else None
     # Equal digits in another unit are more than a coincidence: the usual way says so.
     if (
@@ -158,54 +119,51 @@ def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
         notes = _notes(claim, log, tried.all[0] if tried.all else None)
         return _judge_in_unit(claim, readable, published, tried, unit, notes)
     if not tried.all:
-        reasons = "; ".join(dict.fromkeys(p.message for result in usual for p in result.problems))
+        results = [rule.compute(readable) for rule in rules_for(log.format)]
+        reasons = "; ".join(dict.fromkeys(p.message for result in results for p in result.problems))
         note = "; ".join([*_notes(claim, log), reasons])
         return AuditFinding(claim, AuditVerdict.UNREADABLE, note=note)
     chance = chance_of_a_match(tried, published)
-    matching = tried.matching(published)
-    if not matching:
+    if not (matching := tried.matching(published)):
         return _not_reproduced(claim, published, readable, tried, chance, _notes(claim, log, tried.all[0]))
-    best = matching[0]
+    best, notes = matching[0], _notes(claim, log, matching[0])
     assert best.value is not None
-    notes = _notes(claim, log, best)
-    if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
-        sentence = f"{best.rule} gives these digits, but in another unit"
-        note = "; ".join([sentence, *notes])
-        return AuditFinding(
-            claim,
-            AuditVerdict.UNEXPLAINED,
-            None,
-            best.value,
-            _deviation(published, best),
-            chance,
-            note,
-        )
+    verdict, rule = AuditVerdict.REPRODUCED, best.rule if _is_same_unit(claim, log) else None
+    if rule is None:
+        verdict = AuditVerdict.UNEXPLAINED
+        notes.insert(0, f"{best.rule} gives these digits, but in another unit")
+    else:
+        notes = [*_notes_before(best, tried), *notes, *_notes_after(matching, published, tried, log, chance)]
+    deviation = _deviation(published, best)
+    return AuditFinding(claim, verdict, rule, best.value, deviation, chance, "; ".join(notes))
+
+
+def _is_same_unit(claim: Claim, log: ParsedLog) -> bool:
+    return not (claim.unit and log.unit) or same_unit(claim.unit, log.unit)
+
+
+def _notes_before(best: RuleResult, tried: Tried) -> Iterator[str]:
     if best not in tried.usual:
-        notes.insert(
-            0, f"{best.rule} is a conventional rule: no publisher is known to use it for logs of this format"
-        )
-    others = [result.rule for result in matching[1:]]
+        yield f"{best.rule} is a conventional rule: no publisher is known to use it for logs of this format"
+
+
+def _notes_after(
+    matching: Sequence[RuleResult], published: Decimal, tried: Tried, log: ParsedLog, chance: float
+) -> Iterator[str]:
+    """Yield what weakens a match: other rules, few digits, the doubts of the first rule's result, stalls, rounding."""
+    best, *others = matching
     if others:
-        notes.append(f"the same digits follow from {', '.join(others)}")
+        yield f"the same digits follow from {', '.join(result.rule for result in others)}"
     if chance > _CHANCE_REPORTED:
         digits = len(published.as_tuple().digits)
-        notes.append(
+        yield (
             f"weak evidence: with only {digits} digits, a random value within 5 % would match one of the "
             f"{len(tried.all)} rules in {chance:.1%} of cases"
         )
-    notes += [p.message for p in best.problems if p.severity is Severity.DOUBT]
-    notes += _ignored_stalls(best, tried, log)
-    if not _printed(best.value, published, *_ROUNDED):
-        notes.append("the published digits are truncated, not rounded")
-    return AuditFinding(
-        claim,
-        AuditVerdict.REPRODUCED,
-        best.rule,
-        best.value,
-        _deviation(published, best),
-        chance,
-        "; ".join(notes),
-    )
+    yield from (problem.message for problem in best.problems if problem.severity is Severity.DOUBT)
+    yield from _ignored_stalls(best, tried, log)
+    if best.value is not None and not is_printed(best.value, published, *ROUNDED):
+        yield "the published digits are truncated, not rounded"
 
 
 def _notes(claim: Claim, log: ParsedLog, result: RuleResult | None = None) -> list[str]:
@@ -217,112 +175,6 @@ def _notes(claim: Claim, log: ParsedLog, result: RuleResult | None = None) -> li
 def _doubts(log: ParsedLog, left_out: int = 0) -> Iterator[str]:
     found = log.problems_after(left_out)
     return (problem.message for problem in found if problem.severity is Severity.DOUBT)
-
-
-def try_rules(log: ParsedLog) -> "Tried":
-    """Return the results of all rules that give a number for ``log``, those of its format's publishers first."""
-    usual = [rule.compute(log) for rule in rules_for(log.format)]
-    known = {result.rule for result in usual}
-    conventional = [rule.compute(log) for rule in conventional_rules() if rule.name not in known]
-    return Tried(
-        *([result for result in group if result.value is not None] for group in (usual, conventional))
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """The rules' results: the publishers' and trainmark's, then the conventional ones, which match only rounded."""
-
-    usual: list[RuleResult]
-    conventional: list[RuleResult]
-
-    @property
-    def all(self) -> list[RuleResult]:
-        """All results, in the order in which their rules are tried."""
-        return [*self.usual, *self.conventional]
-
-    def matching(self, published: Decimal) -> list[RuleResult]:
-        """Return the results that equal ``published`` when printed with as many digits."""
-        return [
-            *(r for r in self.usual if r.value and _printed(r.value, published, *_cuts(r))),
-            *(r for r in self.conventional if r.value and _printed(r.value, published, *_ROUNDED)),
-        ]
-
-
-_MARKS = {",": ".", ".": ","}
-
-
-def readings_of(text: str) -> tuple[Decimal, ...]:
-    """Return the possible values of a printed figure with its digits: ``21,259.81``, ``21.259,81``, ``222,75``.
-
-    Words and blanks have none; a single comma before three digits is read as thousands first, then as decimals.
-    """
-    compact = re.sub(r"\s", "", text)
-    last = max(compact.rfind(","), compact.rfind("."))
-    mark = compact[last] if last >= 0 else ","
-    whole, decimals = compact[:last], compact[last + 1 :]
-    thousands = compact.replace(mark, "")
-    lone = mark == "," and compact.count(",") == 1
-    if _MARKS[mark] in whole or (lone and (len(decimals) != _GROUP or not whole.strip("0"))):
-        words = [f"{whole.replace(_MARKS[mark], '')}.{decimals}"]
-    elif lone:
-        words = [thousands, f"{whole}.{decimals}"]
-    elif compact.count(mark) > 1:
-        words = [thousands]
-    else:
-        words = [compact]
-    values = (_figure(word) for word in words)
-    return tuple(value for value in values if value is not None)
-
-
-def parse_published(text: str) -> Decimal | None:
-    """Return the first reading of a printed figure with its digits; ``None`` for words and blanks."""
-    return next(iter(readings_of(text)), None)
-
-
-def _figure(word: str) -> Decimal | None:
-    try:
-        value = Decimal(word)
-    except InvalidOperation:
-        return None
-    return value if value.is_finite() and value > 0 else None
-
-
-def reproduces(value: float, published: Decimal) -> bool:
-    """Return whether ``value`` printed with the digits of ``published``, rounded or truncated, is ``published``."""
-    return _printed(value, published, *_ROUNDED, ROUND_DOWN)
-
-
-def _printed(value: float, published: Decimal, *modes: str) -> bool:
-    return published in _prints(value, _grain(published), *modes)
-
-
-def _prints(value: float, grain: Decimal, *modes: str) -> set[Decimal]:
-    # Twelve digits, so that the order of a float sum does not matter; no log prints more.
-    exact = Decimal(f"{value:.12g}")
-    return {exact.quantize(grain, mode) for mode in modes}
-
-
-def _cuts(result: RuleResult) -> tuple[str, ...]:
-    """Return the roundings that a publisher may have used for a rule's result; trainmark's own rule only rounds."""
-    return _ROUNDED if result.rule == RuleKind.WINDOW else (*_ROUNDED, ROUND_DOWN)
-
-
-def _grain(published: Decimal) -> Decimal:
-    return Decimal(1).scaleb(min(int(published.as_tuple().exponent), 0))
-
-
-def chance_of_a_match(tried: Tried, published: Decimal) -> float:
-    """Return the share of all figures within ±5 % of ``published``, with as many digits, that match some rule."""
-    grain = _grain(published)
-    given: set[Decimal] = set()
-    for result in tried.all:
-        if result.value is not None:
-            modes = _cuts(result) if result in tried.usual else _ROUNDED
-            given |= _prints(result.value, grain, *modes)
-    near = sum(1 for figure in given if abs(figure - published) <= published * _NEAR)
-    figures = 2 * (published * _NEAR // grain) + 1
-    return min(1.0, near / float(figures))
 
 
 def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
@@ -381,47 +233,13 @@ def _not_reproduced(
             f"the closest rule is {closest.rule}: {closest.value:.10g} ({_deviation(published, closest):+.2%})"
         )
     assert usual.value is not None
-    explanation = _possible_source(published, log, tried, claim)
+    explanation = possible_source(published, log, tried, claim)
     first = f"no rule reproduces it (the value shown is by {usual.rule})"
-    is_other = bool(claim.unit and log.unit and not same_unit(claim.unit, log.unit))
-    without = AuditVerdict.INCOMPARABLE if is_other else AuditVerdict.CONTRADICTED
+    without = AuditVerdict.CONTRADICTED if _is_same_unit(claim, log) else AuditVerdict.INCOMPARABLE
     verdict = AuditVerdict.UNEXPLAINED if explanation else without
     second = explanation or "no part of the log and no known mix-up of devices, batch or unit gives it either"
     note = "; ".join([first, second, *notes])
     return AuditFinding(claim, verdict, None, usual.value, _deviation(published, usual), chance, note)
-
-
-def _possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
-    """Return a sentence on what may have given ``published``, a part of the log or a mix-up; ``None`` if nothing."""
-    span = span_of_stretches(log)
-    value = float(published)
-    if span and span.low <= value <= span.high:
-        return (
-            f"parts of the log of at least {span.records} records give {span.low:.6g} to {span.high:.6g}: "
-            "the value is in that range, but it is unknown which part was used"
-        )
-    for result in tried.all:
-        if result.value and (what := _rounded_then_multiplied(result.value, published, log)):
-            return f"{result.rule} gives it if {what}"
-    for factor, what in _mix_ups(log, claim):
-        for result in tried.all:
-            if result.value and reproduces(result.value * factor, published):
-                return f"{result.rule} gives it if {what}"
-        if span and span.low * factor <= value <= span.high * factor:
-            return f"parts of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
-    return None
-
-
-def _rounded_then_multiplied(value: float, published: Decimal, log: ParsedLog) -> str | None:
-    """Return a sentence if ``published`` is the rounded rate of a device, or node, times their number."""
-    for count, what in ((log.facts.gpus, "devices"), (log.facts.nodes, "nodes")):
-        if count is None or count < 2:
-            continue
-        for digits in range(4):
-            part = Decimal(f"{value / count:.12g}").quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
-            if part > 0 and part * count == published:
-                return f"the rate of one of {count} {what} was rounded to {part} and then multiplied"
-    return None
 
 
 def _ignored_stalls(best: RuleResult, tried: Tried, log: ParsedLog) -> Iterator[str]:
@@ -435,32 +253,6 @@ def _ignored_stalls(best: RuleResult, tried: Tried, log: ParsedLog) -> Iterator[
             f"{best.rule} ignores stalls, which took {held.share:.0%} of the window: samples over time is "
             f"{window.value:.6g}"
         )
-
-
-def _mix_ups(log: ParsedLog, claim: Claim) -> Iterator[tuple[float, str]]:
-    """Yield the factor and the description of each mix-up of devices, nodes, batch or unit."""
-    gpus, nodes, batch = log.facts.gpus, log.facts.nodes, log.facts.batch_per_device
-    if gpus and gpus > 1:
-        yield 1 / gpus, f"it is the rate of one of {gpus} devices"
-        yield float(gpus), f"it was multiplied by the {gpus} devices twice"
-    if nodes and nodes > 1:
-        yield 1 / nodes, f"it is the rate of one of {nodes} nodes"
-        yield float(nodes), f"it was multiplied by the {nodes} nodes twice"
-    if claim.gpus and gpus and claim.gpus != gpus:
-        yield claim.gpus / gpus, f"it is scaled to the table's {claim.gpus} devices from the log's {gpus}"
-    if claim.batch and batch and claim.batch != batch:
-        yield claim.batch / batch, f"it uses the table's batch of {claim.batch} instead of the log's {batch}"
-    if batch and batch > 1:
-        yield 1 / batch, "it counts batches and not samples"
-    if log.accumulates and log.facts.accumulation and log.facts.accumulation > 1:
-        yield (
-            1 / log.facts.accumulation,
-            f"only one of {log.facts.accumulation} micro-batches per step was counted",
-        )
-    yield 60.0, "it is per minute and not per second"
-    yield 3600.0, "it is per hour and not per second"
-    yield 1000.0, "it counts in thousandths"
-    yield 1e-3, "it counts in thousands"
 
 
 def _judge_outcome(claim: Claim, log: ParsedLog) -> AuditFinding:
@@ -498,33 +290,6 @@ def _contradictions(claim: Claim, log: ParsedLog) -> list[str]:
         and claim.batch != facts.batch_per_device
     ):
         notes.append(f"the table says batch {claim.batch} per device, the log says {facts.batch_per_device}")
-    if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
+    if not _is_same_unit(claim, log):
         notes.append(f"the table says {claim.unit}, the log counts {log.unit}")
     return notes
-
-
-def _claim(row: dict[str, str], table: Path, line: int) -> Claim:
-    log = _cell(row, "log")
-    if not log:
-        raise InputError(f"{table}:{line}: the column 'log' is empty")
-    return Claim(
-        log=log,
-        published=_cell(row, "published"),
-        gpus=_count(row, "gpus", table, line),
-        batch=_count(row, "batch", table, line),
-        unit=_cell(row, "unit") or None,
-    )
-
-
-def _cell(row: dict[str, str], name: str) -> str:
-    value = row.get(name)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _count(row: dict[str, str], name: str, table: Path, line: int) -> int | None:
-    word = _cell(row, name)
-    if not word:
-        return None
-    if not word.isdecimal() or int(word) < 1:
-        raise InputError(f"{table}:{line}: {name} is '{word}'; expected a whole number above 0")
-    return int(word)
