@@ -72,28 +72,36 @@ def compare(
         given = Facts(gpus=gpus, batch_per_device=batch)
         sources = (baseline, candidate)
         raise typer.Exit(compare_two_logs(sources, given, skip, within / 100, format_name, as_json=as_json))
-    if any(logs) or (gpus, batch, skip, format_name) != (None, None, None, None):
-        from trainmark.errors import InputError
+    _refuse_mixture(some_logs=any(logs), for_logs=(gpus, batch, skip, format_name))
+    raise typer.Exit(_compare_results(baseline, candidate, within / 100, only, ignoring, as_json=as_json))
 
-        raise InputError(
-            "one of A and B is a log and the other is not: compare two logs, or two results"
-            if any(logs)
-            else "--gpus, --batch, --skip and --format are for two logs"
-        )
+
+def _refuse_mixture(*, some_logs: bool, for_logs: tuple[object, ...]) -> None:
+    """Raise ``InputError`` if one source is a log, or options ``for_logs`` are given although none is."""
+    from trainmark.errors import InputError
+
+    if some_logs:
+        raise InputError("one of A and B is a log and the other is not: compare two logs, or two results")
+    if any(option is not None for option in for_logs):
+        raise InputError("--gpus, --batch, --skip and --format are for two logs")
+
+
+def _compare_results(
+    baseline: str, candidate: str, within: float, only: str | None, ignoring: str | None, *, as_json: bool
+) -> int:
+    """Print the comparison of two results; return 1 if a case is slower in the candidate or missing there."""
     from trainmark.cli.results import selected
     from trainmark.insight import compare as compared
 
     sides = [selected(_results(source), only) for source in (baseline, candidate)]
-    axes = _axes(ignoring, sides)
-    found = compared(sides[0], sides[1], (baseline, candidate), within / 100, axes)
+    found = compared(sides[0], sides[1], (baseline, candidate), within, _axes(ignoring, sides))
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:
         from trainmark.report.comparison import render_comparison
 
         sys.stdout.write(render_comparison(found))
-    if not found.holds:
-        raise typer.Exit(1)
+    return 0 if found.holds else 1
 
 
 def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
