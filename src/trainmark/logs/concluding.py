@@ -1,7 +1,8 @@
 """Final result of a collected log: its records, facts, figures, outcome and problems."""
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,15 +20,26 @@ from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.gathering import HEAD_BYTES, LogCollector
 from trainmark.logs.hints import Hints
 from trainmark.logs.literals import can_match
-from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Status
+from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Records, Status
 from trainmark.logs.multi_run import conflicting_facts, conflicting_results
 from trainmark.logs.other_formats import other_format_problems
-from trainmark.logs.rank_records import read_records
+from trainmark.logs.rank_records import Read, read_records
 from trainmark.logs.rejected_lines import find_rejected_lines
-from trainmark.logs.settle import merge_facts
+from trainmark.logs.settle import MergedFacts, merge_facts
 from trainmark.logs.trouble import find_failure
 
 _LONGEST_NUMBER = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How a run ended and which parts of its log are missing; ``warmup_steps`` are those left to skip."""
+
+    status: Status
+    end_state: EndState
+    figures: dict[str, float]
+    warmup_steps: int
+    problems: list[Problem]
 
 
 def conclude_log(
@@ -38,73 +50,93 @@ def conclude_log(
     if known is None:
         return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
     read = read_records(collected, known)
-    records, counters, batches = read.records, read.counters, read.batches
-    problems = list(read.problems)
-    context = _context(collected, records, counters)
-    words = known.parameters(context) if known.parameters else {}
-    settled = merge_facts(
-        known.facts(context),
-        hints,
-        given,
-        tf32_logged=known.own_run is not None or _reports_tf32(context),
-        named_fp16=known.fp16,
-    )
-    facts = replace(settled.facts, global_batch=batches.only) if batches else settled.facts
-    problems += settled.problems
-    problems += conflicting_facts(known, collected.pattern, context, collected.later)
-    problems += conflicting_results(known, records, collected.tail)
-    problems += find_rejected_lines(known, collected.pattern, context.head, collected.tail)
-    figures = _figures(known, collected.tail)
-    end_state = known.end_state(context)
-    failure = find_failure(after_last_record(known, collected))
-    status, verdict = run_outcome(collected, known, records, counters, end_state, failure, figures)
-    problems += verdict
-    problems += other_format_problems(collected)
-    end = [] if in_progress else end_problems(end_state, failure, collected, damage, status)
-    start = start_problems(known, context, records)
-    problems += merge_missing_ends(start, end) if status is Status.OK else end
-    # An excerpt from the middle of a run has no warm-up.
-    warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
-    if collected.loss_not_finite:
-        problems.append(
-            Problem(
-                "loss-not-finite", "the loss of at least one record is NaN or infinite: the training diverged"
-            )
-        )
-    reported = {problem.code for problem in problems}
-    problems += [
-        doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in reported
+    context = _context(collected, read.records, read.counters)
+    settled = _settle(known, context, hints, given)
+    ending = _ending(collected, known, read, context, damage, in_progress=in_progress)
+    problems = [
+        *read.problems,
+        *settled.problems,
+        *_contradictions(collected, known, read, context),
+        *ending.problems,
     ]
+    reported = {problem.code for problem in problems}
+    doubts = known.doubts(context) if known.doubts else ()
+    problems += [doubt for doubt in doubts if doubt.code not in reported]
+    words = known.parameters(context) if known.parameters else {}
     return ParsedLog(
         log=name,
-        status=status,
+        status=ending.status,
         format=known.name,
         framework=known.framework or words.get("framework"),
         unit=words.get("unit", known.unit) if known.own_run else _unit(known, collected.pattern),
         scope=known.find_scope(context) if known.find_scope else known.scope,
         meaning=_meaning(known, collected.pattern),
-        end_state=end_state,
-        facts=facts,
-        records=records,
-        figures=figures,
+        end_state=ending.end_state,
+        facts=replace(settled.facts, global_batch=read.batches.only) if read.batches else settled.facts,
+        records=read.records,
+        figures=ending.figures,
         parameters=words,
-        warmup_steps=warmup_steps,
-        clock_resolution_s=_resolution(records.clock_s),
-        step_interval=counters.interval,
+        warmup_steps=ending.warmup_steps,
+        clock_resolution_s=_resolution(read.records.clock_s),
+        step_interval=read.counters.interval,
         accumulates=known.accumulates,
         averages_from=known.averages_from,
         counts_samples=known.counts_samples,
         of_last_steps=known.of_last_steps,
         epoch_seconds=_epoch_seconds(known, context.text),
         contested=settled.contested,
-        restarts=counters.restarts,
-        usual_batch=batches.usual if batches else None,
+        restarts=read.counters.restarts,
+        usual_batch=read.batches.usual if read.batches else None,
         problems=tuple(problems),
         own_run=known.own_run(context) if known.own_run else None,
         witnesses=read.witnesses,
         accompanied_by=collected.accompanied_by.name if collected.accompanied_by else None,
         tagged_ranks=read.tagged_ranks,
     )
+
+
+def _settle(known: Format, context: LogContext, hints: Hints, given: Facts) -> MergedFacts:
+    """Return the facts of the log, its name and its user."""
+    return merge_facts(
+        known.facts(context),
+        hints,
+        given,
+        tf32_logged=known.own_run is not None or _reports_tf32(context),
+        named_fp16=known.fp16,
+    )
+
+
+def _contradictions(
+    collected: LogCollector, known: Format, read: Read, context: LogContext
+) -> Iterator[Problem]:
+    """Yield the facts and results that the log contradicts later, and lines that resemble records."""
+    yield from conflicting_facts(known, collected.pattern, context, collected.later)
+    yield from conflicting_results(known, read.records, collected.tail)
+    yield from find_rejected_lines(known, collected.pattern, context.head, collected.tail)
+
+
+def _ending(
+    collected: LogCollector,
+    known: Format,
+    read: Read,
+    context: LogContext,
+    damage: str | None,
+    *,
+    in_progress: bool,
+) -> _Ending:
+    figures, end_state = _figures(known, collected.tail), known.end_state(context)
+    failure = find_failure(after_last_record(known, collected))
+    status, problems = run_outcome(collected, known, read.records, read.counters, end_state, failure, figures)
+    problems = [*problems, *other_format_problems(collected)]
+    end = [] if in_progress else end_problems(end_state, failure, collected, damage, status)
+    start = start_problems(known, context, read.records)
+    problems += merge_missing_ends(start, end) if status is Status.OK else end
+    if collected.loss_not_finite:
+        sentence = "the loss of at least one record is NaN or infinite: the training diverged"
+        problems.append(Problem("loss-not-finite", sentence))
+    # An excerpt from the middle of a run has no warm-up.
+    is_excerpt = bool(start) and _first(read.records.step) > known.warmup_steps
+    return _Ending(status, end_state, figures, 0 if is_excerpt else known.warmup_steps, problems)
 
 
 def _context(collected: LogCollector, records: Records, counters: Counters) -> LogContext:
