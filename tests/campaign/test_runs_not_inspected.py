@@ -1,6 +1,7 @@
 """A run at whose machine a gate could not look: it is shown as that, and never preferred to one that was inspected."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,26 @@ def test_a_file_whose_number_is_of_runs_that_were_not_inspected_is_still_read(
     (read,) = read_results(path).cases
     assert read.estimate is not None
     assert read.estimate.median == 1184
+
+
+def test_a_run_prints_how_often_its_machine_was_looked_at(bench: Bench) -> None:
+    """Measure for a second, for real, with every gate on: the line of the run and the table say what was looked at."""
+    bench.write(
+        {"options": {"behaviour": "window-of-1"}},
+        protocol={**FIVE, "repeats": 1},
+        gates={"off": ["two-levels"]},
+    )
+    called = bench.call()
+    line = next(line for line in called.stderr.splitlines() if "images/s" in line)
+    found = re.search(r"images/s; [0-9.e-]+ CPU s per sample; looked: (\d+) samples over 1 s", line)
+    assert found is not None, called.stderr
+    assert int(found[1]) >= 3
+    assert re.search(r"\(looked: \d+ samples over 1 s, in the run with the fewest\)", called.stdout)
+
+
+def test_a_run_with_a_window_of_some_milliseconds_prints_why_it_was_not_looked_at(bench: Bench) -> None:
+    bench.write({}, protocol={**FIVE, "repeats": 1}, gates=ALL)
+    called = bench.call()
+    # The program of the tests claims a window that begins before its process does.
+    reasons = r"its window of 0\.\d+ s is shorter than two|the samples cover only|no sample was taken"
+    assert re.search(rf"suspect: not looked: cpu-shared: ({reasons})", called.stderr), called.stderr

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trainmark.report import Language, render_csv, render_markdown
+from trainmark.report import Language, render_csv, render_markdown, render_table
 from trainmark.report.blocks import (
     Bullets,
     Cell,
@@ -29,7 +29,7 @@ from trainmark.report.blocks import (
 )
 from trainmark.report.markdown import to_markdown
 from trainmark.schema.case import Case
-from trainmark.schema.gates import GateName
+from trainmark.schema.gates import Answer, GateCheck, GateName
 from trainmark.schema.measurement import Steadiness
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.parameters import Parameters
@@ -159,6 +159,41 @@ def test_fewer_than_three_runs_have_no_interval_and_the_report_says_so(tmp_path:
     assert re.search(r"\| 1 \| 1\d+ \|", two)
     assert "an interval needs at least 3" not in three
     assert re.search(r"\| 1 \| 1\d+ \[\d+, \d+\] \|", three)
+
+
+def test_how_often_the_machine_was_looked_at_is_in_the_table_of_runs_and_in_its_sum(tmp_path: Path) -> None:
+    results = sample.results([(case_of(), sample.ok_runs(case_of(), 300.0, 3))])
+    (case,) = results.cases
+    reason = "its window of 0.15 s is shorter than two sampling periods of 0.1 s"
+    unchecked = GateCheck(gate=GateName.CPU_SHARED, answer=Answer.UNCHECKED, reason=reason)
+    runs = (
+        *case.runs[:-1],
+        case.runs[-1].model_copy(update={"gates": (unchecked,), "cpu_s_per_sample": 0.0123}),
+    )
+    changed = results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
+    text = rendered(changed, tmp_path)
+    table = rows(text.split("## All runs")[1], "case")
+    looked, cpu = table[0].index("looked"), table[0].index("CPU time per sample (ms)")
+    assert [row[looked] for row in table[2 : 2 + len(runs)]] == [
+        *["37 samples over 3.7 s"] * (len(runs) - 1),
+        "not looked",
+    ]
+    assert table[1 + len(runs)][cpu] == "12.3"
+    measured = len(runs)
+    assert (
+        f"{measured - 1} of {measured} runs (looked: 37 samples over 3.7 s, in the run with the fewest)"
+        in text
+    )
+    assert f"During 1 of {measured} runs it was not looked at" in text
+    assert "(looked: 37 samples over 3.7 s" in render_table(changed)
+
+
+def test_a_report_of_an_older_version_says_nothing_of_what_was_looked_at(tmp_path: Path) -> None:
+    results = sample.one_case()
+    (case,) = results.cases
+    runs = tuple(run.model_copy(update={"gates": None}) for run in case.runs)
+    old = results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
+    assert "looked:" not in rendered(old, tmp_path)
 
 
 def test_a_suspect_result_carries_a_sign_a_footnote_and_its_reason(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from trainmark.insight import judged
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
+from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import estimate_of, require_one_identity, same_hardware
@@ -37,7 +38,7 @@ from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
 from trainmark.programs.given import described_format, read_by_format
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.gates import SPOILING, GateCheck
 from trainmark.schema.manifest import Manifest
@@ -202,7 +203,24 @@ def collect_run(
         hosts=record.hosts or tuple(node.host for node in record.nodes),
         ranks=_rank_times(case, events, record, measurement),
         gates=checks,
+        cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
     )
+
+
+def _cpu_s_per_sample(
+    case: Case, events: RunEvents, measurement: Measurement | None, telemetry: Sequence[TelemetrySummary]
+) -> float | None:
+    """Return the processor seconds per sample of a run on CPUs; None for another one, or without counters.
+
+    Other load changes them less than the wall rate: a process that waits for a core uses none.
+    """
+    on_cpu = case.device is Device.CPU or events.parameters.device == Device.CPU
+    seconds = [
+        node.cpu_tree_s for node in telemetry if node.cpu_tree_s is not None and cannot_look(node) is None
+    ]
+    if not on_cpu or measurement is None or not measurement.samples or len(seconds) < case.nodes:
+        return None
+    return sum(seconds) / measurement.samples
 
 
 def key_of(manifest: Manifest) -> str:

@@ -109,7 +109,9 @@ class ProgressPrinter:
         measured = result.measurement
         if measured is not None:
             doubt = "".join(f"; suspect: {doubt.sentence}" for doubt in result.suspicions)
-            self._print(f"    {measured.throughput:.4g} {measured.unit}{doubt}")
+            cpu = result.cpu_s_per_sample
+            cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
+            self._print(f"    {measured.throughput:.4g} {measured.unit}{cost}{_inspected(result)}{doubt}")
         else:
             self._print(f"    {result.outcome.label}: {result.reason}")
         if self._live:
@@ -117,6 +119,17 @@ class ProgressPrinter:
 
     def _print(self, text: str) -> None:
         self._console.print(Text(text))
+
+
+def _inspected(result: RunResult) -> str:
+    """Return how much the gates about the machine looked at, as the end of a sentence.
+
+    If one of them could not look, its reason is a doubt of the run.
+    """
+    found = result.inspection
+    if found is None or found.samples is None or found.seconds is None:
+        return ""
+    return f"; looked: {found.samples} samples over {found.seconds:.3g} s"
 
 
 def duration(seconds: float) -> str:

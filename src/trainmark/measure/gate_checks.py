@@ -66,7 +66,7 @@ def _machine(
     nodes: Sequence[TelemetrySummary], readings: Iterator[GateReading], missing: str | None = None
 ) -> Inspection:
     """Return what a gate of the machine read; the least sampled node limits what the samples can say."""
-    reasons = [f"{reason}{on_node(node)}" for node in nodes if (reason := _cannot_look(node))]
+    reasons = [f"{reason}{on_node(node)}" for node in nodes if (reason := cannot_look(node))]
     if not nodes:
         missing = "no telemetry was recorded"
     if reasons:
@@ -83,7 +83,7 @@ def _seconds(node: TelemetrySummary) -> float:
     return node.seconds if node.covered_s is None else node.covered_s
 
 
-def _cannot_look(node: TelemetrySummary) -> str | None:
+def cannot_look(node: TelemetrySummary) -> str | None:
     """Return why a node's samples say nothing about its window; None if they do."""
     window, period, covered = node.window_s, node.period_s, node.covered_s
     if window is not None and period is not None and window < MIN_PERIODS * period:

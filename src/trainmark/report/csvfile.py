@@ -26,7 +26,7 @@ _OF_RUN = (
     "throughput", "samples", "window_s", "measured_steps", "warmup_steps", "first_step_s", "compile_s",
     "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
     "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
-    "shape", "cause", "cannot_say", "hosts",
+    "shape", "cause", "cannot_say", "hosts", "looked_samples", "looked_s", "not_looked", "cpu_s_per_sample",
 )  # fmt: skip
 
 
@@ -146,7 +146,14 @@ def _run_row(result: CaseResult, run: RunResult, doubts: Iterable[Doubt]) -> dic
         "log": run.log,
         "manifest": run.manifest,
         "hosts": " ".join(run.hosts),
+        "cpu_s_per_sample": run.cpu_s_per_sample,
     }
+    if found := run.inspection:
+        row |= {
+            "looked_samples": found.samples,
+            "looked_s": found.seconds,
+            "not_looked": " ".join(check.gate.value for check in found.unchecked),
+        }
     measured = run.measurement
     if measured:
         same = ("unit", "rule", "throughput", "samples", "window_s", "measured_steps", "warmup_steps")

@@ -1,5 +1,7 @@
 """The names of the gates that check a result, and a gate's answer; a suite can turn each of them off."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from trainmark.schema.frozen import Frozen
@@ -54,3 +56,31 @@ class GateCheck(Frozen):
     samples: int | None = None
     seconds: float | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """How much the gates about a run's machine looked at: the least ``samples`` over the least ``seconds`` of them.
+
+    ``unchecked`` are those that could not look.
+    """
+
+    samples: int | None
+    seconds: float | None
+    unchecked: tuple[GateCheck, ...]
+
+    @classmethod
+    def of(cls, checks: Sequence[GateCheck]) -> "Inspection":
+        """Return how much these gates looked at."""
+        counts = [check.samples for check in checks if check.samples is not None]
+        times = [check.seconds for check in checks if check.seconds is not None]
+        return cls(
+            samples=min(counts, default=None),
+            seconds=min(times, default=None),
+            unchecked=tuple(check for check in checks if check.answer is Answer.UNCHECKED),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every gate looked."""
+        return not self.unchecked

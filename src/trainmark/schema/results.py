@@ -15,7 +15,7 @@ from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.findings import Findings
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.gates import SPOILING, Answer, GateCheck, GateName
+from trainmark.schema.gates import SPOILING, Answer, GateCheck, GateName, Inspection
 from trainmark.schema.identity import Identity
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
@@ -40,6 +40,7 @@ class RunResult(Frozen):
     ``hosts`` are the names of its hosts, one per node; ``ranks`` compares its ranks. Both are empty in files of older
     versions.
     ``gates`` has the answer of every gate that applies; null in files of older versions.
+    ``cpu_s_per_sample`` are the processor seconds of its processes per sample, in the window of a run on CPUs.
     """
 
     repeat: int
@@ -59,6 +60,7 @@ class RunResult(Frozen):
     hosts: tuple[str, ...] = ()
     ranks: RankTimes | None = None
     gates: tuple[GateCheck, ...] | None = None
+    cpu_s_per_sample: float | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -87,6 +89,14 @@ class RunResult(Frozen):
         return frozenset(
             doubt.code for doubt in self.suspicions if doubt.about is About.MACHINE and doubt.code in SPOILING
         )
+
+    @property
+    def inspection(self) -> Inspection | None:
+        """How much the gates about the machine looked at; None if no such gate applies, or in an old file."""
+        found = [
+            check for check in self.gates or () if check.gate in SPOILING and check.answer is not Answer.OFF
+        ]
+        return Inspection.of(found) if found else None
 
     @property
     def unchecked(self) -> frozenset[str]:

@@ -56,6 +56,7 @@ def section(context: Context) -> Section:
         facts.append(say.count("doubts_above", doubts))
     if results.gates_off:
         facts.append(say("gates_off", names=say.joined([gate.value for gate in results.gates_off])))
+    facts += inspection_sentence(context)
     unknown = sum(
         run.measurement is not None and run.identity is None for case in results.cases for run in case.runs
     )
@@ -63,6 +64,21 @@ def section(context: Context) -> Section:
         facts.append(say.count("identity_unknown", unknown))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     return Section("overview", say("overview_title"), tuple(blocks))
+
+
+def inspection_sentence(context: Context) -> list[str]:
+    """Return how much was looked at during the measured runs, as a sentence; none for results of older versions."""
+    say = context.say
+    found = [run.inspection for _, run in context.runs() if run.measurement and run.inspection]
+    whole = [one for one in found if one.is_whole and one.samples is not None and one.seconds is not None]
+    sentences = []
+    if whole:
+        least = min(whole, key=lambda one: (one.samples, one.seconds))
+        seconds = f"{least.seconds:.3g}"
+        sentences.append(say("looked", n=len(whole), of=len(found), samples=least.samples, seconds=seconds))
+    if len(whole) < len(found):
+        sentences.append(say("not_looked_runs", n=len(found) - len(whole), of=len(found)))
+    return sentences
 
 
 def _constant(context: Context) -> list[str]:

@@ -98,6 +98,8 @@ def _runs(context: Context, part: UnitPart) -> Table:
     ]
     doubted = {(doubt.case, doubt.repeat) for doubt in context.findings.doubts}
     on_hosts = any(host != LOCALHOST for _, run in runs for host in run.hosts)
+    on_cpus = any(run.cpu_s_per_sample is not None for _, run in runs)
+    gates = any(run.inspection is not None for _, run in runs)
     rows = []
     for (case, run), values in zip(runs, figures, strict=True):
         cells = [
@@ -106,7 +108,8 @@ def _runs(context: Context, part: UnitPart) -> Table:
         cells[0] = _throughput(context, run, places[0], doubted=(case.id, run.repeat) in doubted)
         name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, LOG))
         where = (cell(named(run.hosts) or "-"),) if on_hosts else ()
-        rows.append((cell(name), cell(str(run.repeat)), *where, *cells, wait, log))
+        more = (*((_cpu(run),) if on_cpus else ()), *((inspected(context, run),) if gates else ()))
+        rows.append((cell(name), cell(str(run.repeat)), *where, *cells, wait, *more, log))
     measured = any(run.measurement for _, run in runs)
     columns = (
         Column(say("column_case"), numeric=False),
@@ -119,6 +122,8 @@ def _runs(context: Context, part: UnitPart) -> Table:
         Column(say("column_first_step")),
         Column(say("column_peak_memory")),
         Column(say("column_data_wait")),
+        *((Column(say("column_cpu")),) if on_cpus else ()),
+        *((Column(say("column_looked"), numeric=False),) if gates else ()),
         Column(say("column_log"), numeric=False),
     )
     return Table("" if part.alone else part.unit, columns, tuple(rows))
@@ -141,6 +146,24 @@ def _throughput(context: Context, run: RunResult, places: int, doubted: bool) ->
         return cell(context.say.outcome(run.outcome))
     sign = Mark.DOUBT.value if doubted else ""
     return cell(f"{number(run.measurement.throughput, places)}{sign}")
+
+
+def inspected(context: Context, run: RunResult) -> Cell:
+    """Return how much the gates about the machine looked at during a run, or that they did not look."""
+    found, say = run.inspection, context.say
+    if found is None:
+        return cell("-")
+    parts = []
+    if found.samples is not None and found.seconds is not None:
+        parts.append(say("looked_at", samples=found.samples, seconds=f"{found.seconds:.3g}"))
+    if found.unchecked:
+        names = say.joined([check.gate.value for check in found.unchecked])
+        parts.append(say("not_looked") if not parts else say("not_looked_by", names=names))
+    return cell(say.joined(parts))
+
+
+def _cpu(run: RunResult) -> Cell:
+    return cell("-" if run.cpu_s_per_sample is None else f"{run.cpu_s_per_sample * 1000:.3g}")
 
 
 def _wait(run: RunResult) -> Cell:
