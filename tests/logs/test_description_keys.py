@@ -9,6 +9,7 @@ from trainmark.logs.description.build import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.model import EndState, Meaning
+from trainmark.programs import find_format
 
 
 def _format(**keys: object) -> Format:
@@ -176,3 +177,37 @@ def test_a_switch_without_a_value_is_true(text: str, expected: str | None) -> No
 def test_a_switch_is_named_without_its_dashes() -> None:
     with pytest.raises(InputError, match=r"x\.yaml: batch_per_device: switch: '--batch' is no name"):
         _format(facts={"batch_per_device": {"switch": "--batch"}})
+
+
+@pytest.mark.parametrize("on", [True, "true", "True"])
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("True", "bf16"), ("1", "bf16"), ("yes", "bf16"), ("0", "fp32"), ("none", "fp32"), ("O2", None)],
+)
+def test_a_printed_switch_has_several_spellings(on: object, word: str, expected: str | None) -> None:
+    source = {"pattern": r"amp: (\w+)", "words": {on: "bf16", "False": "fp32"}}
+
+    assert _format(facts={"precision": source}).facts(_context(f"amp: {word}\n", 10)).precision == expected
+
+
+def test_a_number_in_words_is_no_switch() -> None:
+    source = {"pattern": r"level: (\w+)", "words": {1: "bf16"}}
+
+    assert _format(facts={"precision": source}).facts(_context("level: yes\n", 10)).precision is None
+    assert _format(facts={"precision": source}).facts(_context("level: 1\n", 10)).precision == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gluoncv-detection", "Namespace(amp=1, gpus='0')"),
+        ("nvidia-ncf", "DLL 2023-08-04 05:47:50.000000 - PARAMETER amp : yes \n"),
+        ("nvidia-tacotron2", "DLL 2023-08-04 05:47:50.000000 - PARAMETER fp16_run : 1 \n"),
+        ("nvidia-transformer-xl", "Namespace(fp16=1)"),
+        ("ngc-pytorch-convnets", "DLL 2023-08-04 05:47:50.000000 - PARAMETER amp : true  arch : a \n"),
+        ("ngc-tensorflow-convnets", "DLL 2023-08-04 05:47:50.000000 - PARAMETER amp : 1  arch : a \n"),
+        ("paddlenlp-bert", "Namespace(use_amp=1)"),
+    ],
+)
+def test_formats_read_a_switch_by_each_spelling(name: str, text: str) -> None:
+    assert find_format(name).facts(_context(text, 10)).precision == "amp-fp16"

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.files import parse_yaml
 from trainmark.logs.known_formats import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import formats, synthetic_log
 from trainmark.programs.format_index import IndexEntry, as_json, load_index
-from trainmark.programs.log_formats import known_formats
+from trainmark.programs.log_formats import descriptions, known_formats
 
 _ENTRY = IndexEntry(
     FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}
@@ -95,6 +96,14 @@ def test_a_cache_that_cannot_be_written_is_not_needed(folder: Path) -> None:
     (folder.parents[1] / "cache").write_text("a file")
 
     assert load_index([folder], lambda: [_ENTRY]) == (_ENTRY,)
+
+
+def test_the_index_has_every_description_parsed() -> None:
+    for each in descriptions():
+        document = parse_yaml(Path(each.where).read_text(encoding="utf-8"))
+        assert as_json(document) is not None, (
+            f"{each.where}: quote keys such as true, which JSON has only as text"
+        )
 
 
 @pytest.mark.parametrize("document", [{1: "a"}, {True: "a"}, {"a": (1,)}, {"a": {1}}])

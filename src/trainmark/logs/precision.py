@@ -7,17 +7,19 @@ from trainmark.schema.precision import Precision
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no", "none")
 
 
+def is_on(word: str) -> bool | None:
+    """Return whether a switch is printed as on; ``None`` for a word that is no spelling of on or off."""
+    lowered = word.strip("'\" ").lower()
+    return True if lowered in _YES else False if lowered in _NO else None
+
+
 def precision_from_switch(word: str | None, when_on: Precision) -> Precision | None:
     """Return ``when_on`` for a switch printed as on, ``fp32`` for off, ``None`` if it was not printed.
 
     ``fp32`` is the requested precision; whether TF32 was on is decided later, from the device.
     """
-    if word is None:
-        return None
-    lowered = word.strip("'\" ").lower()
-    if lowered in _YES:
-        return when_on
-    return Precision.FP32 if lowered in _NO else None
+    on = is_on(word) if word is not None else None
+    return None if on is None else when_on if on else Precision.FP32
 
 
 _MIXED = re.compile(

@@ -13,7 +13,7 @@ from trainmark.logs.format import count_items
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts
 from trainmark.logs.paddle import paddle_devices
-from trainmark.logs.precision import mentions_mixed_precision
+from trainmark.logs.precision import is_on, mentions_mixed_precision
 from trainmark.schema.precision import Precision
 
 _FACTS = tuple(each.name for each in fields(Facts))
@@ -216,8 +216,7 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         if constant is not None:
             return constant if isinstance(constant, str) else float(constant)
         if words is not None:
-            # YAML reads a bare True or 1 as no text.
-            return next((str(value) for key, value in words.items() if str(key) == str(word)), None)
+            return _translated(str(word), words)
         if source.get("product"):
             # -1 stands for the devices that are left, which no number here tells.
             sizes = re.findall(r"-?\d+", str(word))
@@ -225,6 +224,16 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         return count_items(str(word)) if is_items else word
 
     return found
+
+
+def _translated(word: str, words: Mapping[Any, Any]) -> str | None:
+    """Return the value of ``word``; the keys ``true`` and ``false`` stand for each spelling of a switch."""
+    # YAML reads a bare True or 1 as no text.
+    exact = next((str(value) for key, value in words.items() if str(key) == word), None)
+    switch = is_on(word)
+    if exact is not None or switch is None:
+        return exact
+    return next((str(value) for key, value in words.items() if str(key).lower() == str(switch).lower()), None)
 
 
 def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
