@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from trainmark.errors import InputError
+from trainmark.logs.columns import Column
 from trainmark.logs.description.build import build_format
 from trainmark.logs.description.document import parse_description
+from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext
-from trainmark.logs.model import EndState, Meaning
+from trainmark.logs.model import EndState, Meaning, Records
 from trainmark.programs import find_format
 
 
@@ -211,3 +214,50 @@ def test_a_number_in_words_is_no_switch() -> None:
 )
 def test_formats_read_a_switch_by_each_spelling(name: str, text: str) -> None:
     assert find_format(name).facts(_context(text, 10)).precision == "amp-fp16"
+
+
+_SPREAD = {
+    "lines": ["^row {step} starts", "speed={rate,} /s", "seen={consumed,K} so far"],
+}
+
+
+def _spread_rows(*pieces: str) -> list[tuple[int | None, float | None, float | None]]:
+    known = _format(records=[_SPREAD])
+    blocks = (derived(extract(known.records[0], piece.encode()).columns) for piece in pieces)
+    assert known.transform is not None
+    merged = list(known.transform(block for block in blocks if block))
+    columns = {name: np.concatenate([block[name] for block in merged]) for name in merged[0]}
+    records = Records(count=len(columns["step"]), **{name: Column.of(columns[name]) for name in columns})
+    return [(row.step, row.rate, row.consumed) for row in records.rows()]
+
+
+def test_a_record_may_be_spread_over_lines_and_over_pieces_of_the_log() -> None:
+    rows = _spread_rows(
+        "speed=9 /s\nrow 1 starts\n  speed=1,000 /s\n  other=3\n  seen=1.5K so far\nrow 2 starts\n",
+        "  speed=2,000 /s\n  seen=3K so far\nrow 3 starts\n  seen=4,500 so far\n",
+        "row 4 starts\n  speed=4,000 /s\n",
+    )
+
+    assert rows == [(1, 1000, 1500), (2, 2000, 3000), (3, None, 4500), (4, 4000, None)]
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"lines": ["step {step} starts"]}, "two patterns or more"),
+        (
+            {"lines": ["step {step} a", "rate {rate} b", "again {rate} c"]},
+            "the field 'rate' is in an earlier line",
+        ),
+        ({"lines": ["step {step} a", "nothing"]}, "the pattern has no field"),
+        ({"lines": ["step {step} a", "rate {rate} b"], "pattern": "x {rate} y"}, "pattern or lines"),
+    ],
+)
+def test_a_mistake_in_a_record_of_several_lines_is_named(record: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        _format(records=[record])
+
+
+def test_only_one_record_may_have_several_lines() -> None:
+    with pytest.raises(InputError, match="only one of them"):
+        _format(records=[_SPREAD, _SPREAD])

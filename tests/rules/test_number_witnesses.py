@@ -142,8 +142,11 @@ def test_two_records_that_disagree_give_no_number_and_name_the_flag() -> None:
         (Facts(gpus=8), 8.0, "a single device of 8"),
         (Facts(gpus=8), 0.125, "a single device of 8"),
         (Facts(gpus=16, nodes=2), 2.0, "a single node of 2"),
-        (Facts(global_batch=256), 0.0039, "steps, the other samples"),
+        (Facts(global_batch=256), 0.0039, "steps, the other tokens"),
         (Facts(accumulation=4), 4.1, "one micro-batch of 4"),
+        (Facts(sequence_length=2048), 2048.0, "counts samples of 2048 tokens"),
+        (Facts(gpus=8), 10.0, "of one device: by the other the run has 80 devices, not 8"),
+        (Facts(gpus=8), 0.5, "by the other the run has 4 devices, not 8"),
     ],
 )
 def test_the_usual_mistakes_explain_a_disagreement(facts: Facts, ratio: float, words: str) -> None:

@@ -56,20 +56,18 @@ class Batches:
         )
 
 
-def apply_batches(
-    records: Records, consumed: Column | None, interval: int, *, averaged: bool
-) -> tuple[Records, Batches]:
+def apply_batches(records: Records, interval: int, *, averaged: bool) -> tuple[Records, Batches]:
     """Return the records with corrected samples and rates, and the batches that the lines print.
 
     A line prints the batch of its last step (``records.samples``). If its time is ``averaged`` over the ``interval``
-    of steps since the previous line, which had another batch, its samples come from the ``consumed`` samples since
-    then, and are unknown without them.
+    of steps since the previous line, which had another batch, its samples come from ``records.consumed``, and are
+    unknown without them.
     """
     found = Batches()
     assert records.samples is not None
     assert records.step is not None
     assert records.rate is not None
-    samples, rates = Column(), Column()
+    samples, rates, consumed = Column(), Column(), records.consumed
     before: Floats | None = None
     position = 0
     columns = [records.samples, records.step, records.rate, *([consumed] if consumed is not None else [])]

@@ -29,6 +29,7 @@ _UNITS = {
     "step_millions": ("step", 1e6),
     "consumed_thousands": ("consumed", 1e3),
     "consumed_millions": ("consumed", 1e6),
+    "consumed_billions": ("consumed", 1e9),
     "step_time_ms": ("step_time_s", 1e-3),
     "step_time_us": ("step_time_s", 1e-6),
     "average_time_ms": ("average_time_s", 1e-3),
@@ -45,6 +46,7 @@ _PARTS = (
         for name in ("rate", "samples", "step", "consumed")
         for part in ("thousands", "millions")
     ),
+    "consumed_billions",
     "clock_m",
     "clock_h",
     "extra_time_s",
@@ -66,6 +68,7 @@ FIELDS = (
     "average_rate",
     "average_time_s",
     "data_time_s",
+    "consumed",
 )
 
 

@@ -101,7 +101,7 @@ class Facts:
     ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the number of
     micro-batches in one printed step. ``hardware`` is the device's name as printed. ``gpus_per_node`` holds the devices
     of a log that reports only its own node; ``gpus`` counts all nodes. ``global_batch`` is the number of samples of one
-    printed step over all devices, if the log reports it.
+    printed step over all devices, if the log reports it. ``sequence_length`` is the number of tokens of one sample.
     """
 
     model: str | None = None
@@ -113,6 +113,7 @@ class Facts:
     hardware: str | None = None
     gpus_per_node: int | None = None
     global_batch: int | None = None
+    sequence_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Record:
     ``rate`` is in units per second, ``step_time_s`` the seconds of one step, ``samples`` the units that the
     whole record covers, ``clock_s`` a wall clock or elapsed time in seconds. ``average_rate`` and ``average_time_s``
     are the averages over all steps since the epoch's start that the same line prints. ``data_time_s`` is the part of a
-    step in which it waited for its batch.
+    step in which it waited for its batch. ``consumed`` is the units of all devices since the start of the run.
     """
 
     epoch: int | None
@@ -134,6 +135,7 @@ class Record:
     average_rate: float | None = None
     average_time_s: float | None = None
     data_time_s: float | None = None
+    consumed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Records:
     average_rate: "Column | None" = None
     average_time_s: "Column | None" = None
     data_time_s: "Column | None" = None
+    consumed: "Column | None" = None
 
     def rows(self) -> Iterator[Record]:
         """Yield the records one by one (slow: for inspection, not for computing)."""
@@ -166,6 +169,7 @@ class Records:
             "average_rate",
             "average_time_s",
             "data_time_s",
+            "consumed",
         )
         columns = [getattr(self, name) for name in names]
         values = [iter(column) if column is not None else None for column in columns]

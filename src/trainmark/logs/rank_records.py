@@ -32,11 +32,11 @@ class Read:
 
 def read_records(collected: LogCollector, known: Format) -> Read:
     """Return the records of a log of a known format."""
-    records, problems, consumed = _one_rank(collected, known)
+    records, problems = _one_rank(collected, known)
     counters = count(records)
     if counters.copies > 1:
         problems += conflicting_copies(known, records, counters.copies)
-        records, consumed = first_of_each(records), None
+        records = first_of_each(records)
         problems.append(
             Problem(
                 "ranks-untagged",
@@ -47,7 +47,7 @@ def read_records(collected: LogCollector, known: Format) -> Read:
     batches = None
     if known.records and "batch" in known.records[collected.pattern].groupindex and records.count:
         averaged = known.meaning is Meaning.INTERVAL
-        records, batches = apply_batches(records, consumed, counters.interval, averaged=averaged)
+        records, batches = apply_batches(records, counters.interval, averaged=averaged)
         problems += filter(None, [batches.problem()])
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
@@ -74,15 +74,12 @@ def _main_rank(collected: LogCollector) -> Rank:
     return min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
 
 
-def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Problem], Column | None]:
-    """Return the records of the rank with most records (the lowest of equals), and problems.
-
-    The third value is the column of consumed samples, if the lines print them.
-    """
+def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Problem]]:
+    """Return the records of the rank with most records (the lowest of equals), and problems."""
     if not collected.counts:
-        return Records(), [], None
+        return Records(), []
     rank = _main_rank(collected)
-    records, consumed = _records_of(known, collected.columns[rank], collected.counts[rank])
+    records = _records_of(known, collected.columns[rank], collected.counts[rank])
     problems = []
     if len(collected.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
@@ -91,7 +88,7 @@ def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Pro
                 "several-ranks", f"{len(collected.counts)} ranks print records: {which} used", Severity.NOTE
             )
         )
-    return records, problems, consumed
+    return records, problems
 
 
 def _tagged_ranks(collected: LogCollector, known: Format) -> Callable[[], tuple[RankRecords, ...]]:
@@ -109,12 +106,12 @@ def _assemble(
 ) -> tuple[RankRecords, ...]:
     with np.errstate(all="ignore"):
         return tuple(
-            RankRecords(rank, _records_of(known, *columns)[0]) for rank, columns in sorted(ranks.items())
+            RankRecords(rank, _records_of(known, *columns)) for rank, columns in sorted(ranks.items())
         )
 
 
-def _records_of(known: Format, found: Mapping[str, Column], size: int) -> tuple[Records, Column | None]:
-    """Return a rank's records, and the column of consumed samples if its lines print them."""
+def _records_of(known: Format, found: Mapping[str, Column], size: int) -> Records:
+    """Return a rank's records."""
     if known.assemble is not None:
         made = known.assemble({name: column.array() for name, column in found.items()})
         found = {name: Column.of(values) for name, values in made.items()}
@@ -122,7 +119,7 @@ def _records_of(known: Format, found: Mapping[str, Column], size: int) -> tuple[
     if known.transform is not None:
         found, size = _join_blocks(known.transform(_blocks(found)))
     columns = {name: found[name] for name in FIELDS if name in found}
-    return Records(count=size, **columns), found.get("consumed")
+    return Records(count=size, **columns)
 
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:

@@ -86,6 +86,7 @@ def merge_facts(
         hardware=hardware,
         gpus_per_node=logged.gpus_per_node,
         global_batch=logged.global_batch,
+        sequence_length=logged.sequence_length,
     )
     return MergedFacts(facts, tuple(problems), frozenset(contested))
 

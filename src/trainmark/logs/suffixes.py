@@ -5,7 +5,7 @@ import math
 SUFFIX = "_suffix"
 """End of a group's name: ``rate_suffix`` is the unit after the number in the group ``rate``."""
 
-_FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
+_FACTORS = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9, "B": 1e9, "T": 1e12}
 _TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 

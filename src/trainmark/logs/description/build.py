@@ -10,6 +10,7 @@ from trainmark.logs.description.ending import make_end
 from trainmark.logs.description.facts import Sources, read_sources
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.description.resuming import resumed_averages
+from trainmark.logs.description.spread import Blocks, join_lines, merge_lines
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -30,7 +31,7 @@ _SETTINGS: Mapping[str, Callable[[LogContext], dict[str, str]]] = {
 _T = TypeVar("_T")
 _NAMED = re.compile(rb"\(\?P<\w+>")
 _FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share")
-_RECORD_KEYS = ("pattern", "unit", "rate_covers", "overall")
+_RECORD_KEYS = ("pattern", "lines", "unit", "rate_covers", "overall")
 _DOUBT_KEYS = ("pattern", "code", "message", "severity")
 
 
@@ -58,6 +59,7 @@ def build_format(description: FormatDescription) -> Format:
         pattern_units=units,
         pattern_meanings=meanings,
         overall=overall,
+        transform=_transform(text),
         mark=_joined(text.mark, f"{where}: mark") if text.mark else _mark_of(patterns),
         parameters=settings,
         facts=facts,
@@ -98,9 +100,12 @@ def _records(
         where = f"{text.where}: records[{number}]"
         keys = record if isinstance(record, Mapping) else {"pattern": record}
         unknown = [key for key in keys if key not in _RECORD_KEYS]
-        if unknown or "pattern" not in keys:
-            raise InputError(f"{where}: expected a pattern, or the keys {', '.join(_RECORD_KEYS)}")
-        pattern = compile_pattern(str(keys["pattern"]), where)
+        if unknown or ("pattern" in keys) == ("lines" in keys):
+            raise InputError(
+                f"{where}: expected a pattern, or keys: pattern or lines, and {', '.join(_RECORD_KEYS[2:])}"
+            )
+        several = join_lines(keys["lines"], where) if "lines" in keys else None
+        pattern = compile_pattern(several or str(keys["pattern"]), where)
         if not any(not name.startswith("_") for name in pattern.groupindex):
             raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
         patterns.append(pattern)
@@ -111,6 +116,16 @@ def _records(
         meanings.append(_MEANINGS[covers])
         overall = number if keys.get("overall") else overall
     return tuple(patterns), _if_they_differ(units), _if_they_differ(meanings), overall
+
+
+def _transform(text: FormatDescription) -> Callable[[Blocks], Blocks] | None:
+    """Return the function that merges the rows of a record of several lines; None if no record has them."""
+    found = [
+        record["lines"][0] for record in text.records if isinstance(record, Mapping) and "lines" in record
+    ]
+    if len(found) > 1:
+        raise InputError(f"{text.where}: records: only one of them may have 'lines'")
+    return merge_lines(compile_pattern(str(found[0]), text.where)) if found else None
 
 
 def _if_they_differ(values: list[_T]) -> tuple[_T, ...]:

@@ -302,7 +302,7 @@ def _precision(word: str | float | None) -> Precision | None:
     return Precision(word) if word in set(Precision) else None
 
 
-_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMG]?)")
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMGB]?)")
 
 
 def _as_number(found: str | float | None) -> float | None:
@@ -312,7 +312,7 @@ def _as_number(found: str | float | None) -> float | None:
     match = _NUMBER.fullmatch(str(found).strip())
     if match is None:
         return None
-    value = float(match[1].replace(",", "")) * {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}[match[2]]
+    value = float(match[1].replace(",", "")) * {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}[match[2]]
     return value if value < _LARGEST else None
 
 

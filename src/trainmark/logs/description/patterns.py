@@ -8,7 +8,7 @@ from trainmark.logs.description.ambiguity import can_explode
 from trainmark.logs.description.placeholders import FIELDS, expand
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_SUFFIXES = ("_millions", "_thousands", "_suffix")
+_SUFFIXES = ("_billions", "_millions", "_thousands", "_suffix")
 _MORE_GROUPS = ("stamp", "s", "h", "m", "d")
 
 

@@ -27,7 +27,7 @@ FIELDS = {
     "samples": "units of the whole record (with samples_of_step: of one step)",
     "seconds": "seconds of the whole record",
     "batch": "samples of one step over all devices",
-    "consumed": "samples of all devices since the start of the run",
+    "consumed": "units of all devices since the start of the run",
     "clock_s": "seconds since a fixed time",
     "clock_ms": "milliseconds since a fixed time",
     "clock_m": "minutes to add to clock_s",
@@ -64,7 +64,7 @@ def expand(pattern: str, where: str) -> str:
         if name not in FIELDS:
             raise InputError(f"{where}: no field '{name}'{nearest(name, (*FIELDS, *_SPECIAL))} in {match[0]}")
         if mark == ",":
-            return _with_commas(name, where)
+            return _with_commas(name, kind, where)
         if mark == ":":
             return _with_suffix(name, kind, where)
         return _group(name)
@@ -77,16 +77,21 @@ def _group(name: str) -> str:
     return rf"(?P<{name}>\d+)(?=\D)" if name in _COUNTERS else rf"(?P<{name}>{NUMBER}){_END}"
 
 
-def _with_commas(name: str, where: str) -> str:
-    if name not in ("rate", "samples", "step", "consumed"):
-        raise InputError(f"{where}: {{{name},}}: only rate, samples, step and consumed may have commas")
-    return rf"(?:(?:(?P<{name}_millions>\d+),)?(?P<{name}_thousands>\d+),)?" + _group(name)
+def _with_commas(name: str, kind: str, where: str) -> str:
+    """Return a number that may have commas, such as ``1,024,000``; with ``kind`` K it may end in a unit instead."""
+    if name not in ("rate", "samples", "step", "consumed") or kind not in ("", "K"):
+        raise InputError(f"{where}: {{{name},{kind}}}: only rate, samples, step and consumed may have commas")
+    millions = rf"(?P<{name}_millions>\d+),"
+    if name == "consumed":
+        millions = rf"(?:(?P<{name}_billions>\d+),)?{millions}"
+    commas = rf"(?:(?:{millions})?(?P<{name}_thousands>\d+),)?"
+    return commas + (_with_suffix(name, kind, where) if kind else _group(name))
 
 
 def _with_suffix(name: str, kind: str, where: str) -> str:
     """Return a number with its unit: ``{rate:K}`` may end in K, M or G, ``{step_time_s:unit}`` in ms, s, min …."""
     if kind == "K":
-        return rf"(?P<{name}>\d[\d.]*) ?(?P<{name}_suffix>[KMGkmg]?)(?=[^\d.])"
+        return rf"(?P<{name}>\d[\d.]*) ?(?P<{name}_suffix>[KMGBTkmg]?)(?=[^\d.])"
     if kind == "unit" and name in _TIMES:
         return rf"(?P<{name}>\d[\d.]*) ?(?P<{name}_suffix>[mun]?s|m|min|h)(?=[^\w.])"
     raise InputError(

@@ -44,10 +44,10 @@ def make_sample(
     are other words), ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds),
     ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
     since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``, ``step_time_ms``,
-    ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_rate``, ``average_rate``,
-    ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``; lines without one
-    are left out), ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so far); the end has
-    ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``,
+    ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``;
+    lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so
+    far); the end has ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
         raise InputError(f"{where}: expected the keys line, head and end")
@@ -110,6 +110,7 @@ def _values(line: Line, run: SampleRun) -> dict[str, Any]:
         "device_rate": line.rate / run.gpus,
         "device_average_rate": line.average_rate / run.gpus,
         "last_step_time_s": line.last_step_time_s,
+        "last_step_time_ms": 1000 * line.last_step_time_s,
         "last_rate": run.global_batch / line.last_step_time_s,
         "average_rate": line.average_rate,
         "samples": run.global_batch * line.step,

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainmark.logs.columns import median
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Witness
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
 from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.averages import has_averages
+from trainmark.measure.rules.consumed import COUNTER, count_consumed
 from trainmark.measure.rules.formulas import harmonic_mean, mean
 from trainmark.measure.rules.series import NoNumberError, global_batch, series
 
@@ -31,6 +32,7 @@ _COMPARED = frozenset(
     }
 )
 """Problems that compare the same witnesses more closely."""
+_OF_TOKENS = frozenset({"step time", "time stamps", COUNTER})
 
 
 def find_witnesses(log: ParsedLog, skipped: int, value: float) -> tuple[Witness, ...]:
@@ -51,13 +53,19 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
     rate = _by_rates(log, skipped, value)
     if rate is not None:
         yield rate
-    of_all_steps = log.meaning is Meaning.INTERVAL and not has_averages(log) and not log.counts_samples
-    if records.step_time_s is not None and batch is not None and of_all_steps:
+    # A sampled step's time is compared with that step's rate, not with the clock's mean of all steps.
+    is_comparable = log.meaning is Meaning.INTERVAL or (log.meaning is Meaning.SAMPLED and rate is not None)
+    is_comparable = is_comparable and not has_averages(log) and not log.counts_samples
+    if records.step_time_s is not None and batch is not None and is_comparable:
         times = records.step_time_s
         seconds = mean(lambda: times.blocks(skipped, records.count))
         yield Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
     if records.clock_s is not None:
         yield from _of_stamps(log, rate.value if rate else None, batch)
+    if (counter := count_consumed(log, skipped)) is not None:
+        value = counter.units / counter.seconds
+        how = f"{counter.units:.6g} {_units(log)} by the counter / {counter.seconds:.6g} s"
+        yield Witness(COUNTER, value, how)
 
 
 def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
@@ -117,13 +125,13 @@ def disagreement(
     log: ParsedLog, value: float, witnesses: tuple[Witness, ...], reported: frozenset[str]
 ) -> list[Problem]:
     """Return the doubt about witnesses that differ from ``value``, unless one in ``reported`` is about it."""
-    if reported & _COMPARED:
-        return []
     off = [one for one in witnesses if abs(one.value / value - 1) > TOLERANCE]
     if not off:
         return []
     worst = max(off, key=lambda one: abs(np.log(one.value / value)))
-    reason = explain_factor(log, worst.value / value)
+    reason = explain_factor(log, worst.value / value) or _explain_tokens(log, worst, value)
+    if reported & _COMPARED and not (reason and reported & _COMPARED == {"rates-contradict-clock"}):
+        return []
     sentence = (
         f"the number is {value:.6g}, but by the {worst.name} it is {worst.value:.6g} ({worst.how})"
         f"{': ' + reason if reason else ''}"
@@ -139,13 +147,45 @@ def explain_factor(log: ParsedLog, ratio: float) -> str | None:
         (facts.gpus, f"one of them counts a single device of {facts.gpus}"),
         (facts.nodes, f"one of them counts a single node of {facts.nodes}"),
         (facts.accumulation, f"one of them counts one micro-batch of {facts.accumulation} in a step"),
-        (batch, "one of them counts steps, the other samples"),
-        (log.step_interval, f"one of them counts one step of the {log.step_interval} that a record covers"),
+        (batch, f"one of them counts steps, the other {_units(log)}"),
+        (facts.sequence_length, f"one of them counts samples of {facts.sequence_length} tokens"),
     )
     for factor, sentence in factors:
         if factor is not None and factor > 1 and _fits(ratio, float(factor)):
             return sentence
+    devices = _other_devices(log, ratio)
+    if devices is not None:
+        return (
+            f"the printed rate is of one device: by the other the run has {devices} devices, not {facts.gpus}"
+        )
+    if log.step_interval > 1 and _fits(ratio, float(log.step_interval)):
+        return f"one of them counts one step of the {log.step_interval} that a record covers"
     return None
+
+
+def _other_devices(log: ParsedLog, ratio: float) -> int | None:
+    """Return the number of devices for which a device's rate gives the other witness; None if it is no plain factor."""
+    gpus = log.facts.gpus
+    factor = round(max(ratio, 1 / ratio))
+    if log.scope is not Scope.DEVICE or gpus is None or factor < 2 or not _fits(ratio, float(factor)):
+        return None
+    if ratio > 1:
+        return gpus * factor
+    return gpus // factor if gpus % factor == 0 else None
+
+
+def _explain_tokens(log: ParsedLog, witness: Witness, value: float) -> str | None:
+    """Return why ``witness``, by the tokens of a full batch or of a counter, may differ from a printed rate."""
+    if _units(log) != "tokens" or log.records.rate is None or witness.name not in _OF_TOKENS:
+        return None
+    counted = "the counter" if witness.name == COUNTER else "batch x sequence length"
+    if witness.value > value:
+        return f"the printed rate may leave out padding, or {counted} may have micro-batches or devices twice"
+    if witness.name == COUNTER:
+        return (
+            "the counter may leave out padding, or the printed rate may have micro-batches or devices twice"
+        )
+    return "the printed rate counts more tokens than a batch has: packed samples, or micro-batches that it leaves out"
 
 
 def _fits(ratio: float, factor: float) -> bool:

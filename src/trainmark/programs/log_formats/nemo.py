@@ -73,7 +73,16 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"Training epoch (?P<epoch>\d+), iteration \d+/\d+ \|[^\n]*? global_batch_size: (?P<batch>\d+) \| "
+            rb"global_step: (?P<step>\d+) \|[^\n]*? train_step_timing in s: (?P<step_time_s>[\d.e+-]+) \|"
+            rb"[^\n]*? consumed_samples: (?P<consumed>\d+)(?=\D)"
+        ),
+        re.compile(
+            rb"Training epoch (?P<epoch>\d+), iteration \d+/\d+ \|[^\n]*? global_batch_size: (?P<batch>\d+) \| "
             rb"global_step: (?P<step>\d+) \|[^\n]*? train_step_timing in s: (?P<step_time_s>[\d.e+-]+)\s"
+        ),
+        re.compile(
+            rb"Epoch (?P<epoch>\d+): [^\n]*?\| *(?P<step>\d+)/(?:\d+|\?) \[[^\n]*? global_step=[^\n]*? "
+            rb"consumed_samples=(?P<consumed>[\d.e+-]+), [^\n]*?train_step_timing in s=(?P<step_time_s>[\d.e+-]+)[,\]]"
         ),
         re.compile(
             rb"Epoch (?P<epoch>\d+): [^\n]*?\| *(?P<step>\d+)/(?:\d+|\?) \[[^\n]*? global_step=[^\n]*?"

@@ -1,0 +1,69 @@
+"""Records whose fields are spread over several lines: one row a line, merged to one row a record."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainmark.errors import InputError
+from trainmark.logs.columns import Floats
+from trainmark.logs.description.patterns import compile_pattern
+
+Blocks = Iterator[dict[str, Floats]]
+
+
+def join_lines(lines: Any, where: str) -> str:
+    """Return the pattern that matches any of the ``lines`` of a record; raise ``InputError`` for a bad list."""
+    if not isinstance(lines, Sequence) or isinstance(lines, str) or len(lines) < 2:
+        raise InputError(f"{where}: lines: expected two patterns or more, the first of a record's first line")
+    names: set[str] = set()
+    for number, line in enumerate(lines):
+        own = set(compile_pattern(str(line), f"{where}: lines[{number}]").groupindex)
+        if not own:
+            raise InputError(
+                f"{where}: lines[{number}]: the pattern has no field, such as {{step}} or {{rate}}"
+            )
+        if twice := sorted(names & own):
+            raise InputError(
+                f"{where}: lines[{number}]: the field '{twice[0]}' is in an earlier line already"
+            )
+        names |= own
+    return "|".join(f"(?:{line})" for line in lines)
+
+
+def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
+    """Return the function that merges the rows from one match of ``first``, a record's first line, to the next.
+
+    Rows before the first one belong to a record whose start is missing and are left out.
+    """
+    starting = next(name for name in first.groupindex if not name.startswith("_"))
+
+    def merged(blocks: Blocks) -> Blocks:
+        carried: dict[str, Floats] = {}
+        for block in blocks:
+            if starting not in block:
+                yield block
+                continue
+            rows = _joined(carried, block)
+            starts = np.flatnonzero(np.isfinite(rows[starting]))
+            if len(starts):
+                # The last record may go on in the next block.
+                carried = {name: values[starts[-1] :] for name, values in rows.items()}
+                if len(starts) > 1:
+                    yield _reduced({name: values[: starts[-1]] for name, values in rows.items()}, starts[:-1])
+            else:
+                carried = rows
+        if carried and np.isfinite(carried[starting][:1]).any():
+            yield _reduced(carried, np.zeros(1, np.int64))
+
+    return merged
+
+
+def _joined(carried: dict[str, Floats], block: dict[str, Floats]) -> dict[str, Floats]:
+    return {name: np.concatenate((carried.get(name, np.empty(0)), values)) for name, values in block.items()}
+
+
+def _reduced(rows: dict[str, Floats], starts: Any) -> dict[str, Floats]:
+    """Return one row for each of ``starts``: the value that a line of the record has."""
+    return {name: np.fmax.reduceat(values, starts) for name, values in rows.items()}
