@@ -1,6 +1,7 @@
 """``trainmark compare``: faster, slower or not distinguishable, case by case, and in what the two sides differ."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.insight import compare
+from trainmark.insight import compare, history_of
 from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
-from trainmark.schema.comparison import Change, Comparison, Side
+from trainmark.schema.comparison import Change, Comparison, Scope, Side
 from trainmark.schema.identity import Identity, Part, PartName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Suspicion
@@ -73,6 +74,41 @@ def of_runs(results: Results, **changes: Any) -> Results:
     return results.model_copy(update={"cases": cases})
 
 
+def table_of(results: Results, *factors: tuple[float, ...]) -> Results:
+    """Return results with a case for each sequence of factors of the first case's throughput, one factor a run."""
+    first = results.cases[0]
+    cases = []
+    for batch, own in enumerate(factors, start=1):
+        case = first.case.model_copy(update={"batch_per_device": batch})
+        cases.append(with_rates(first, *own).model_copy(update={"id": case.id, "case": case}))
+    return results.model_copy(update={"cases": tuple(cases), "findings": None})
+
+
+STILL = (0.995, 1.0, 1.005)
+"""Factors of three runs that spread by half a percent."""
+
+
+def by(factor: float) -> tuple[float, ...]:
+    return tuple(factor * own for own in STILL)
+
+
+def on_day(results: Results, day: int) -> Results:
+    """Return the results as if their runs had started one after the other on another day."""
+    start = results.measured[0] + timedelta(days=day)
+    cases = tuple(
+        case.model_copy(
+            update={
+                "runs": tuple(
+                    run.model_copy(update={"started_at": start + timedelta(minutes=10 * i + run.repeat)})
+                    for run in case.runs
+                )
+            }
+        )
+        for i, case in enumerate(results.cases)
+    )
+    return results.model_copy(update={"cases": cases})
+
+
 def changes(comparison: Comparison) -> set[Change]:
     return {case.change for case in comparison.cases}
 
@@ -84,7 +120,7 @@ def changes(comparison: Comparison) -> set[Change]:
 def test_the_whole_interval_decides_whether_a_case_changed(
     results: Results, factor: float, change: Change
 ) -> None:
-    found = compare(results, times(results, factor))
+    found = compare([results], times(results, factor))
     assert changes(found) == {change}
     assert found.holds == (change is not Change.SLOWER)
     for case in found.cases:
@@ -94,7 +130,7 @@ def test_the_whole_interval_decides_whether_a_case_changed(
 
 def test_a_swapped_comparison_gives_the_inverse_result(results: Results) -> None:
     other = times(results, 1.02)
-    for there, back in zip(compare(results, other).cases, compare(other, results).cases, strict=True):
+    for there, back in zip(compare([results], other).cases, compare([other], results).cases, strict=True):
         assert there.ratio is not None
         assert back.ratio is not None
         assert there.ratio.interval is not None
@@ -105,21 +141,124 @@ def test_a_swapped_comparison_gives_the_inverse_result(results: Results) -> None
 
 def test_a_change_may_require_a_minimum_difference(results: Results) -> None:
     for factor in (1.03, 1 / 1.03):
-        assert changes(compare(results, times(results, factor), within=0.05)) == {Change.NOT_DISTINGUISHABLE}
-    assert changes(compare(results, times(results, 1.03), within=0.001)) == {Change.FASTER}
+        assert changes(compare([results], times(results, factor), within=0.05)) == {
+            Change.NOT_DISTINGUISHABLE
+        }
+    assert changes(compare([results], times(results, 1.03), within=0.001)) == {Change.FASTER}
+
+
+def test_a_change_that_is_likely_by_chance_in_a_large_table_is_none(results: Results) -> None:
+    slower = by(1 / 1.02)
+    alone = compare([table_of(results, STILL)], table_of(results, slower))
+    many = compare([table_of(results, *[STILL] * 16)], table_of(results, slower, *[STILL] * 15))
+    assert [case.change for case in alone.cases] == [Change.SLOWER]
+    assert changes(many) == {Change.NOT_DISTINGUISHABLE}
+    assert many.holds
+    assert (many.judged, many.level, many.method) == (16, 0.05, "holm")
+    ratio = many.cases[0].ratio
+    assert ratio is not None
+    assert ratio.interval is not None
+    assert ratio.interval.high < 1, "an interval is that of its case alone"
+    text = render_comparison(many)
+    assert "p judges all 16 cases jointly (Holm)" in text
+    assert "at most 5 % of such tables have a case" in text
+
+
+def test_several_baselines_show_how_much_campaigns_differ(results: Results) -> None:
+    days = [table_of(results, *[by(factor)] * 4) for factor in (1.0, 1.015, 0.99)]
+    later = table_of(results, *[by(0.98)] * 4)
+    single, several = compare(days[:1], later), compare(days, later, ("mon", "tue", "wed", "new"))
+    assert (single.scope, several.scope) == (Scope.ONE_CAMPAIGN, Scope.CAMPAIGNS)
+    assert changes(single) == {Change.SLOWER}
+    assert changes(several) == {Change.NOT_DISTINGUISHABLE}
+    assert several.variation is not None
+    assert (several.variation.campaigns, several.variation.cases) == (3, 4)
+    assert 0.005 < several.variation.common < 0.03
+    first = several.cases[0]
+    assert len(first.baselines) == 3
+    assert first.estimates[0] is not None
+    assert first.estimates[0].n == 9
+    text = render_comparison(several)
+    assert [line.split(":")[0].split() for line in text.splitlines()[:4]] == [
+        ["baseline", "mon"],
+        ["baseline", "tue"],
+        ["baseline", "wed"],
+        ["candidate", "new"],
+    ]
+    assert "variation between 3 campaigns of the baseline, estimated from 4 cases" in text
+    assert "within one campaign" not in text
+    assert changes(compare(days, table_of(results, *[by(0.8)] * 4))) == {Change.SLOWER}
+
+
+def test_a_verdict_against_one_baseline_says_so(results: Results) -> None:
+    text = render_comparison(compare([results], times(results, 0.7)))
+    assert text.count("slower within one campaign") == len(results.cases)
+    assert "compare BASE1 BASE2 BASE3 --to CANDIDATE" in text
+
+
+def test_a_baseline_without_a_case_is_left_out_of_it_with_the_reason(results: Results) -> None:
+    days = [
+        table_of(results, STILL, STILL),
+        table_of(results, STILL, (1.0,)),
+        table_of(results, STILL, STILL),
+    ]
+    found = compare(days, days[0])
+    assert [case.reason for case in found.cases] == [
+        None,
+        "not all baselines are compared: baseline 2 has one run, so the variation between runs is unknown",
+    ]
+    assert found.judged == 2
+
+
+def test_baselines_of_different_programs_or_machines_are_refused(results: Results) -> None:
+    def of(version: str) -> Results:
+        part = Part(name=PartName.PACKAGES, word=version, digest=f"sha256:{version}")
+        return of_runs(results, identity=Identity.of((part,)))
+
+    with pytest.raises(
+        InputError, match=r"a and b cannot both be the baseline of .*ran different things \(packages"
+    ):
+        compare([of("2.12"), of("2.13")], results, ("a", "b", "c"))
+    manifests = dict(results.manifests)
+    for key, manifest in results.manifests.items():
+        assert isinstance(manifest, Manifest)
+        node = manifest.nodes[0]
+        cpu = node.cpu.__class__(**{**{n: getattr(node.cpu, n) for n in node.cpu.__slots__}, "model": "Z80"})
+        manifests[f"{key}-moved"] = Manifest(nodes=(node.model_copy(update={"cpu": cpu}),))
+    moved = of_runs(results, manifest=f"{results.cases[0].runs[0].manifest}-moved")
+    with pytest.raises(InputError, match=r"a and b cannot both .* they ran on different hardware"):
+        compare([results, moved.model_copy(update={"manifests": manifests})], results, ("a", "b", "c"))
+
+
+def test_earlier_campaigns_of_the_machine_set_the_margin(results: Results) -> None:
+    def day(number: int, factor: float) -> Results:
+        return on_day(table_of(results, *[by(factor)] * 4), number)
+
+    days = [day(number, factor) for number, factor in enumerate((1.0, 1.015, 0.99, 1.005))]
+    candidate = day(9, 0.97)
+    history = history_of(days[0], candidate, [*days, candidate], "runs.db")
+    assert history is not None
+    assert history.variation.campaigns == 4, "the candidate's own campaign is none of them"
+    assert history.within > 0.02
+    assert history_of(days[0], candidate, days[:2], "runs.db") is None
+    found = compare(days[:1], candidate, ("a", "b"), history=history)
+    assert changes(found) == {Change.NOT_DISTINGUISHABLE}
+    assert (found.within, found.history) == (history.within, history)
+    assert "4 earlier campaigns of this program on this machine (runs.db)" in render_comparison(found)
+    assert changes(compare(days[:1], candidate, within=0.0, history=history)) == {Change.SLOWER}
 
 
 def test_an_outcome_is_not_a_number_and_a_lost_number_is_reported(results: Results) -> None:
     dead = first_as(results, runs=(), estimate=None, outcome=Outcome.OOM, reason="out of memory on rank 0")
-    found = compare(results, dead)
+    found = compare([results], dead)
     first = found.cases[0]
     assert (first.ratio, first.change, first.lost) == (None, Change.CANNOT_SAY, True)
     assert first.reason == "the candidate has no number: oom, out of memory on rank 0"
     assert not found.holds
     assert "oom" in render_comparison(found).splitlines()[6]
     later = first_as(results, runs=(), estimate=None, outcome=Outcome.SKIPPED, reason="not run yet")
-    assert compare(results, later).holds
-    assert not compare(dead, results).cases[0].lost
+    assert compare([results], later).holds
+    assert not compare([dead], results).cases[0].lost
 
 
 @pytest.mark.parametrize(
@@ -135,7 +274,7 @@ def test_without_an_interval_no_case_is_called_faster(
     results: Results, factors: tuple[float, ...], words: str
 ) -> None:
     cases = tuple(with_rates(case, *(3 * factor for factor in factors)) for case in results.cases)
-    found = compare(results, results.model_copy(update={"cases": cases}))
+    found = compare([results], results.model_copy(update={"cases": cases}))
     assert changes(found) == {Change.CANNOT_SAY}
     assert all(case.ratio is not None and words in (case.reason or "") for case in found.cases)
 
@@ -145,7 +284,7 @@ def test_numbers_in_different_units_have_no_ratio(results: Results, field: str, 
     measurement = results.cases[0].runs[0].measurement
     assert measurement is not None
     other = of_runs(results, measurement=measurement.model_copy(update={field: value}))
-    found = compare(results, other)
+    found = compare([results], other)
     assert changes(found) == {Change.CANNOT_SAY}
     assert all(case.ratio is None for case in found.cases)
     assert f"the numbers have different {field}s" in (found.cases[0].reason or "")
@@ -153,7 +292,7 @@ def test_numbers_in_different_units_have_no_ratio(results: Results, field: str, 
 
 def test_a_doubt_on_either_side_is_marked_at_its_number(results: Results) -> None:
     doubt = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)
-    found = compare(of_runs(results, suspicions=(doubt,)), results)
+    found = compare([of_runs(results, suspicions=(doubt,))], results)
     assert {case.doubtful for case in found.cases} == {(Side.BASELINE,)}
     text = render_comparison(found)
     assert text.count("†") == len(found.cases) + 1
@@ -162,7 +301,7 @@ def test_a_doubt_on_either_side_is_marked_at_its_number(results: Results) -> Non
 def test_the_dates_are_those_of_the_runs_and_not_of_the_document(results: Results) -> None:
     later = results.model_copy(update={"generated_at": results.generated_at.replace(year=2031)})
     day = f"{results.measured[0]:%Y-%m-%d}"
-    text = render_comparison(compare(results, later, ("old", "new")))
+    text = render_comparison(compare([results], later, ("old", "new")))
     assert text.startswith(f"baseline   old: suite {results.suite}, measured on {day}")
     assert "2031" not in text
 
@@ -181,7 +320,7 @@ def test_each_other_difference_is_listed_once_with_its_cases(results: Results) -
         node = manifest.nodes[0]
         cpu = node.cpu.__class__(**{**{n: getattr(node.cpu, n) for n in node.cpu.__slots__}, "model": "Z80"})
         manifests[key] = Manifest(nodes=(node.model_copy(update={"cpu": cpu, "hostname": "elsewhere"}),))
-    found = compare(baseline, candidate.model_copy(update={"manifests": manifests}))
+    found = compare([baseline], candidate.model_copy(update={"manifests": manifests}))
     differing = {difference.what: difference for difference in found.differences}
     assert differing["packages"].cases == tuple(case.id for case in results.cases)
     assert (differing["packages"].baseline, differing["packages"].candidate) == (
@@ -191,7 +330,7 @@ def test_each_other_difference_is_listed_once_with_its_cases(results: Results) -
     assert differing["protocol warmup_steps"].candidate == "77"
     assert differing["nodes[0].cpu.model"].candidate == "Z80"
     assert not any("hostname" in what for what in differing), "a name is no fact of a machine"
-    assert compare(results, results).differences == ()
+    assert compare([results], results).differences == ()
 
 
 def test_ignored_axes_are_listed_as_differences(results: Results) -> None:
@@ -199,15 +338,15 @@ def test_ignored_axes_are_listed_as_differences(results: Results) -> None:
     other = case.case.model_copy(update={"compiler": "xla"})
     changed = results.model_copy(update={"cases": (case.model_copy(update={"id": other.id, "case": other}),)})
     with pytest.raises(InputError, match=r"here .* and there .* have no case in common"):
-        compare(results, changed, ("here", "there"))
-    found = compare(results, changed, ignoring=("compiler",))
+        compare([results], changed, ("here", "there"))
+    found = compare([results], changed, ignoring=("compiler",))
     assert [(one.case, one.against) for one in found.cases] == [(case.id, other.id)]
     (difference,) = found.differences
     assert (difference.what, difference.candidate) == ("compiler", "xla")
     assert found.only[Side.BASELINE] == tuple(one.id for one in results.cases[1:])
     both = results.model_copy(update={"cases": (case, *changed.cases)})
     with pytest.raises(InputError, match="are the same case when compiler is ignored"):
-        compare(both, results, ignoring=("compiler",))
+        compare([both], results, ignoring=("compiler",))
 
 
 class TestTheVerb:
@@ -229,6 +368,39 @@ class TestTheVerb:
         document = json.loads(capsys.readouterr().out)
         assert {case["change"] for case in document["cases"]} == {"faster"}
         assert Comparison.model_validate(document).candidate.path == sides[0]
+
+    def test_several_baselines_are_named_before_the_candidate(
+        self, sides: tuple[str, str], capsys: CAN
+    ) -> None:
+        base, new = sides
+        assert main(["compare", base, base, base, "--to", new, "--json"]) == 1
+        document = json.loads(capsys.readouterr().out)
+        assert (document["scope"], len(document["baselines"])) == ("campaigns", 3)
+        assert (document["method"], document["level"], document["judged"]) == ("holm", 0.05, 2)
+        assert main(["compare", base, base, new]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "several baselines need --to" in line
+        assert main(["compare", base]) == 2
+        assert "not 1 result;" in capsys.readouterr().err
+
+    def test_the_margin_is_taken_from_the_database_of_earlier_campaigns(
+        self, tmp_path: Path, results: Results, capsys: CAN
+    ) -> None:
+        store = str(tmp_path / "runs.db")
+        for number, factor in enumerate((1.0, 1.03, 0.98, 0.95), start=1):
+            folder = tmp_path / f"day{number}"
+            folder.mkdir()
+            write_results(folder / "results.json", on_day(times(results, factor), number))
+            assert main(["store", "add", str(folder), "--to", store]) == 0
+        capsys.readouterr()
+        assert main(["compare", f"{store}#1", f"{store}#4", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["history"]["variation"]["campaigns"] == 3
+        assert document["within"] == document["history"]["within"] > 0.03
+        assert main(["compare", f"{store}#1", f"{store}#4", "--within", "0"]) == 1
+        days = [str(tmp_path / f"day{number}") for number in (1, 4)]
+        assert main(["compare", *days]) == 1
+        assert main(["compare", *days, "--history", store]) == 0
 
     def test_some_cases_alone(self, sides: tuple[str, str], results: Results, capsys: CAN) -> None:
         wanted = results.cases[0].case.framework

@@ -1,4 +1,4 @@
-"""``trainmark compare``: compare two results case by case, and list what else differs between them."""
+"""``trainmark compare``: compare results case by case, and list what else differs between them."""
 
 import sys
 from pathlib import Path
@@ -7,28 +7,52 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from trainmark.schema.comparison import History
     from trainmark.schema.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+_MOST_CAMPAIGNS = 20
+"""The number of earlier campaigns that are read at most, the latest ones."""
 
 _SOURCE = "The --out directory of a trainmark run, its results.json, STORE#CAMPAIGN of a database, or a log."
 
 
 @app.command()
 def compare(
-    baseline: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {_SOURCE}")],
-    candidate: Annotated[
-        str, typer.Argument(metavar="B", help="The result to judge, in the same forms as A.")
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B | BASELINE... --to CANDIDATE",
+            help=f"The baseline A and the result B to judge; or several baselines with --to. {_SOURCE}",
+        ),
     ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="CANDIDATE",
+            help="The result to judge; all others are campaigns of one baseline, whose variation is then in every "
+            "interval. Three or more are best.",
+        ),
+    ] = None,
     within: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="Call a case faster or slower only if its whole interval differs by more than this.",
+            help="Differences of up to this are no change. Default for one baseline: what earlier campaigns of it on "
+            "this machine differ by, if the database (--history) has three or more; else 0.",
         ),
-    ] = 0.0,
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STORE",
+            help="The database with earlier campaigns, for the default of --within; default: that of STORE#CAMPAIGN.",
+        ),
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(help="Compare only these cases, as in trainmark run (axis=value|value, or a pattern)."),
@@ -56,24 +80,30 @@ def compare(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
-    """Compare two results case by case (faster, slower or indistinguishable), and list what differs between A and B.
+    """Compare results case by case (faster, slower or indistinguishable), and list what else differs.
 
-    Two cases are compared if they have equal values on all axes except the ignored ones. A and B may also be two
-    training logs of any known program.
-    Exit code 1: a case is slower in B, or has a result only in A. For two logs: B is slower, or the logs have too few
-    records to tell.
+    Two cases are compared if they have equal values on all axes except the ignored ones. Verdicts have one level for
+    the whole table: in at most 5 % of tables without a change is any case called faster or slower (Holm's method).
+    With one baseline that accounts for the runs of one campaign only; with several (BASE1 BASE2 BASE3 --to CANDIDATE),
+    also for the variation between campaigns. A and B may also be two training logs of any known program.
+    Exit code 1: a case is slower at the level of the table, or has a number only in the baseline. For two logs: B is
+    slower, or the logs have too few records to tell.
     """
     from trainmark.cli.log_compare import compare_two_logs, is_log
 
-    logs = [is_log(source) for source in (baseline, candidate)]
-    if all(logs):
+    baselines, candidate = _sides(sources, to)
+    logs = [is_log(source) for source in (*baselines, candidate)]
+    if all(logs) and len(logs) == 2:
         from trainmark.logs import Facts
 
         given = Facts(gpus=gpus, batch_per_device=batch)
-        sources = (baseline, candidate)
-        raise typer.Exit(compare_two_logs(sources, given, skip, within / 100, format_name, as_json=as_json))
+        margin = (within or 0.0) / 100
+        raise typer.Exit(
+            compare_two_logs((baselines[0], candidate), given, skip, margin, format_name, as_json=as_json)
+        )
     _refuse_mixture(some_logs=any(logs), for_logs=(gpus, batch, skip, format_name))
-    raise typer.Exit(_compare_results(baseline, candidate, within / 100, only, ignoring, as_json=as_json))
+    share = None if within is None else within / 100
+    raise typer.Exit(_compare_results(baselines, candidate, share, history, only, ignoring, as_json=as_json))
 
 
 def _refuse_mixture(*, some_logs: bool, for_logs: tuple[object, ...]) -> None:
@@ -81,20 +111,30 @@ def _refuse_mixture(*, some_logs: bool, for_logs: tuple[object, ...]) -> None:
     from trainmark.errors import InputError
 
     if some_logs:
-        raise InputError("one of A and B is a log and the other is not: compare two logs, or two results")
+        raise InputError("a log can be compared only with one other log: compare two logs, or two results")
     if any(option is not None for option in for_logs):
         raise InputError("--gpus, --batch, --skip and --format are for two logs")
 
 
 def _compare_results(
-    baseline: str, candidate: str, within: float, only: str | None, ignoring: str | None, *, as_json: bool
+    baselines: list[str],
+    candidate: str,
+    within: float | None,
+    store: str | None,
+    only: str | None,
+    ignoring: str | None,
+    *,
+    as_json: bool,
 ) -> int:
-    """Print the comparison of two results; return 1 if a case is slower in the candidate or missing there."""
+    """Print the comparison of results; return 1 if a case is slower in the candidate or missing there."""
     from trainmark.cli.results import selected
     from trainmark.insight import compare as compared
 
-    sides = [selected(_results(source), only) for source in (baseline, candidate)]
-    found = compared(sides[0], sides[1], (baseline, candidate), within, _axes(ignoring, sides))
+    sides = [selected(_results(source), only) for source in (*baselines, candidate)]
+    axes, known = _axes(ignoring, sides), None
+    if within is None and len(baselines) == 1:
+        known = _history(store, (baselines[0], candidate), sides)
+    found = compared(sides[:-1], sides[-1], (*baselines, candidate), within, axes, known)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:
@@ -102,6 +142,47 @@ def _compare_results(
 
         sys.stdout.write(render_comparison(found))
     return 0 if found.holds else 1
+
+
+def _sides(sources: list[str], to: str | None) -> tuple[list[str], str]:
+    """Return the baselines and the candidate; raise ``InputError`` if the candidate is unclear."""
+    if to is not None:
+        return sources, to
+    if len(sources) != 2:
+        from trainmark.errors import InputError
+
+        raise InputError(
+            f"compare takes a baseline and a candidate, not {len(sources)} result{'s' if len(sources) > 1 else ''}; "
+            "several baselines need --to: trainmark compare BASE1 BASE2 BASE3 --to CANDIDATE"
+        )
+    return sources[:1], sources[1]
+
+
+def _history(given: str | None, sources: tuple[str, str], sides: "list[Results]") -> "History | None":
+    """Return what the database with earlier campaigns shows of the variation between them; None if it is unknown."""
+    from trainmark.insight import history_of
+
+    store = given or next(filter(None, (_database(source)[0] for source in sources)), None)
+    if store is None:
+        return None
+    from trainmark.campaign import stored_results
+    from trainmark.store import existing_store
+
+    database = existing_store(store)
+    try:
+        numbers = {number for case in sides[0].cases for number in database.throughputs(case.id)}
+    finally:
+        database.close()
+    latest = sorted(numbers)[-_MOST_CAMPAIGNS:]
+    return history_of(sides[0], sides[1], (stored_results(store, str(number))[0] for number in latest), store)
+
+
+def _database(source: str) -> tuple[str | None, str]:
+    """Return the database and the campaign of ``STORE#CAMPAIGN``; no database for a directory or a document."""
+    if Path(source).is_dir() or Path(source).suffix == ".json":
+        return None, source
+    address, _, campaign = source.partition("#")
+    return address, campaign
 
 
 def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
@@ -122,5 +203,5 @@ def _results(source: str) -> "Results":
         return read_results(Path(source))
     from trainmark.cli.results import results_from
 
-    address, _, campaign = (source, "", "") if Path(source).is_dir() else source.partition("#")
-    return results_from(address, campaign or None)[0]
+    address, campaign = _database(source)
+    return results_from(address or source, campaign if address and campaign else None)[0]

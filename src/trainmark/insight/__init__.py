@@ -10,7 +10,7 @@ from trainmark.lazy import attach
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.compared import recipe_differences
-    from trainmark.insight.comparison import compare
+    from trainmark.insight.comparison import compare, history_of
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
     from trainmark.insight.findings import find, judged
@@ -30,6 +30,7 @@ __all__ = [
     "compare",
     "explain",
     "find",
+    "history_of",
     "judged",
     "load_effects",
     "recipe_differences",
@@ -45,7 +46,7 @@ __getattr__ = attach(
     {
         ".choose": ("choose_reference",),
         ".compared": ("recipe_differences",),
-        ".comparison": ("compare",),
+        ".comparison": ("compare", "history_of"),
         ".evidence": ("Effect", "load_effects"),
         ".explanation": ("ExplainedRun", "Explanation", "RecipeDifference", "explain"),
         ".findings": ("find", "judged"),

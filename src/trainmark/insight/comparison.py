@@ -1,6 +1,9 @@
-"""Comparison of two results case by case: faster, slower or not distinguishable, and the other differences."""
+"""Comparison of results case by case: faster, slower or not distinguishable, and the other differences."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from trainmark.environment import differences as manifest_differences
@@ -8,10 +11,30 @@ from trainmark.environment import pooling_differences
 from trainmark.errors import InputError
 from trainmark.insight.findings import judged
 from trainmark.measure import ratio
-from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Origin, Side
+from trainmark.measure.campaigns import (
+    TABLE_LEVEL,
+    Contrast,
+    campaign_variation,
+    contrast,
+    judge_table,
+    largest_unchanged_difference,
+    ratio_between_campaigns,
+)
+from trainmark.measure.pooling import same_hardware
+from trainmark.schema.comparison import (
+    CampaignVariation,
+    Change,
+    ComparedCase,
+    Comparison,
+    Difference,
+    History,
+    Origin,
+    Scope,
+    Side,
+)
 from trainmark.schema.identity import Part
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import NoInterval, Ratio
+from trainmark.schema.measurement import Estimate, NoInterval, Ratio
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 _WHY_NOT = {
@@ -31,42 +54,176 @@ _Known = tuple[str, str | None, str | None]
 """The name of a difference and its values on both sides."""
 
 
-def compare(
-    baseline: Results,
-    candidate: Results,
-    paths: tuple[str, str] = ("", ""),
-    within: float = 0.0,
-    ignoring: Collection[str] = (),
-) -> Comparison:
-    """Return the comparison of a candidate with a baseline; cases match if all axes not in ``ignoring`` are equal.
+_LEAST_HISTORY = 3
+"""The least number of earlier campaigns whose variation sets ``within``."""
 
-    A change needs the whole interval of the ratio to differ from 1 by more than the share ``within``. Raises
-    ``InputError`` if no case is in both results, or if ``ignoring`` makes two cases of one result equal.
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A case of the candidate with the same case of each baseline; None where a baseline lacks it."""
+
+    baselines: tuple[CaseResult | None, ...]
+    candidate: CaseResult
+
+    @property
+    def present(self) -> tuple[CaseResult, ...]:
+        return tuple(case for case in self.baselines if case is not None)
+
+    @property
+    def baseline(self) -> CaseResult:
+        """The case of the first baseline that has a number for it, else of the first that has the case."""
+        numbered = [case for case in self.present if case.estimate is not None]
+        return (numbered or list(self.present))[0]
+
+    @property
+    def comparable(self) -> tuple[Estimate, ...]:
+        """The baselines' estimates with an interval; empty if the candidate has none."""
+        if _interval_of(self.candidate) is None:
+            return ()
+        return tuple(found for case in self.present if (found := _interval_of(case)) is not None)
+
+
+def compare(
+    baselines: Sequence[Results],
+    candidate: Results,
+    paths: Sequence[str] = (),
+    within: float | None = None,
+    ignoring: Collection[str] = (),
+    history: History | None = None,
+) -> Comparison:
+    """Return the comparison of a candidate with its baselines; cases match if all axes not in ``ignoring`` are equal.
+
+    ``paths`` are those of the baselines and of the candidate. Several baselines are campaigns of the same thing: their
+    variation is included in the intervals. Changes are judged at the level of the whole table and must exceed the share
+    ``within`` (default: that of ``history``, else 0).
+    Raises ``InputError`` if no case is in both results, if ``ignoring`` makes two cases of one result equal, or if two
+    baselines ran different things or on different hardware.
     """
-    sides = judged(baseline), judged(candidate)
-    before, now = (_by_axes(side, ignoring) for side in sides)
-    pairs = [(case, now[axes]) for axes, case in before.items() if axes in now]
-    if not pairs:
+    paths = [*paths, *[""] * (len(baselines) + 1 - len(paths))]
+    befores, now = [judged(baseline) for baseline in baselines], judged(candidate)
+    by_axes, cases = [_by_axes(side, ignoring) for side in befores], _by_axes(now, ignoring)
+    known: dict[_Axes, CaseResult] = {}
+    for axes, case in (pair for side in by_axes for pair in side.items()):
+        known.setdefault(axes, case)
+    rows = [_Row(tuple(side.get(axes) for side in by_axes), cases[axes]) for axes in known if axes in cases]
+    if not rows:
         raise InputError(
-            f"{paths[0]} ({_few(before.values())}) and {paths[1]} ({_few(now.values())}) have no case in common; "
-            "use --ignoring for axes that are meant to differ"
+            f"{' and '.join(paths[:-1])} ({_few(known.values())}) and {paths[-1]} ({_few(cases.values())}) have no "
+            "case in common; use --ignoring for axes that are meant to differ"
         )
-    doubted = [set(side.findings.doubtful) if side.findings else set() for side in sides]
-    origins = [_origin(side, path) for side, path in zip(sides, paths, strict=True)]
+    for row in rows:
+        _require_one_baseline(row, befores, paths)
+    complete = [row.comparable for row in rows if len(row.comparable) == len(befores)]
+    variation = campaign_variation(complete)
+    limit = (
+        within if within is not None else 0.0 if history is None or variation is not None else history.within
+    )
+    origins = [_origin(side, path) for side, path in zip((*befores, now), paths, strict=True)]
+    compared = _compared_rows(rows, variation, limit, [*map(_doubted, befores), _doubted(now)])
     return Comparison(
         baseline=origins[0],
-        candidate=origins[1],
-        within=within,
-        cases=tuple(_compared(pair, within, doubted) for pair in pairs),
-        differences=(
-            *_of_the_whole(*sides),
-            *_collected((pair[0].id, _between(*sides, *pair, ignoring)) for pair in pairs),
-        ),
+        baselines=tuple(origins[:-1]),
+        candidate=origins[-1],
+        level=TABLE_LEVEL,
+        judged=sum(case.significance is not None for case in compared),
+        scope=Scope.ONE_CAMPAIGN if variation is None else Scope.CAMPAIGNS,
+        variation=variation,
+        within=limit,
+        history=history if within is None and variation is None else None,
+        cases=compared,
+        differences=_all_differences(rows, befores, now, ignoring),
         only={
-            Side.BASELINE: tuple(case.id for axes, case in before.items() if axes not in now),
-            Side.CANDIDATE: tuple(case.id for axes, case in now.items() if axes not in before),
+            Side.BASELINE: tuple(case.id for axes, case in known.items() if axes not in cases),
+            Side.CANDIDATE: tuple(case.id for axes, case in cases.items() if axes not in known),
         },
     )
+
+
+def history_of(
+    baseline: Results, candidate: Results, earlier: Iterable[Results], store: str
+) -> History | None:
+    """Return what earlier campaigns show of the variation between campaigns of the baseline; None if too few do.
+
+    Of a campaign those cases count in which the baseline's program ran on the baseline's kind of machine. The campaign
+    of the candidate does not count.
+    """
+    campaigns: list[Mapping[str, Estimate]] = []
+    for results in earlier:
+        if results.measured == candidate.measured:
+            continue
+        manifests = {**baseline.manifests, **results.manifests}
+        before = {case.id: case for case in baseline.cases}
+        found = {
+            case.id: estimate
+            for case in results.cases
+            if case.id in before
+            and (estimate := _interval_of(case)) is not None
+            and _same_program(before[case.id], case)
+            and same_hardware(before[case.id].runs, case.runs, manifests)
+        }
+        if found:
+            campaigns.append(found)
+    shared = [case.id for case in baseline.cases if all(case.id in found for found in campaigns)]
+    variation = campaign_variation([[found[case] for found in campaigns] for case in shared])
+    if variation is None or variation.campaigns < _LEAST_HISTORY:
+        return None
+    return History(
+        store=store,
+        variation=variation,
+        within=largest_unchanged_difference(variation, max(1, len(baseline.cases))),
+    )
+
+
+def _interval_of(case: CaseResult) -> Estimate | None:
+    """Return the estimate of a case if it has an interval."""
+    return case.estimate if case.estimate is not None and case.estimate.interval is not None else None
+
+
+def _same_program(one: CaseResult, other: CaseResult) -> bool:
+    first, second = _first(one), _first(other)
+    return first is not None and second is not None and first.identity == second.identity
+
+
+def _require_one_baseline(row: _Row, baselines: Sequence[Results], paths: Sequence[str]) -> None:
+    """Raise ``InputError`` if two baselines of a case are not campaigns of the same program, machine and unit."""
+    there = [(i, case) for i, case in enumerate(row.baselines) if case is not None and pooled(case.runs)]
+    for i, case in there[1:]:
+        first, other = there[0][1], case
+        both = f"{paths[there[0][0]]} and {paths[i]} cannot both be the baseline of {other.id}"
+        for what in ("unit", "rule"):
+            if _counted_by(first, what) != _counted_by(other, what):
+                raise InputError(f"{both}: their numbers have different {what}s")
+        was, now = _first(first), _first(other)
+        if changes := _program_changes(was, now):
+            raise InputError(f"{both}: they ran different things ({changes})")
+        manifests = {**baselines[there[0][0]].manifests, **baselines[i].manifests}
+        if not same_hardware(first.runs, other.runs, manifests):
+            raise InputError(f"{both}: they ran on different hardware")
+
+
+def _program_changes(was: RunResult | None, now: RunResult | None) -> str:
+    """Return how the programs of two runs differ, as one clause; empty if they do not, or it is unknown."""
+    if was is None or now is None or was.identity is None or now.identity is None:
+        return ""
+    return was.identity.describe_changes(now.identity)
+
+
+def _doubted(results: Results) -> Collection[str]:
+    return set(results.findings.doubtful) if results.findings else set()
+
+
+def _all_differences(
+    rows: Sequence[_Row], befores: Sequence[Results], now: Results, ignoring: Collection[str]
+) -> tuple[Difference, ...]:
+    """Return the differences between the baselines and the candidate, each once."""
+    whole = dict.fromkeys(found for before in befores for found in _of_the_whole(before, now))
+    between = _collected(
+        (row.baseline.id, _between(before, now, case, row.candidate, ignoring))
+        for row in rows
+        for before, case in zip(befores, row.baselines, strict=True)
+        if case is not None
+    )
+    return (*whole, *between)
 
 
 def _by_axes(results: Results, ignoring: Collection[str]) -> dict[_Axes, CaseResult]:
@@ -82,38 +239,94 @@ def _by_axes(results: Results, ignoring: Collection[str]) -> dict[_Axes, CaseRes
     return found
 
 
+def _compared_rows(
+    rows: Sequence[_Row],
+    variation: CampaignVariation | None,
+    within: float,
+    doubted: Sequence[Collection[str]],
+) -> tuple[ComparedCase, ...]:
+    """Return the compared cases: each with its ratio, and its change at the level of the whole table."""
+    reasons = [_no_ratio(row) for row in rows]
+    contrasts = {
+        number: contrast(row.candidate.estimate, found)
+        for number, (row, reason) in enumerate(zip(rows, reasons, strict=True))
+        if reason is None and (found := row.comparable) and row.candidate.estimate is not None
+    }
+    values = dict(zip(contrasts, judge_table([*contrasts.values()], variation, within), strict=True))
+    return tuple(
+        _compared(row, reason, contrasts.get(number), variation, values.get(number), doubted)
+        for number, (row, reason) in enumerate(zip(rows, reasons, strict=True))
+    )
+
+
 def _compared(
-    pair: tuple[CaseResult, CaseResult], within: float, doubted: Sequence[Collection[str]]
+    row: _Row,
+    no_ratio: str | None,
+    found: Contrast | None,
+    variation: CampaignVariation | None,
+    significance: float | None,
+    doubted: Sequence[Collection[str]],
 ) -> ComparedCase:
-    baseline, candidate = pair
-    reason = _no_ratio(baseline, candidate)
-    found = ratio(candidate.estimate, baseline.estimate) if reason is None else None
-    if found is not None and found.interval is None:
-        reason = _without_interval(baseline, candidate)
+    baseline, candidate = row.baseline, row.candidate
+    quotient: Ratio | None
+    reason: str | None
+    before = _joined([case.estimate for case in row.present if case.estimate is not None], row.comparable)
+    if no_ratio is not None:
+        quotient, reason = None, no_ratio
+    elif found is None:
+        quotient, reason = ratio(candidate.estimate, before), _without_interval(row)
+    else:
+        quotient, reason = ratio_between_campaigns(found, variation), _left_out(row)
+    in_doubt = {
+        Side.BASELINE: any(
+            case is not None and case.id in ids for case, ids in zip(row.baselines, doubted[:-1], strict=True)
+        ),
+        Side.CANDIDATE: candidate.id in doubted[-1],
+    }
     return ComparedCase(
         case=baseline.id,
         against=candidate.id,
         unit=baseline.unit or candidate.unit,
         outcomes=(baseline.outcome, candidate.outcome),
-        estimates=(baseline.estimate, candidate.estimate),
-        ratio=found,
-        change=_change(found, within),
+        estimates=(before, candidate.estimate),
+        baselines=tuple(None if case is None else case.estimate for case in row.baselines),
+        ratio=quotient,
+        change=_change(quotient, significance),
+        significance=significance,
         reason=reason,
-        doubtful=tuple(side for side, case, ids in zip(Side, pair, doubted, strict=True) if case.id in ids),
+        doubtful=tuple(side for side, doubtful in in_doubt.items() if doubtful),
     )
 
 
-def _change(found: Ratio | None, within: float) -> Change:
-    if found is None or found.interval is None:
+def _joined(estimates: Sequence[Estimate], comparable: Sequence[Estimate]) -> Estimate | None:
+    """Return the estimate over several baselines: of those that are compared, or of all if none is."""
+    used = comparable or estimates
+    if len(used) < 2:
+        return used[0] if used else None
+    runs = sum(one.n for one in used)
+    return Estimate(
+        n=runs,
+        median=math.exp(fmean(math.log(one.median) for one in used)),
+        mean=math.fsum(one.n * one.mean for one in used) / runs,
+        minimum=min(one.minimum for one in used),
+        maximum=max(one.maximum for one in used),
+        std=None,
+        interval=None,
+        no_interval=None if comparable else used[0].no_interval,
+    )
+
+
+def _change(found: Ratio | None, significance: float | None) -> Change:
+    if found is None or significance is None:
         return Change.CANNOT_SAY
-    if found.interval.low > 1 + within:
-        return Change.FASTER
-    return Change.SLOWER if found.interval.high < 1 / (1 + within) else Change.NOT_DISTINGUISHABLE
+    if significance > TABLE_LEVEL:
+        return Change.NOT_DISTINGUISHABLE
+    return Change.FASTER if found.value > 1 else Change.SLOWER
 
 
-def _no_ratio(baseline: CaseResult, candidate: CaseResult) -> str | None:
+def _no_ratio(row: _Row) -> str | None:
     """Return the reason why the two numbers have no ratio; None if they have one."""
-    sides = {Side.BASELINE: baseline, Side.CANDIDATE: candidate}
+    sides = {Side.BASELINE: row.baseline, Side.CANDIDATE: row.candidate}
     for side, case in sides.items():
         if case.estimate is None:
             return f"the {side} has no number: {case.outcome}{f', {case.reason}' if case.reason else ''}"
@@ -129,13 +342,26 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
     return {str(getattr(run.measurement, what)) for run in pooled(case.runs)}
 
 
-def _without_interval(baseline: CaseResult, candidate: CaseResult) -> str:
+def _without_interval(row: _Row) -> str:
     reasons = [
         f"the {side} {_WHY_NOT[case.estimate.no_interval]}"
-        for side, case in zip(Side, (baseline, candidate), strict=True)
+        for side, case in zip(Side, (row.baseline, row.candidate), strict=True)
         if case.estimate is not None and case.estimate.no_interval is not None
     ]
     return "; ".join(reasons) or "a side has no interval"
+
+
+def _left_out(row: _Row) -> str | None:
+    """Return which baselines of a case are left out and why; None if all are compared."""
+    reasons = []
+    for number, case in enumerate(row.baselines, start=1):
+        if case is None:
+            reasons.append(f"baseline {number} does not have the case")
+        elif case.estimate is None:
+            reasons.append(f"baseline {number} has no number: {case.outcome}")
+        elif case.estimate.interval is None and case.estimate.no_interval is not None:
+            reasons.append(f"baseline {number} {_WHY_NOT[case.estimate.no_interval]}")
+    return f"not all baselines are compared: {'; '.join(reasons)}" if reasons else None
 
 
 def _origin(results: Results, path: str) -> Origin:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from trainmark.report.blocks import printable
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
-from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Side
+from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Scope, Side
 from trainmark.schema.measurement import Estimate
 
 _WORDS = {
@@ -15,10 +15,10 @@ _WORDS = {
     Change.NOT_DISTINGUISHABLE: "not distinguishable",
     Change.CANNOT_SAY: "cannot say",
 }
-_HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "")
+_HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "p", "")
 _DIGEST = re.compile(r"\b(?:sha256:)?([0-9a-f]{8})[0-9a-f]{32,}\b")
 _MOST_CASES = 3
-_ONE_IN = 20
+_ENOUGH_CAMPAIGNS = 3
 
 
 def render_comparison(comparison: Comparison) -> str:
@@ -27,16 +27,21 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _parts(comparison: Comparison) -> Iterator[str]:
-    sides = comparison.baseline, comparison.candidate
+    baselines = comparison.baselines or (comparison.baseline,)
+    origins = [*((Side.BASELINE, origin) for origin in baselines), (Side.CANDIDATE, comparison.candidate)]
     yield "\n".join(
         f"{side:<10} {origin.path}: suite {origin.suite}, measured on {days(*origin.measured)}"
         f"{'' if origin.complete else ', unfinished'}"
-        for side, origin in zip(Side, sides, strict=True)
+        for side, origin in origins
     )
     for unit in dict.fromkeys(case.unit for case in comparison.cases):
         cases = [case for case in comparison.cases if case.unit == unit]
-        heading = f"{unit or 'without a number'}: the median over a case's runs; ratio: candidate / baseline"
-        yield f"{heading}\n\n{_table(cases)}"
+        of_baselines = "; baseline: the geometric mean of its campaigns" if len(baselines) > 1 else ""
+        heading = (
+            f"{unit or 'without a number'}: the median over a case's runs{of_baselines}; "
+            "ratio: candidate / baseline"
+        )
+        yield f"{heading}\n\n{_table(cases, comparison.scope)}"
     yield "\n".join(_notes(comparison))
     if comparison.differences:
         named = [_named(difference, len(comparison.cases)) for difference in comparison.differences]
@@ -45,27 +50,32 @@ def _parts(comparison: Comparison) -> Iterator[str]:
         yield "No other known difference."
 
 
-def _table(cases: list[ComparedCase]) -> str:
+def _table(cases: list[ComparedCase], scope: Scope) -> str:
     last = len(_HEADINGS) - 1
     lines, _widths = aligned(
-        [_HEADINGS, *(_row(case) for case in cases)], [i not in (0, last) for i in range(last + 1)]
+        [_HEADINGS, *(_row(case, scope) for case in cases)], [i not in (0, last) for i in range(last + 1)]
     )
     return "\n".join(lines)
 
 
-def _row(case: ComparedCase) -> tuple[str, ...]:
+def _row(case: ComparedCase, scope: Scope) -> tuple[str, ...]:
     numbers = [
         _number(estimate, outcome) + ("†" if side in case.doubtful else "")
         for side, estimate, outcome in zip(Side, case.estimates, case.outcomes, strict=True)
     ]
-    ratio = case.ratio
+    ratio, changed = case.ratio, case.change in (Change.FASTER, Change.SLOWER)
     return (
         case.case,
         *numbers,
         "-" if ratio is None else f"{ratio.value:.3f}",
         "-" if ratio is None or ratio.interval is None else interval(ratio.interval, 3),
-        _WORDS[case.change],
+        "-" if case.significance is None else _significance(case.significance),
+        _WORDS[case.change] + (" within one campaign" if changed and scope is Scope.ONE_CAMPAIGN else ""),
     )
+
+
+def _significance(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _number(estimate: Estimate | None, outcome: str) -> str:
@@ -84,16 +94,40 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             yield f"- Only in the {side}: {_few(names)}."
     if any(case.doubtful for case in comparison.cases):
         yield "- † in doubt: a run of the case is suspect, or its steps were not steady; see trainmark report."
-    if comparison.within:
-        yield f"- Faster or slower: the whole interval differs by more than {comparison.within * 100:.3g} %."
-    judged = [case for case in comparison.cases if case.ratio is not None and case.ratio.interval is not None]
-    if judged:
+    if comparison.judged:
+        yield from _level_notes(comparison)
+
+
+def _level_notes(comparison: Comparison) -> Iterator[str]:
+    """Yield the sentences on the level of the table and on the variation that the verdicts account for."""
+    cases = "the only case" if comparison.judged == 1 else f"all {comparison.judged} cases jointly"
+    yield (
+        f"- Faster or slower: p is at most {comparison.level:g}. p judges {cases} (Holm): without any change, at most "
+        f"{comparison.level * 100:.3g} % of such tables have a case that is called faster or slower. An interval is "
+        "that of its case alone."
+    )
+    history, variation = comparison.history, comparison.variation
+    if variation is not None:
         yield (
-            "- An interval covers only the variation within these two campaigns. To see how much two campaigns differ "
-            "without any change (another day, a warmer machine), measure the baseline twice and compare the two."
+            f"- The intervals include the variation between {variation.campaigns} campaigns of the baseline, estimated "
+            f"from {variation.cases} cases: {variation.common * 100:.2g} % common to all cases of a campaign, "
+            f"{variation.specific * 100:.2g} % of a case alone (standard deviations)."
         )
-    if len(judged) >= _ONE_IN // 2:
-        yield f"- Among {len(judged)} unchanged cases, about one in {_ONE_IN} is called faster or slower by chance."
+        if variation.campaigns < _ENOUGH_CAMPAIGNS:
+            yield "- Two campaigns show little about their variation: with a third baseline the intervals get narrower."
+    elif history is not None:
+        yield (
+            f"- A difference of up to {comparison.within * 100:.3g} % is no change: {history.variation.campaigns} "
+            f"earlier campaigns of this program on this machine ({history.store}) differ by that much without one."
+        )
+    if comparison.within and history is None:
+        yield f"- A difference of up to {comparison.within * 100:.3g} % is no change (--within)."
+    if comparison.scope is Scope.ONE_CAMPAIGN and history is None:
+        yield (
+            "- Within one campaign: an interval covers only the variation of the runs of these two campaigns. Two "
+            "campaigns differ by more without any change (another day, a warmer machine). Measure the baseline three "
+            "times and compare them all: trainmark compare BASE1 BASE2 BASE3 --to CANDIDATE."
+        )
 
 
 def _named(difference: Difference, cases: int) -> str:

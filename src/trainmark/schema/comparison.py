@@ -1,4 +1,4 @@
-"""A comparison of two results: cases that became faster or slower, and other differences between the two sides."""
+"""A comparison of a candidate with its baselines: cases that became faster or slower, and other differences."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ class Change(StrEnum):
     FASTER = "faster"
     SLOWER = "slower"
     NOT_DISTINGUISHABLE = "not-distinguishable"
-    """The ratio's interval contains 1, or comes closer to it than the smallest change that counts."""
+    """The difference may be chance at the level of the table, or is smaller than the smallest change that counts."""
     CANNOT_SAY = "cannot-say"
     """There is no ratio, or it has no interval."""
 
@@ -27,6 +27,39 @@ class Side(StrEnum):
 
     BASELINE = "baseline"
     CANDIDATE = "candidate"
+
+
+class Scope(StrEnum):
+    """The variation that the verdicts account for."""
+
+    ONE_CAMPAIGN = "one-campaign"
+    """That of the runs within two campaigns: another campaign of the baseline may differ by more."""
+    CAMPAIGNS = "campaigns"
+    """Also that between campaigns, estimated from several baselines."""
+
+
+class CampaignVariation(Frozen):
+    """The variation between campaigns of one baseline, as standard deviations of logarithms (0.01: about 1 %).
+
+    It is estimated from ``cases`` cases that all ``campaigns`` campaigns have. ``common`` is the effect of a campaign
+    on all its cases at once, ``specific`` a case's own effect in a campaign, beyond the variation of its runs.
+    """
+
+    campaigns: int
+    cases: int
+    common: float
+    specific: float
+
+
+class History(Frozen):
+    """The earlier campaigns that set ``within``: the same cases and program on the same machine, from a database.
+
+    Of two campaigns without a change, at most 5 in 100 have a case that differs by more than ``within``.
+    """
+
+    store: str
+    variation: CampaignVariation
+    within: float
 
 
 class Origin(Frozen):
@@ -43,9 +76,12 @@ class Origin(Frozen):
 class ComparedCase(Frozen):
     """A case of both sides: ``case`` in the baseline, ``against`` in the candidate.
 
-    ``ratio`` is the candidate's median over the baseline's. ``outcomes`` and ``estimates`` are the baseline's and the
-    candidate's. ``reason`` explains why no change can be determined; ``doubtful`` are the sides whose number is in
-    doubt.
+    ``ratio`` is the candidate's median over the baseline's, with the interval of this case alone. ``outcomes`` and
+    ``estimates`` are the baseline's and the candidate's. ``baselines`` has the estimate of each baseline; if several
+    have a number, the baseline's estimate is over all their runs, and its ``median`` is the geometric mean of their
+    medians. ``significance`` is the p-value in the whole table: the case changed if it is at most the table's level.
+    ``reason`` explains why no change can be determined or a baseline is left out; ``doubtful`` are the sides whose
+    number is in doubt.
     """
 
     case: str
@@ -55,6 +91,8 @@ class ComparedCase(Frozen):
     estimates: tuple[Estimate | None, Estimate | None]
     ratio: Ratio | None
     change: Change
+    significance: float | None = None
+    baselines: tuple[Estimate | None, ...] = ()
     reason: str | None
     doubtful: tuple[Side, ...]
 
@@ -78,21 +116,31 @@ class Difference(Frozen):
 
 
 class Comparison(Frozen):
-    """The baseline and the candidate, case by case.
+    """The baselines and the candidate, case by case.
 
-    A case is faster or slower if its whole interval differs from 1 by more than the share ``within``.
-    ``only`` has the cases that exist on one side only.
+    ``baseline`` is the first of ``baselines``. A case is faster or slower at the ``level`` of the whole table: by the
+    ``method`` of Holm, at most that share of tables without a change has such a case. ``judged`` is the number of cases
+    with an interval. ``variation`` is that between the baselines, which the intervals include; null for one baseline.
+    ``within`` is the share up to which a difference is no change; ``history`` is given if it comes from earlier
+    campaigns. ``only`` has the cases that exist on one side only.
     """
 
     schema_name: Literal["trainmark.comparison/1"] = SCHEMA
     baseline: Origin
+    baselines: tuple[Origin, ...] = ()
     candidate: Origin
+    method: Literal["holm"] = "holm"
+    level: float = 0.05
+    judged: int = 0
+    scope: Scope = Scope.ONE_CAMPAIGN
+    variation: CampaignVariation | None = None
     within: float
+    history: History | None = None
     cases: tuple[ComparedCase, ...]
     differences: tuple[Difference, ...]
     only: dict[Side, tuple[str, ...]]
 
     @property
     def holds(self) -> bool:
-        """True if no case is slower and none has lost its throughput."""
+        """True if the table shows no slower case and no case has lost its throughput."""
         return not any(case.change is Change.SLOWER or case.lost for case in self.cases)

@@ -1,0 +1,183 @@
+"""Simulate ``trainmark compare``: how many tables without a change have a false call, and which changes are found.
+
+    python benchmarks/compare.py [--quick] [--seed N]
+
+prints Markdown tables; ``docs/compare.md`` has them. The functions that judge are trainmark's own. Runs of a case
+spread by 1 %; an effect is the standard deviation between campaigns, of each case alone, common to all cases of a
+campaign, or of both in equal parts.
+"""
+
+import argparse
+import math
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from trainmark.measure import estimate, ratio
+from trainmark.measure.campaigns import TABLE_LEVEL, campaign_variation, contrast, judge_table
+from trainmark.measure.statistics import interpolation, student_t
+from trainmark.schema.measurement import Estimate, Interval, IntervalMethod
+
+Random = np.random.Generator
+
+SPREAD = 0.01
+CASES = (16, 30)
+RUNS = (3, 5, 10)
+EFFECTS = (0.0, 0.005, 0.01)
+KINDS = {"of each case alone": (1.0, 0.0), "common to all cases": (0.0, 1.0), "both": (0.5**0.5, 0.5**0.5)}
+
+
+def campaign(random: Random, effects: Sequence[float], runs: int) -> list[Estimate]:
+    """Return the estimates of a campaign's cases: ``measure.estimate`` for all cases at once."""
+    logs = np.sort(
+        np.asarray(effects)[:, None] + SPREAD * random.standard_normal((len(effects), runs)), axis=1
+    )
+    median = np.median(np.exp(logs), axis=1)
+    if runs < 6:
+        half = student_t(runs - 1) * logs.std(axis=1, ddof=1) / math.sqrt(runs)
+        low, high = logs.mean(axis=1) - half, logs.mean(axis=1) + half
+    else:
+        k, share = interpolation(runs, 0.95)
+        low = (1 - share) * logs[:, k - 1] + share * logs[:, k]
+        high = (1 - share) * logs[:, runs - k] + share * logs[:, runs - k - 1]
+    ends = np.minimum(median, np.exp(low)), np.maximum(median, np.exp(high))
+    return [
+        Estimate.model_construct(
+            n=runs,
+            median=middle,
+            interval=Interval.model_construct(low=bottom, high=top, method=IntervalMethod.STUDENT_T_LOG),
+            no_interval=None,
+        )
+        for middle, bottom, top in zip(median.tolist(), ends[0].tolist(), ends[1].tolist(), strict=True)
+    ]
+
+
+def check_the_vectorised() -> None:
+    """Check ``campaign`` against trainmark's own ``estimate``."""
+    for runs in RUNS:
+        found = campaign(np.random.default_rng(1), [0.0, 0.1], runs)
+        random = np.random.default_rng(1)
+        rates = np.exp(np.array([[0.0], [0.1]]) + SPREAD * random.standard_normal((2, runs)))
+        for ours, row in zip(found, rates.tolist(), strict=True):
+            theirs = estimate(row)
+            assert theirs is not None
+            assert theirs.interval is not None
+            assert ours.interval is not None
+            assert math.isclose(ours.median, theirs.median)
+            assert math.isclose(ours.interval.low, theirs.interval.low)
+            assert math.isclose(ours.interval.high, theirs.interval.high)
+
+
+def campaigns(
+    random: Random, count: int, cases: int, runs: int, effect: float, kind: tuple[float, float], change: float
+) -> list[list[Estimate]]:
+    """Return campaigns of which the last one is the candidate: its first case is faster by ``change``."""
+    found = []
+    for number in range(count):
+        effects = effect * (kind[0] * random.standard_normal(cases) + kind[1] * random.standard_normal())
+        if number == count - 1:
+            effects[0] += math.log1p(change)
+        found.append(campaign(random, effects.tolist(), runs))
+    return found
+
+
+def called(found: Sequence[Sequence[Estimate]]) -> list[bool]:
+    """Return for each case whether the last campaign is called different from those before it."""
+    rows = list(zip(*found[:-1], strict=True))
+    contrasts = [contrast(now, row) for now, row in zip(found[-1], rows, strict=True)]
+    return [value <= TABLE_LEVEL for value in judge_table(contrasts, campaign_variation(rows))]
+
+
+def called_one_by_one(found: Sequence[Sequence[Estimate]]) -> list[bool]:
+    """Return for each case whether its own 95 % interval excludes 1, as ``compare`` judged before."""
+    quotients = [ratio(now, before) for before, now in zip(*found, strict=True)]
+    return [
+        one is not None and one.interval is not None and not one.interval.low <= 1 <= one.interval.high
+        for one in quotients
+    ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "| --- |" + " ---: |" * (len(head) - 1)
+    for row in rows:
+        yield (
+            "| " + " | ".join(f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row) + " |"
+        )
+    yield ""
+
+
+def false_calls(random: Random, tables: int) -> Iterator[str]:
+    """Yield the share of tables with a false call."""
+    head = [f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS]
+    rows: list[list[object]] = []
+    for name, judge in (("each case at 95 %", called_one_by_one), ("the table at 5 %", called)):
+        cells: list[object] = [f"one baseline, no effect: {name}"]
+        for cases in CASES:
+            for runs in RUNS:
+                trials = (campaigns(random, 2, cases, runs, 0.0, (1.0, 0.0), 0.0) for _ in range(tables))
+                cells.append(100 * sum(any(judge(found)) for found in trials) / tables)
+        rows.append(cells)
+    for effect in EFFECTS:
+        for name, kind in KINDS.items() if effect else [("none", (1.0, 0.0))]:
+            cells = [
+                f"three baselines, effect {effect * 100:g} %: {name}"
+                if effect
+                else "three baselines, no effect"
+            ]
+            for cases in CASES:
+                for runs in RUNS:
+                    trials = (campaigns(random, 4, cases, runs, effect, kind, 0.0) for _ in range(tables))
+                    cells.append(100 * sum(any(called(found)) for found in trials) / tables)
+            rows.append(cells)
+    yield "Tables (%) in which a case is called faster or slower although nothing changed:\n"
+    yield from table(["", *head], rows)
+
+
+def power(random: Random, tables: int) -> Iterator[str]:
+    """Yield how often one changed case of a table is found."""
+    rows: list[list[object]] = []
+    for change in (0.03, 0.10):
+        for effect in EFFECTS:
+            for name, kind in KINDS.items() if effect else [("none", (1.0, 0.0))]:
+                cells: list[object] = [
+                    f"{change * 100:g} %; effect {effect * 100:g} %: {name}"
+                    if effect
+                    else f"{change * 100:g} %; no effect"
+                ]
+                for cases in CASES:
+                    for runs in RUNS:
+                        trials = (
+                            campaigns(random, 4, cases, runs, effect, kind, change) for _ in range(tables)
+                        )
+                        cells.append(100 * sum(called(found)[0] for found in trials) / tables)
+                rows.append(cells)
+    yield "Power (%): how often the one case that changed is called, given three baselines:\n"
+    yield from table(["change", *[f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS]], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the tables")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    check_the_vectorised()
+    tables = 100 if options.quick else 1000
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, numpy {np.__version__}, ", end=""
+    )
+    print(f"seed {options.seed}, {tables} tables a figure\n")
+    for part, count in ((false_calls, tables), (power, tables // 5)):
+        began = time.perf_counter()
+        for line in part(np.random.default_rng([options.seed, *part.__name__.encode()]), count):
+            print(line, flush=True)
+        print(f"({time.perf_counter() - began:.0f} s)\n")
+
+
+if __name__ == "__main__":
+    main()
