@@ -256,3 +256,15 @@ def forget_telemetry(folders: list[Path]) -> None:
     for folder in folders:
         path = folder / "telemetry.jsonl"
         path.write_text(path.read_text().splitlines()[0] + "\n")
+
+
+def set_waits(folder: Path, share: float) -> None:
+    """Have a run wait for its data in this share of each measured step."""
+    path, lines = folder / "events.jsonl", []
+    for line in path.read_text().splitlines():
+        event = json.loads(line[5:])
+        data = event.get("data", {})
+        if data.get("phase") == "measured":
+            data["data_wait_s"] = share * data["step_time_s"]
+        lines.append(f"DLLL {json.dumps(event)}")
+    path.write_text("\n".join(lines) + "\n")

@@ -135,7 +135,7 @@ def test_a_file_whose_number_is_of_runs_that_were_not_inspected_is_still_read(
     assert read.estimate.median == 1184
 
 
-def test_a_run_prints_how_often_its_machine_was_looked_at(bench: Bench) -> None:
+def test_a_run_prints_how_often_its_machine_was_inspected(bench: Bench) -> None:
     """Measure for a second, for real, with every gate on: the line of the run and the table say what was looked at."""
     bench.write(
         {"options": {"behaviour": "window-of-1"}},
@@ -150,7 +150,7 @@ def test_a_run_prints_how_often_its_machine_was_looked_at(bench: Bench) -> None:
     assert re.search(r"\(looked: \d+ samples over 1 s, in the run with the fewest\)", called.stdout)
 
 
-def test_a_run_with_a_window_of_some_milliseconds_prints_why_it_was_not_looked_at(bench: Bench) -> None:
+def test_a_run_with_a_window_of_some_milliseconds_prints_why_it_was_not_inspected(bench: Bench) -> None:
     bench.write({}, protocol={**FIVE, "repeats": 1}, gates=ALL)
     called = bench.call()
     # The program of the tests claims a window that begins before its process does.

@@ -161,7 +161,7 @@ def test_fewer_than_three_runs_have_no_interval_and_the_report_says_so(tmp_path:
     assert re.search(r"\| 1 \| 1\d+ \[\d+, \d+\] \|", three)
 
 
-def test_how_often_the_machine_was_looked_at_is_in_the_table_of_runs_and_in_its_sum(tmp_path: Path) -> None:
+def test_how_often_the_machine_was_inspected_is_in_the_table_of_runs_and_in_its_sum(tmp_path: Path) -> None:
     results = sample.results([(case_of(), sample.ok_runs(case_of(), 300.0, 3))])
     (case,) = results.cases
     reason = "its window of 0.15 s is shorter than two sampling periods of 0.1 s"
@@ -173,8 +173,8 @@ def test_how_often_the_machine_was_looked_at_is_in_the_table_of_runs_and_in_its_
     changed = results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
     text = rendered(changed, tmp_path)
     table = rows(text.split("## All runs")[1], "case")
-    looked, cpu = table[0].index("looked"), table[0].index("CPU time per sample (ms)")
-    assert [row[looked] for row in table[2 : 2 + len(runs)]] == [
+    looks, cpu = table[0].index("looked"), table[0].index("CPU time per sample (ms)")
+    assert [row[looks] for row in table[2 : 2 + len(runs)]] == [
         *["37 samples over 3.7 s"] * (len(runs) - 1),
         "not looked",
     ]
@@ -188,7 +188,7 @@ def test_how_often_the_machine_was_looked_at_is_in_the_table_of_runs_and_in_its_
     assert "(looked: 37 samples over 3.7 s" in render_table(changed)
 
 
-def test_a_report_of_an_older_version_says_nothing_of_what_was_looked_at(tmp_path: Path) -> None:
+def test_a_report_of_an_older_version_says_nothing_of_what_was_inspected(tmp_path: Path) -> None:
     results = sample.one_case()
     (case,) = results.cases
     runs = tuple(run.model_copy(update={"gates": None}) for run in case.runs)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Heartbeat
+from trainmark.insight.causes import with_causes
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
@@ -108,7 +109,8 @@ class ProgressPrinter:
             self._clock.durations.append(result.duration_s)
         measured = result.measurement
         if measured is not None:
-            doubt = "".join(f"; suspect: {doubt.sentence}" for doubt in result.suspicions)
+            doubts = with_causes(result, result.suspicions)
+            doubt = "".join(f"; suspect: {doubt.sentence}" for doubt in doubts)
             cpu = result.cpu_s_per_sample
             cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
             self._print(f"    {measured.throughput:.4g} {measured.unit}{cost}{_inspected(result)}{doubt}")

@@ -1,8 +1,9 @@
 """Findings from results: doubts, ratios of two cases, and the frameworks that did equal work."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, median_high, median_low
 
+from trainmark.insight.causes import cause_table, in_causal_order, with_causes
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
@@ -21,7 +22,7 @@ from trainmark.schema.findings import (
 )
 from trainmark.schema.gates import GateName
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness
+from trainmark.schema.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, Results, RunResult, StoredManifest, pooled, sound
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary
@@ -74,14 +75,31 @@ def judged(results: Results) -> Results:
 
 
 def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
+    """Yield the doubts about each run of a case and then about all of its runs, causes before their symptoms."""
     for case in cases:
-        for run in case.runs:
-            if run.outcome is Outcome.OK:
-                yield from _doubts_of(case, run)
-        for suspicion in case.suspicions:
-            yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
-        yield from _outliers(case)
-        yield from _chosen(case)
+        outliers = [*_outliers(case)]
+        of_runs = [
+            doubt
+            for run in case.runs
+            for doubt in _explained(
+                [
+                    *(_doubts_of(case, run) if run.outcome is Outcome.OK else ()),
+                    *(doubt for doubt in outliers if doubt.repeat == run.repeat),
+                ]
+            )
+        ]
+        yield from of_runs
+        of_case = (Doubt(case=case.id, repeat=0, **doubt.model_dump()) for doubt in case.suspicions)
+        yield from _explained([*of_case, *_chosen(case)], of_runs)
+
+
+def _explained(doubts: Sequence[Doubt], others: Iterable[Doubt] = ()) -> list[Doubt]:
+    """Return the doubts about one number in causal order, each with its causes among them and ``others``."""
+    codes = {doubt.code for doubt in (*doubts, *others)}
+    return [
+        doubt.model_copy(update={"caused_by": cause_table().causes_of(doubt.code, codes)})
+        for doubt in in_causal_order(doubts)
+    ]
 
 
 def _outliers(case: CaseResult) -> Iterator[Doubt]:
@@ -118,11 +136,12 @@ def _chosen(case: CaseResult) -> Iterator[Doubt]:
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
-    for suspicion in run.suspicions:
-        yield Doubt(case=case.id, repeat=run.repeat, **suspicion.model_dump())
+    doubts = list(run.suspicions)
     if run.measurement is not None and run.measurement.steadiness.steady is False:
         sentence = _unsteady(run.measurement.steadiness)
-        yield Doubt(case=case.id, repeat=run.repeat, code=NOT_STEADY, sentence=sentence, about=About.WINDOW)
+        doubts.append(Suspicion(code=NOT_STEADY, sentence=sentence, about=About.WINDOW))
+    for doubt in with_causes(run, doubts):
+        yield Doubt(case=case.id, repeat=run.repeat, **doubt.model_dump())
 
 
 def _unsteady(found: Steadiness) -> str:

@@ -3,15 +3,19 @@
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from trainmark.errors import InputError
+from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
 from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
-from trainmark.logs import Facts, ParsedLog, Severity
+from trainmark.logs import Facts, ParsedLog, Problem, Severity
 from trainmark.logs.discover import log_of_run
+from trainmark.logs.events import read_events
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
@@ -20,6 +24,7 @@ from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import formats, read_log
 from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.recipe import AxisName, AxisValue, Condition
 from trainmark.tasks import model_word
@@ -52,18 +57,44 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
     recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
     problems = reading_problems(parsed, result)
+    waited = data_wait(lines)
+    if waited is None:
+        waited = own_data_wait(path)
     return ExplainedRun(
         name=path.name,
         recipe=recipe,
         throughput=result.value,
         unit=parsed.unit,
         rule=result.rule,
-        data_wait=data_wait(lines),
-        doubts=tuple(problem.message for problem in problems if problem.severity is Severity.DOUBT),
+        data_wait=waited,
+        doubts=_doubts(problems, waited),
         noise=noise(parsed, result.skipped) or 0.0,
         stall=stalls(parsed),
         by_publishers=tuple(_by_publishers(parsed)),
     )
+
+
+def own_data_wait(path: Path) -> float | None:
+    """Return the share of the window that a built-in worker's run waited for its loader, by its events, or None."""
+    if not path.name.startswith(EVENTS):
+        return None
+    events = read_events(path)
+    waits, window_s = events.data_waits_s[events.measured], events.summary.get("window_s")
+    if not np.isfinite(waits).any() or not isinstance(window_s, int | float) or not window_s > 0:
+        return None
+    return min(float(np.nansum(waits)) / window_s, 0.99)
+
+
+def _doubts(problems: Sequence[Problem], waited: float | None) -> tuple[str, ...]:
+    """Return the sentences of the doubts, causes first; a long wait for data is one of the causes."""
+    found = [
+        Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
+        for problem in problems
+        if problem.severity is Severity.DOUBT
+    ]
+    if waited is not None and waited >= MIN_DATA_WAIT:
+        found.append(data_wait_doubt(waited))
+    return tuple(doubt.sentence for doubt in in_causal_order(found))
 
 
 def stated_recipe(path: Path) -> StatedRecipe:

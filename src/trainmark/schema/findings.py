@@ -10,11 +10,13 @@ from trainmark.schema.measurement import Ratio, Suspicion
 class Doubt(Suspicion):
     """A reason to doubt the throughput of a run, which is reported nevertheless.
 
-    ``repeat`` is 0 for a doubt about all runs of the case.
+    ``repeat`` is 0 for a doubt about all runs of the case. ``caused_by`` has the codes of other doubts about the same
+    run or case that may explain it; empty in files of older versions. Causes come before their symptoms.
     """
 
     case: str
     repeat: int
+    caused_by: tuple[str, ...] = ()
 
 
 class RatioKind(StrEnum):

@@ -60,7 +60,7 @@ class GateCheck(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """How much the gates about a run's machine looked at: the least ``samples`` over the least ``seconds`` of them.
+    """The least ``samples`` over the least ``seconds`` that the gates about a run's machine looked at.
 
     ``unchecked`` are those that could not look.
     """

@@ -92,7 +92,7 @@ class RunResult(Frozen):
 
     @property
     def inspection(self) -> Inspection | None:
-        """How much the gates about the machine looked at; None if no such gate applies, or in an old file."""
+        """The extent of the checks about its machine; None if no such gate applies, or in an old file."""
         found = [
             check for check in self.gates or () if check.gate in SPOILING and check.answer is not Answer.OFF
         ]

@@ -6,6 +6,7 @@ from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Sectio
 from trainmark.report.context import Context, Mark, UnitPart
 from trainmark.report.numbers import GIB, decimals, number, percent
 from trainmark.report.sections.environment import named
+from trainmark.schema.findings import Doubt
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
@@ -63,7 +64,7 @@ def doubts(context: Context) -> Section:
             cell(names[doubt.case]),
             cell(str(doubt.repeat) if doubt.repeat else say("all_repeats")),
             cell(say(f"about_{doubt.about.value}")),
-            Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"))),
+            Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"), *plain(_causes(context, doubt)))),
         )
         for doubt in context.findings.doubts
     )
@@ -77,6 +78,12 @@ def doubts(context: Context) -> Section:
     )
     blocks = (Paragraph(plain(say("suspect_caption"))), Table("", columns, rows))
     return Section("suspect", say("suspect_title"), blocks)
+
+
+def _causes(context: Context, doubt: Doubt) -> str:
+    """Return the causes that may explain a doubt, as the end of its sentence."""
+    say = context.say
+    return say("caused_by", codes=say.joined(list(doubt.caused_by))) if doubt.caused_by else ""
 
 
 def every_run(context: Context) -> Section | None:
