@@ -55,7 +55,7 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"Epoch: \[(?P<epoch>\d+)\]\s+\[ *(?P<step>\d+)/\d+\]\s+eta: "
-            rb"[^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: "
+            rb"[^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: (?P<data_time_s>[\d.]+)(?=[^\d.])"
         ),
     ),
     mark=re.compile(rb"Epoch: \[\d+\]\s+\[ *\d+/\d+\]\s+eta: "),
