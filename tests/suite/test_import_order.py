@@ -66,7 +66,7 @@ def test_a_case_is_read_alike_whichever_module_is_imported_first(first: str) -> 
         (
             {"task": "image-clasification", "model": "resnet50_v1.5"},
             "unknown task 'image-clasification'; did you mean 'image-classification'? "
-            "(known: causal-lm, image-classification, masked-lm, recommendation)",
+            "(known: causal-lm, image-classification, masked-lm, program, recommendation)",
         ),
         (
             {"model": "gpt2_124m", "sequence_lenght": 512},

@@ -14,8 +14,9 @@ from trainmark.campaign.best_search import (
 )
 from trainmark.campaign.executor import Executor, Request
 from trainmark.campaign.identity_check import identity_of
+from trainmark.campaign.log_measurement import measured
 from trainmark.campaign.persist import require_space
-from trainmark.campaign.resume import manifest_in, measured
+from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart
 from trainmark.environment import fingerprint
 from trainmark.execution import read_record, write_record

@@ -16,6 +16,7 @@ from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
+from trainmark.campaign.stopping import StopWatch
 from trainmark.execution import (
     PreparationError,
     Preparer,
@@ -162,7 +163,8 @@ class Executor:
         limits = self.suite.limits
         own_log = self.run_env.workload(request.case).card.log_format == OWN_FORMAT
         steps = request.protocol.steps if own_log else None
-        ended = run_plan(plan, request.folder, limits, self.run_env.hosts, self._watch, steps)
+        watch = StopWatch(self.run_env.workload(request.case).card, request.folder, self._watch)
+        ended = run_plan(plan, request.folder, limits, self.run_env.hosts, watch, steps)
         record = check_expected_files(ended, plan)
         if record.outcome is Outcome.OK:
             with deferred_signals():

@@ -19,7 +19,7 @@ from trainmark.schema.hosts import Traffic
 from trainmark.schema.identity import Entries, PartName
 from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.plan import Plan
-from trainmark.workload import BuiltinSource, Card, FolderSource, GitSource, Workload, commit_of
+from trainmark.workload import BuiltinSource, Card, FilesSource, FolderSource, GitSource, Workload, commit_of
 
 _DEFAULT_LABELS = {"description", "source"}
 """The keys of a card that do not affect a run, or are a separate part of the identity (the source)."""
@@ -86,7 +86,7 @@ class Identifier:
         held.append(Entries(name=PartName.VARIABLES, word="of the caller", entries=variables))
         if made := dict(self._made(plan)):
             held.append(Entries(name=PartName.PREPARED, word=f"files in {spec.prepared}", entries=made))
-        if spec.case.data != SYNTHETIC:
+        if spec.case.reads_data_set:
             held.append(
                 Entries(
                     name=PartName.DATA, word=f"data set {spec.case.data}", entries=self._data_at(spec.dataset)
@@ -109,6 +109,14 @@ class Identifier:
                 entries, word = {"commit": commit, "folder": inside}, f"{url} at {commit[:12]}"
             case FolderSource(ignore=ignore):
                 entries, word = self._trees.digests(workload.source, ignore), f"folder {workload.source}"
+            case FilesSource(files=files):
+                digests = {name: self._trees.digests(workload.source / name) for name in files}
+                entries = {
+                    os.path.normpath(f"{name}/{path}"): digest
+                    for name, held in digests.items()
+                    for path, digest in held.items()
+                }
+                word = "files of the command"
             case BuiltinSource():
                 entries = self._worker(workload.source, workload.card)
                 word = f"trainmark's worker for {workload.card.framework}"

@@ -9,7 +9,7 @@ from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
 from trainmark.logs.settle import TF32_UNKNOWN
-from trainmark.schema.case import BEST, MAX_BATCH, Case
+from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.precision import HALF, SINGLE
 from trainmark.tasks import TASKS, model_word, same_model
@@ -103,7 +103,7 @@ _ELSEWHERE = (
 
 
 def _agrees(name: str, logged: object, requested: object, commands: Iterable[str]) -> bool:
-    if str(logged) == str(requested) or requested in (MAX_BATCH, BEST):
+    if str(logged) == str(requested) or requested in (MAX_BATCH, BEST, UNKNOWN):
         return True
     if name == "precision":
         if logged == _FP32_OR_TF32:

@@ -18,7 +18,7 @@ from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
 from trainmark.suite import read_document
 from trainmark.workload import UnsupportedByCard, Workloads, load_workloads
-from trainmark.workload.card import OWN_FORMAT
+from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 
 
 def load_programs(suite: Suite) -> Workloads:
@@ -34,6 +34,8 @@ def load_programs(suite: Suite) -> Workloads:
         name, rule = document.values["log_format"], document.values.get("rule")
         if name == OWN_FORMAT and rule in (None, "window"):
             continue
+        if name == AUTO_FORMAT and rule is None:
+            continue
         from trainmark.measure.rules import find_rule
         from trainmark.programs import find_format
         from trainmark.programs.given import described_format
@@ -46,7 +48,7 @@ def load_programs(suite: Suite) -> Workloads:
         try:
             if isinstance(name, Mapping):
                 described_format(name, "log_format", str(document.values.get("name")))
-            else:
+            elif name != AUTO_FORMAT:
                 find_format(name)
         except InputError as error:
             raise document.error(("log_format",), str(error)) from None

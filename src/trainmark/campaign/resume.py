@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ import trainmark
 from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
-from trainmark.campaign.log_facts import contradictions, missing_facts
+from trainmark.campaign.log_measurement import measured
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import (
@@ -26,23 +27,19 @@ from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory, read_record
 from trainmark.insight import judged
-from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
-from trainmark.measure import NotMeasurable, measure_events, speedup
+from trainmark.measure import speedup
 from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import estimate_of, require_one_identity, same_hardware
 from trainmark.measure.ranks import rank_times
-from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
-from trainmark.programs import read_log
-from trainmark.programs.given import described_format, read_by_format
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.gates import SPOILING, GateCheck
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.schema.measurement import Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.ranks import RankTimes
@@ -60,8 +57,11 @@ from trainmark.schema.suite import NamingScheme, Suite
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.store import existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
-from trainmark.workload import Card, Workloads, load_workloads
+from trainmark.workload import Workloads, load_workloads
 from trainmark.workload.card import OWN_FORMAT
+
+_REPEATS = re.compile(r"ModuleNotFoundError|ImportError|SyntaxError|cannot start \S+:")
+"""Reasons of a failure that another run would only repeat."""
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -150,6 +150,7 @@ def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
             throughput=run.measurement.throughput if run.measurement else None,
             duration_s=run.duration_s or 0.0,
             started=run.started_at is not None,
+            hopeless=run.outcome is Outcome.FAILED and _REPEATS.search(run.reason or "") is not None,
             spoiled=run.spoiled,
             step_s=times.mean if run.measurement and (times := run.measurement.step_times) else None,
             steps=run.measurement.measured_steps if run.measurement else None,
@@ -165,7 +166,9 @@ def collect_run(
     folder = directory.run(case, record.repeat)
     events = read_events(folder / EVENTS)
     outcome, reason, measurement = measured(case, workloads.find(case).card, folder, events, record)
-    telemetry, manifest = summaries_of(case, folder, events, record.nodes), manifest_in(folder)
+    own_window = None if measurement is None else measurement.window
+    telemetry = summaries_of(case, folder, events, record.nodes, own_window)
+    manifest = manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     checks: tuple[GateCheck, ...] | None = None
     if measurement is not None:
@@ -330,11 +333,16 @@ def _speedup(
 
 
 def summaries_of(
-    case: Case, folder: Path, events: RunEvents, nodes: Sequence[NodeOutcome] = ()
+    case: Case,
+    folder: Path,
+    events: RunEvents,
+    nodes: Sequence[NodeOutcome] = (),
+    log_window: tuple[float, float] | None = None,
 ) -> tuple[TelemetrySummary, ...]:
     """Summarise the samples of each node within its own measured window; see ``_window``.
 
-    ``nodes`` hold the offsets between the nodes' clocks.
+    ``nodes`` hold the offsets between the nodes' clocks; ``log_window`` is the window of a program without events, by
+    the arrival of its records, in Unix time of the first node.
     """
     ahead = {node.node: clock[0] for node in nodes if (clock := node.clock()) is not None}
     found = []
@@ -342,7 +350,10 @@ def summaries_of(
         path = folder / name_on(TELEMETRY, node)
         if not path.exists():
             continue
-        window = _window(case, events, node, ahead.get(node, 0.0) - ahead.get(0, 0.0))
+        ahead_s = ahead.get(node, 0.0) - ahead.get(0, 0.0)
+        window = _window(case, events, node, ahead_s)
+        if window is None and log_window is not None:
+            window = (log_window[0] + ahead_s, log_window[1] + ahead_s)
         summary = summarise(path, window).model_copy(update={"node": node})
         found.append(summary)
     return tuple(found)
@@ -371,79 +382,6 @@ def manifest_in(folder: Path) -> Manifest | None:
         return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def measured(
-    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord
-) -> tuple[Outcome, str | None, Measurement | None]:
-    """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason."""
-    if record.outcome is not Outcome.OK:
-        return record.outcome, record.reason, None
-    try:
-        return record.outcome, record.reason, measure_run(case, card, folder, events, record.commands)
-    except NotMeasurable as error:
-        return Outcome.INVALID, str(error), None
-
-
-def measure_run(
-    case: Case, card: Card, folder: Path, events: RunEvents, commands: Sequence[str] = ()
-) -> Measurement:
-    """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
-
-    Raises ``NotMeasurable``, with the reason, if the run's files give no measurement.
-    """
-    if card.log_format == OWN_FORMAT:
-        return measure_events(events)
-    return _measure_log(case, card, folder / LOG, commands)
-
-
-def _reader_of(card: Card) -> Callable[[Path, Facts | None], ParsedLog]:
-    """Return the reader of a program's logs, by a known format or the format that its card describes."""
-    if isinstance(card.log_format, str):
-        return read_log
-    known = described_format(card.log_format, f"the card of {card.name}", card.name)
-    return lambda log, given: read_by_format(log, known, given)
-
-
-def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
-    """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
-    reader = _reader_of(card)
-    alone = reader(log, None)
-    read = reader(log, missing_facts(alone.facts, case))
-    name = card.format_name
-    if read.format is None:
-        raise NotMeasurable(f"{log.name} is {read.status.value}: not a log of the card's format '{name}'")
-    if read.format != name:
-        raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
-    result = measure_log(read, find_rule(card.rule) if card.rule else None)
-    problems = (*read.problems, *result.problems)
-    if result.value is None or result.status is not Status.OK:
-        reasons = "; ".join(problem.message for problem in problems) or result.status.value
-        raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
-    return Measurement(
-        unit=read.unit or card.counted_in,
-        rule=result.rule,
-        throughput=result.value,
-        samples=None,
-        window_s=None,
-        measured_steps=result.used,
-        warmup_steps=result.skipped,
-        first_step_s=None,
-        compile_s=None,
-        step_times=None,
-        data_wait=None,
-        peak_memory_bytes=(),
-        final_loss=None,
-        steadiness=judge_records(read, result.skipped),
-        suspicions=(
-            *(
-                Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
-                for problem in problems
-                if problem.severity is Severity.DOUBT
-            ),
-            *contradictions(case, card, commands, alone, read, log),
-        ),
-    )
 
 
 def collect_results(suite: Suite, directory: ResultDirectory, command: str | None) -> Results:

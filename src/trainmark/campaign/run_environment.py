@@ -162,7 +162,7 @@ class RunEnvironment:
         Data is created if the suite allows that, and converted from another format if needed. ``progress`` receives the
         description of a preparation, and how many of how many samples are done.
         """
-        if case.data == SYNTHETIC:
+        if not case.reads_data_set:
             return None
         key = (case.data, self._form(case))
         with self._one_at_a_time:
@@ -179,7 +179,9 @@ class RunEnvironment:
 
     def data(self, case: Case) -> str:
         """Return the program's data argument: ``synthetic``, or a folder, whether or not it exists yet."""
-        return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
+        return (
+            SYNTHETIC if not case.reads_data_set else str(self._datasets.given(case.data, self._form(case)))
+        )
 
     def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
@@ -273,7 +275,7 @@ class RunEnvironment:
         return remote_path(self.hosts[node].paths, self._home / "sources")
 
     def _dataset(self, case: Case) -> str:
-        if case.data == SYNTHETIC:
+        if not case.reads_data_set:
             return SYNTHETIC
         return str(self._datasets.location(case.data, self._form(case)))
 

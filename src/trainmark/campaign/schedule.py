@@ -27,14 +27,16 @@ class Attempt:
     """A finished run in the form that the schedule uses.
 
     ``throughput`` is None unless the outcome is ``ok``. ``started`` is false if something was missing before the
-    program could start, such as the data set. ``spoiled`` is true if the machine disturbed the run. ``step_s`` is the
-    mean step time in seconds, ``steps`` the number of measured steps, if known.
+    program could start, such as the data set. ``hopeless`` is true of a failure that another run would only repeat,
+    such as a missing module. ``spoiled`` is true if the machine disturbed the run. ``step_s`` is the mean step time in
+    seconds, ``steps`` the number of measured steps, if known.
     """
 
     outcome: Outcome
     throughput: float | None
     duration_s: float
     started: bool = True
+    hopeless: bool = False
     spoiled: bool = False
     step_s: float | None = None
     steps: int | None = None
@@ -73,7 +75,7 @@ def _ended_by_protocol(protocol: Protocol, attempts: Sequence[Attempt]) -> Ended
     ``max_repeats`` runs in total, and after ``min_repeats`` runs in total none once the case has taken ``max_case_s``
     seconds.
     """
-    if any(attempt.outcome in _HOPELESS or not attempt.started for attempt in attempts):
+    if any(attempt.outcome in _HOPELESS or not attempt.started or attempt.hopeless for attempt in attempts):
         return EndedBy.OUTCOME
     if len(attempts) < protocol.min_repeats:
         return None

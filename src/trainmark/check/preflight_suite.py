@@ -17,7 +17,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
-from trainmark.schema.case import SYNTHETIC, Device
+from trainmark.schema.case import Device
 from trainmark.schema.check import CheckFinding, Level
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
 
@@ -39,7 +39,7 @@ def requirements_of(suite: Suite) -> Requirements:
     return Requirements(
         ranks=max(case.devices_per_node for case in suite.cases),
         memory=suite.limits.memory,
-        reads_data=any(case.data != SYNTHETIC for case in suite.cases),
+        reads_data=any(case.reads_data_set for case in suite.cases),
     )
 
 
@@ -160,7 +160,7 @@ def _data(suite: Suite, site: RunEnvironment, home: Path) -> Iterator[CheckFindi
     required = {
         (case.data, site.workload(case).card.data_format(case.loader)): case
         for case in suite.cases
-        if case.data != SYNTHETIC
+        if case.reads_data_set
     }
     for (name, form), case in required.items():
         hosts = site.hosts_of(case)

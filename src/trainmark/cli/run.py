@@ -4,28 +4,56 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
+    from trainmark.campaign import CampaignEnding
+    from trainmark.cli.command_suite import CommandSuite
     from trainmark.report import Language
-    from trainmark.schema.results import Results
+    from trainmark.schema.suite import Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
+_WORDS = "trainmark.command"
+"""The key in the context's ``meta`` of the words after ``--``."""
 
-@app.command()
+
+class _WithCommand(typer.core.TyperCommand):
+    """A command that keeps everything after ``--`` as it is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_WORDS], args = tuple(args[at + 1 :]), args[:at]
+        return super().parse_args(ctx, args)
+
+
+def _of_command(flag: str, text: str, **more: Any) -> Any:
+    return typer.Option(flag, help=text, rich_help_panel="With -- COMMAND", **more)
+
+
+@app.command(cls=_WithCommand)
 def run(
-    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
+    context: typer.Context,
+    suite: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The suite's YAML file; or a command line, after '--'.",
+            metavar="SUITE | -- COMMAND",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The result directory; default: results/<suite>.")
     ] = None,
@@ -54,67 +82,193 @@ def run(
     ] = None,
     lang: Annotated[str, typer.Option("--lang", help="The language of the report: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
+    name: Annotated[
+        str | None, _of_command("--name", "The name of the program in results; default: its script's.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        _of_command("--vary", "Values of {NAME} in the command: one case each.", metavar="NAME=V1,V2"),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        _of_command("--env", "Values of an environment variable: one case each.", metavar="NAME=V1,V2"),
+    ] = None,
+    repeats: Annotated[
+        int | None, _of_command("--repeats", "The number of runs of each case; default: 3.", min=1)
+    ] = None,
+    until_half_width: Annotated[
+        float | None,
+        _of_command(
+            "--until-half-width",
+            "Add runs, 10 at most, until half the interval is at most this share of the number, such as 0.01.",
+            min=0.0001,
+            max=1.0,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, _of_command("--steps", "End each run (SIGINT) once its log shows so many steps.", min=1)
+    ] = None,
+    seconds: Annotated[
+        float | None, _of_command("--seconds", "End each run (SIGINT) after so many seconds.", min=1)
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        _of_command("--timeout", "The longest time of one run, in seconds; default: 3600.", min=1),
+    ] = None,
+    log_format: Annotated[
+        str | None,
+        _of_command(
+            "--format",
+            "The format of the program's log: a name (trainmark parse --list-formats) or a file that describes it "
+            "(docs/describe-a-log.md); default: recognised.",
+            metavar="NAME|FILE",
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        _of_command(
+            "--unit", "What a step's work is counted in, such as samples/s, if the log does not say."
+        ),
+    ] = None,
+    work_per_step: Annotated[
+        int | None,
+        _of_command(
+            "--work-per-step", "The units of one step of all devices, if the log does not say.", min=1
+        ),
+    ] = None,
+    skip: Annotated[
+        int | None, _of_command("--skip", "The number of records to leave out as warm-up.", min=0)
+    ] = None,
+    devices: Annotated[
+        int | None,
+        _of_command("--devices", "The devices of each node, if the command does not show them.", min=1),
+    ] = None,
 ) -> None:
-    """Run a suite, print a table of the results, and save everything in the --out directory.
+    """Measure a suite, or any training program by its command line; save everything in the --out directory.
+
+    trainmark run -- torchrun --nproc-per-node 2 train.py --batch-size 32
+    measures the command as it is, in this folder and environment: three runs, its log read, its processes watched.
 
     Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
     of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be
     used.
     """
-    from trainmark.campaign import Order, reserve_hosts, run_campaign
-    from trainmark.cli.hosts import chosen_hosts
-    from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.suites import read_suite
-    from trainmark.home import default_home
     from trainmark.report import Language
-    from trainmark.suite import select
 
     if lang not in set(Language):
         raise InputError(f"--lang {lang}: no report in this language{nearest(lang, Language)} (en, zh)")
-    resolved = read_suite(suite)
-    directory = out or Path("results") / resolved.name
-    order = Order(
-        suite=resolved,
-        cases=resolved.cases if only is None else select(resolved.cases, only),
-        out=directory,
-        resume=resume,
-        home=default_home(os.environ),
-        command=_command(suite, directory, {"--only": only, "--hosts": hosts, "--engine": engine}),
+    words: tuple[str, ...] | None = context.meta.get(_WORDS)
+    if (suite is None) is (words is None):
+        raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
+    call = _Call(out, only, resume, hosts, engine, Language(lang), as_json)
+    if words is None:
+        assert suite is not None
+        resolved = read_suite(suite)
+        call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
+        return
+    from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
+
+    given = CommandOptions(
+        name,
+        vary or (),
+        env or (),
+        repeats,
+        until_half_width,
+        steps,
+        seconds,
+        timeout,
+        log_format,
+        unit,
+        work_per_step,
+        skip,
+        devices,
     )
-    with (
-        ProgressPrinter() as progress,
-        interrupted_by(signal.SIGTERM, signal.SIGHUP),
-        chosen_hosts(hosts, engine) as connected,
-    ):
-        if hosts is not None:
-            reserve_hosts(connected, resolved.name, progress.readying)
-        ending = run_campaign(replace(order, hosts=connected), progress)
-    _show(ending.results, directory, Language(lang), as_json)
-    if ending.interrupted:
-        sys.stderr.write(
-            f"interrupted; all finished runs are saved; continue with: {shlex.join(order.command)} --resume\n"
+    found = command_suite(words, given, Path.cwd())
+    directory = out or default_directory(found.name)
+    call.measure_command(found, directory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The options of a call that hold for a suite and for a command."""
+
+    out: Path | None
+    only: str | None
+    resume: bool
+    hosts: str | None
+    engine: str | None
+    language: "Language"
+    as_json: bool
+
+    def measure_command(self, found: "CommandSuite", directory: Path) -> None:
+        """Write the suite and the card of a command, and measure it."""
+        from trainmark.cli.command_output import print_command_results
+        from trainmark.cli.suites import read_suite
+
+        path = found.write(directory)
+        results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
+        if not self.as_json:
+            print_command_results(results.results, directory, found)
+        self.end(results, directory)
+
+    def measure(self, resolved: "Suite", directory: Path, command: tuple[str, ...]) -> None:
+        """Measure a suite, and print its table."""
+        from trainmark.report import render_table
+
+        ending = self.run(resolved, directory, command)
+        if not self.as_json:
+            sys.stdout.write(render_table(ending.results))
+        self.end(ending, directory)
+
+    def command(self, words: tuple[str, ...], directory: Path) -> tuple[str, ...]:
+        """Return the command that repeats this call, with its result directory made explicit."""
+        options = {"--only": self.only, "--hosts": self.hosts, "--engine": self.engine}
+        given = (text for option, value in options.items() if value is not None for text in (option, value))
+        return (*words, "--out", str(directory), *given)
+
+    def run(self, resolved: "Suite", directory: Path, words: tuple[str, ...]) -> "CampaignEnding":
+        """Run a suite's cases, and return how the campaign ended."""
+        from trainmark.campaign import Order, reserve_hosts, run_campaign
+        from trainmark.cli.hosts import chosen_hosts
+        from trainmark.cli.progress import ProgressPrinter
+        from trainmark.home import default_home
+        from trainmark.suite import select
+
+        order = Order(
+            suite=resolved,
+            cases=resolved.cases if self.only is None else select(resolved.cases, self.only),
+            out=directory,
+            resume=self.resume,
+            home=default_home(os.environ),
+            command=self.command(words, directory),
         )
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if ending.results.holds else 1)
+        with (
+            ProgressPrinter() as progress,
+            interrupted_by(signal.SIGTERM, signal.SIGHUP),
+            chosen_hosts(self.hosts, self.engine) as connected,
+        ):
+            if self.hosts is not None:
+                reserve_hosts(connected, resolved.name, progress.readying)
+            return run_campaign(replace(order, hosts=connected), progress)
 
+    def end(self, ending: "CampaignEnding", directory: Path) -> None:
+        """Write the reports, and exit with the code of the results."""
+        from trainmark.campaign import explain_full_disk
+        from trainmark.report import write_reports
+        from trainmark.schema.names import RESULTS
 
-def _command(suite: Path, out: Path, options: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the command that repeats this call, with its result directory made explicit."""
-    given = (text for option, value in options.items() if value is not None for text in (option, value))
-    return ("trainmark", "run", str(suite), "--out", str(out), *given)
-
-
-def _show(results: "Results", out: Path, language: "Language", as_json: bool) -> None:
-    """Print the results, write the reports, and print the path of the HTML report."""
-    from trainmark.campaign import explain_full_disk
-    from trainmark.report import render_table, write_reports
-    from trainmark.schema.names import RESULTS
-
-    sys.stdout.write((out / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
-    sys.stdout.flush()
-    with explain_full_disk(out):
-        reports = write_reports(out, results, language)
-    sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
+        if self.as_json:
+            sys.stdout.write((directory / RESULTS).read_text(encoding="utf-8"))
+        sys.stdout.flush()
+        with explain_full_disk(directory):
+            reports = write_reports(directory, ending.results, self.language)
+        sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
+        if ending.interrupted:
+            again = shlex.join(shlex.split(ending.results.command or ""))
+            sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
+            raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(0 if ending.results.holds else 1)
 
 
 @contextmanager

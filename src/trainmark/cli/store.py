@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainmark.cli.tables import table
-from trainmark.schema.case import SYNTHETIC
 
 if TYPE_CHECKING:
     from trainmark.schema.results import Results
@@ -126,7 +125,7 @@ def _suite(folder: Path, results: "Results") -> str:
             name=results.suite,
             description=results.description,
             protocol=results.protocol,
-            datasets={case.data: Dataset() for case in cases if case.data != SYNTHETIC},
+            datasets={case.data: Dataset() for case in cases if case.reads_data_set},
             cases=cases,
         )
     )

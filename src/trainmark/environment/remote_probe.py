@@ -7,7 +7,7 @@ from pathlib import Path
 from trainmark.environment.entry import entries
 from trainmark.environment.inspection import verify_environment
 from trainmark.environment.introspection import MARK, last_answer
-from trainmark.environment.resolving import SYSTEM, UnusableEnvironment, resolve
+from trainmark.environment.resolving import UnusableEnvironment, resolve
 from trainmark.node import CommandRunner, remote_path
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.manifest import FrameworkVersions
@@ -27,7 +27,7 @@ def probe_environment(name: str, framework: str, home: Path, runner: CommandRunn
     The framework is imported once to read its versions. Raises ``UnusableEnvironment`` with the reason if nothing can
     be started in it there.
     """
-    if name == SYSTEM and framework not in {entry.framework for entry in entries()}:
+    if framework not in {entry.framework for entry in entries()}:
         return ProbedEnvironment()
     python, folder = (
         remote_path(runner.host.paths, path) for path in (Path(sys.executable), home.absolute())

@@ -17,7 +17,7 @@ from trainmark.errors import InputError, TrainmarkError, counted
 from trainmark.files import write_atomically
 from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import MAX_BATCH, Case
-from trainmark.schema.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
+from trainmark.schema.names import CHECK, COMMAND_CARD, COMMAND_SUITE, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.schema.outcome import OutcomeRecord
 from trainmark.schema.suite import Suite
 from trainmark.suite import dump_suite, load_suite
@@ -190,7 +190,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _refuse_foreign(path: Path) -> None:
-    ours = {path / _LOCK, path / CHECK, *_halves(path)}
+    ours = {path / _LOCK, path / CHECK, path / COMMAND_SUITE, path / COMMAND_CARD, *_halves(path)}
     if not (path / SUITE).exists() and any(child not in ours for child in path.iterdir()):
         raise InputError(f"{path}: is not empty and no result directory; give another --out")
 

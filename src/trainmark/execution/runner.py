@@ -30,10 +30,11 @@ from trainmark.node import (
 )
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.names import LOG, TELEMETRY, name_on
+from trainmark.schema.names import ARRIVALS, LOG, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Limits
+from trainmark.workload.card import OWN_FORMAT
 
 
 def run_plan(
@@ -196,6 +197,7 @@ def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
         memory=limits.memory,
         signs=(there / plan.events.name,),
         telemetry=there / name_on(TELEMETRY, node),
+        arrivals=None if plan.log_format == OWN_FORMAT else there / name_on(ARRIVALS, node),
         ranks=plan.case.world_size,
     )
 

@@ -206,7 +206,7 @@ def _data(results: Results) -> Iterator[_Quotient]:
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))
-        if case.case.data == SYNTHETIC or other is None:
+        if not case.case.reads_data_set or other is None:
             continue
         if not same_hardware(case.runs, other.runs, results.manifests):
             continue

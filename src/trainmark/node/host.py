@@ -24,7 +24,8 @@ class Job:
     it is found when it must be ended. A job without commands stands for the processes that another host's mpirun
     starts on this host with that mark: it is watched and ended, but not waited for. Output goes to ``log``, after
     ``heading``; standard error goes to ``errors`` if given. ``memory`` limits the private bytes. ``signs`` are
-    further files whose growth shows progress. The host writes telemetry to ``telemetry`` if given. ``ranks`` is the
+    further files whose growth shows progress. The host writes telemetry to ``telemetry`` if given, and to
+    ``arrivals`` when the bytes of the log arrived. ``ranks`` is the
     number of ranks of the whole run on all hosts; with several, each can be made to dump its stack.
     """
 
@@ -37,7 +38,13 @@ class Job:
     errors: Path | None = None
     heading: bytes = b""
     telemetry: Path | None = None
+    arrivals: Path | None = None
     ranks: int = 1
+
+    @property
+    def working_directory(self) -> Path:
+        """The folder in which its commands start; a node's commands have the same."""
+        return (self.commands[0].directory if self.commands else None) or self.directory
 
 
 @dataclass(frozen=True, slots=True)

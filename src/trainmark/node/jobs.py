@@ -5,6 +5,7 @@ Ranks, prepare steps, git and probes all go through ``run_jobs``, so limits, mar
 
 import os
 import secrets
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -39,7 +40,10 @@ class Heartbeat:
 
 
 Watch = Callable[[Heartbeat], tuple[Outcome, str] | None]
-"""Called about twice a second while jobs run; returns the outcome and the reason that end them, or None."""
+"""Called about twice a second while jobs run; returns the outcome and the reason that end them, or None.
+
+With the outcome ``ok`` the jobs are ended on purpose: by SIGINT, and only if that does not end them by force.
+"""
 
 
 def ignore_heartbeat(_pulse: Heartbeat) -> None:
@@ -165,6 +169,8 @@ class _RunningJobs:
                 written, grown = now_written, now
             step = next((status.step for status in statuses if status.step is not None), None)
             if (ended := watch(Heartbeat(now - began, step))) is not None:
+                if ended[0] is Outcome.OK:
+                    self._interrupt()
                 return ended
             if (exceeded := _exceeded_limit(limits, now - began, now - grown, step, statuses)) is not None:
                 timed_out = exceeded[0] is Outcome.TIMEOUT
@@ -189,6 +195,20 @@ class _RunningJobs:
             ended[index] = JobResult(index, code, end.oom_kills, left, by_us)
         ended_by_us = [index for index in ended if index not in self._order]
         return tuple(ended[index] for index in (*self._order, *ended_by_us)), stopped
+
+    def _interrupt(self) -> None:
+        """Send SIGINT to all jobs, and give them some seconds to end as after Ctrl-C."""
+        for index, pid in self._running.items():
+            with suppress(HostError):
+                self._jobs[index].host.signal(pid, signal.SIGINT)
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline:
+            for index in [index for index in self._running if index not in self._order]:
+                with suppress(HostError):
+                    if self._jobs[index].host.wait(self._running[index], _POLL_S) is not None:
+                        self._order.append(index)
+            if all(index in self._order or not self._jobs[index].job.commands for index in self._running):
+                return
 
     def _end_one(self, index: int) -> tuple[int, JobEnd | None]:
         """Return the number of ended processes and how the job ended; None if the host cannot be reached."""

@@ -23,6 +23,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
+from trainmark.node.arrivals import ArrivalClock
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
 from trainmark.node.host import Job, JobEnd, JobStatus, Paths, with_mapping
@@ -222,11 +223,13 @@ class LocalHost:
                 stdout=log,
                 stderr=errors,
                 env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | {MARK: job.mark},
-                cwd=job.directory,
+                cwd=job.working_directory,
                 start_new_session=True,
             )
             if job.telemetry is not None:
                 telemetry.enter_context(Telemetry(job.telemetry, process.pid, nvml=nvml))
+            if job.arrivals is not None:
+                telemetry.enter_context(ArrivalClock(job.log, job.arrivals))
             self._jobs[process.pid] = _StartedJob(job, process, telemetry.pop_all(), at, oom_kills)
         return process.pid
 

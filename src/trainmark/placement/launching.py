@@ -37,6 +37,8 @@ def launcher_words(
     ``texts`` are the values of the placeholders; ``variables`` are set in the environment of the ranks.
     """
     case, python = spec.case, (str(spec.interpreter.python),)
+    if spec.launcher is Launcher.COMMAND:
+        return ()
     if case.world_size == 1:
         return python
     match spec.launcher:
@@ -49,7 +51,7 @@ def launcher_words(
             return (*mpirun(spec, rendezvous, tuple(variables)), *python)
         case Launcher.PADDLE:
             return (*python, *_paddle(case, rendezvous, texts["run"]))
-        case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN:
+        case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN | Launcher.COMMAND:
             return python
 
 

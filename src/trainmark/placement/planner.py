@@ -1,6 +1,7 @@
 """Placement of a run: the processes of each host, their share of the cores, and their launcher."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
@@ -18,7 +19,7 @@ from trainmark.placement.launching import (
     rendezvous_variables,
 )
 from trainmark.placement.spec import FrameworkPython, RunSpec
-from trainmark.schema.case import SYNTHETIC, Device
+from trainmark.schema.case import Device
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import EVENTS
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
@@ -27,6 +28,7 @@ from trainmark.workload import (
     Mount,
     UnsupportedByCard,
     Values,
+    WorkingDirectory,
     find_gap,
     program_variables,
     program_words,
@@ -69,9 +71,11 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
     context = None if spec.interpreter.container is None else container_context(spec, node)
     values = values_of(spec, node)
     texts = values.placeholders(spec.case, spec.workload)
+    # A whole command line chooses its threads itself, as without trainmark.
+    shared_out = spec.launcher is not Launcher.COMMAND
     variables = {
         **spec.host(node).traffic.variables,
-        "OMP_NUM_THREADS": str(_threads(spec, node)),
+        **({"OMP_NUM_THREADS": str(_threads(spec, node))} if shared_out else {}),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),
         **rendezvous_variables(spec, rendezvous),
@@ -87,8 +91,21 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         return
     words = (*launcher_words(spec, node, rendezvous, texts, variables), *program)
     for rank, of_rank in rank_variables(spec, node, rendezvous):
-        command = Command(node, words, {**variables, **of_rank}, rank=rank)
+        command = Command(
+            node, words, {**variables, **of_rank}, rank=rank, directory=_working_directory(spec, node)
+        )
         yield in_environment(spec.interpreter, command, context)
+
+
+def _working_directory(spec: RunSpec, node: int) -> Path | None:
+    """Return the folder in which the program starts on ``node``; None for the run's folder."""
+    match spec.card.working_directory:
+        case WorkingDirectory.RUN:
+            return None
+        case WorkingDirectory.SOURCE:
+            return spec.directory_on(node) / spec.workload.source
+        case path:
+            return Path(path)
 
 
 def values_of(spec: RunSpec, node: int) -> Values:
@@ -127,12 +144,12 @@ def in_environment(
     if not interpreter.isolated:
         return command
     variables = {**command.variables, "PYTHONNOUSERSITE": "1"}
-    return Command(command.node, command.words, variables, ("PYTHONPATH", "PYTHONHOME"), command.rank)
+    return replace(command, variables=variables, without=("PYTHONPATH", "PYTHONHOME"))
 
 
 def container_context(spec: RunSpec, node: int) -> ContainerContext:
     """Return the facts of the node's host that a container of the run needs."""
-    real = spec.case.data != SYNTHETIC
+    real = spec.case.reads_data_set
     read = [spec.dataset] if real else []
     if real and not Path(spec.data).is_relative_to(spec.dataset):
         read.append(spec.data)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.schema.case import SYNTHETIC, Case, Option, axes_of
+from trainmark.schema.case import Case, Option, axes_of
 from trainmark.schema.results import CaseResult
 from trainmark.tasks import AxisLabel, task_of
 
@@ -58,7 +58,7 @@ class Axes:
     @classmethod
     def of(cls, cases: Sequence[CaseResult]) -> "Axes":
         """Find the aspects that vary among ``cases``."""
-        several = len({c.case.loader for c in cases if c.case.data != SYNTHETIC}) > 1
+        several = len({c.case.loader for c in cases if c.case.reads_data_set}) > 1
         tasks = tuple(dict.fromkeys(c.case.task for c in cases))
         own = tuple(axis for axis in axes_of(*tasks) if axis not in Case.model_fields) if tasks else ()
         aspects = (WORKLOAD, FRAMEWORK, MODEL, *own, *COMMON[3:])
@@ -179,7 +179,7 @@ _LIKE_ANOTHER = re.compile(
 def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
     match aspect:
         case "data":
-            return f"{case.data} ({case.loader})" if several_loaders and case.data != SYNTHETIC else case.data
+            return f"{case.data} ({case.loader})" if several_loaders and case.reads_data_set else case.data
         case "devices":
             return str(case.world_size) if case.nodes == 1 else f"{case.world_size} ({case.topology})"
         case "batch":

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
@@ -23,8 +24,15 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from trainmark.errors import nearest
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.precision import Precision
-from trainmark.schema.task_catalogue import TaskAxes, declared_tasks, default_model, own_axes, task_of_model
+from trainmark.schema.precision import Precision, UnknownPrecision
+from trainmark.schema.task_catalogue import (
+    TaskAxes,
+    declared_tasks,
+    default_model,
+    is_neutral,
+    own_axes,
+    task_of_model,
+)
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
 """A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
@@ -48,6 +56,8 @@ Where = Annotated[
 
 Option = bool | int | float | str
 
+_LONGEST_OPTION = 32
+
 BUILT_IN = "trainmark"
 """The workload that is trainmark's own training program."""
 
@@ -60,6 +70,12 @@ BEST: Literal["best"] = "best"
 SYNTHETIC = "synthetic"
 """The value of ``data`` for samples that the program generates."""
 
+
+UNKNOWN: Literal["unknown"] = "unknown"
+"""The value of an axis that nobody has stated, in a case of the neutral task."""
+
+UNSTATED = ("framework", "model", "precision", "batch_per_device", "data", "loader", "compiler")
+"""The axes that are unknown in a case of the neutral task unless its suite states them."""
 
 UNKNOWN_TASK: Literal["unknown_task"] = "unknown_task"
 UNKNOWN_AXIS: Literal["unknown_axis"] = "unknown_axis"
@@ -94,8 +110,8 @@ class Case(Frozen):
     framework: Word = "pytorch"
     model: Word
     task: Word
-    precision: Precision = Precision.FP32
-    batch_per_device: Count | Literal["max"] = 32
+    precision: Precision | UnknownPrecision = Precision.FP32
+    batch_per_device: Count | Literal["max", "unknown"] = 32
     nodes: Count = 1
     devices_per_node: Count = 1
     data: Word = SYNTHETIC
@@ -114,6 +130,8 @@ class Case(Frozen):
             return point
         common = {name: value for name, value in point.items() if name in cls.model_fields}
         own = {name: value for name, value in point.items() if name not in cls.model_fields}
+        if is_neutral(point.get("task")):
+            return dict.fromkeys(UNSTATED, UNKNOWN) | common | {"task_axes": own}
         if "model" not in point and (model := default_model(point.get("task"))) is not None:
             common["model"] = model
         if common.get("loader") == BEST and common.get("data", SYNTHETIC) == SYNTHETIC:
@@ -157,6 +175,15 @@ class Case(Frozen):
         return point
 
     @model_validator(mode="after")
+    def _states_what_its_task_needs(self) -> Self:
+        unstated = [axis for axis in ("precision", "batch_per_device") if self.value(axis) == UNKNOWN]
+        if unstated and not is_neutral(self.task):
+            raise ValueError(
+                f"{unstated[0]} '{UNKNOWN}' is only for a program of another project (task: program)"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _searches_one_thing(self) -> Self:
         if self.batch_per_device == MAX_BATCH and self.left_open:
             raise ValueError(
@@ -177,6 +204,11 @@ class Case(Frozen):
     def varied(self, **changes: Any) -> Self:
         """Return this case with other values on some axes, common or of its task; the result is validated."""
         return self.model_validate({axis: self.value(axis) for axis in self.axes} | changes)
+
+    @property
+    def reads_data_set(self) -> bool:
+        """True if the case names one of the suite's data sets."""
+        return self.data not in (SYNTHETIC, UNKNOWN)
 
     @property
     def left_open(self) -> tuple[str, ...]:
@@ -206,14 +238,27 @@ class Case(Frozen):
 
         Omitted are the loader of synthetic data, the built-in workload, the device ``auto``, a task that follows from
         the model, and an empty ``where``. Options add 16 digits of their digest; among a million cases, two have equal
-        digits with a probability of 3e-8.
+        digits with a probability of 3e-8. The id of a
+        case of the neutral task has only what is known, and its options by name and value.
         """
-        return self._name(digits=16)
+        return self._neutral_name() if is_neutral(self.task) else self._name(digits=16)
 
     @property
     def earlier_id(self) -> str:
         """The id that versions before 0.2 gave this case, with 6 digits of the options' digest."""
         return self._name(digits=6)
+
+    def _neutral_name(self) -> str:
+        stated = {axis: self.value(axis) for axis in UNSTATED if self.value(axis) != UNKNOWN}
+        words = [
+            self.workload,
+            *(f"b{value}" if axis == "batch_per_device" else str(value) for axis, value in stated.items()),
+            *(_option_word(name, value) for name, value in self.options.items()),
+            *([self.topology] if self.world_size > 1 else []),
+            *([self.device.value] if self.device is not Device.AUTO else []),
+            *([f"on.{self.where}".replace("=", ".").replace(",", "+")] if self.where else []),
+        ]
+        return "-".join(words)
 
     def _name(self, digits: int) -> str:
         words = [
@@ -224,7 +269,7 @@ class Case(Frozen):
             self.precision.value,
             f"b{self.batch_per_device}",
             self.topology,
-            self.data if self.data == SYNTHETIC else f"{self.data}-{self.loader}",
+            self.data if not self.reads_data_set else f"{self.data}-{self.loader}",
             *self.task_axes.id_words(self.compiler),
             *([self.device.value] if self.device is not Device.AUTO else []),
             *([f"o{_digest(self.options)[:digits]}"] if self.options else []),
@@ -248,6 +293,13 @@ def _unknown_axis(axis: object, value: Any, task: str) -> InitErrorDetails:
 
 def _choices(word: str, known: tuple[str, ...]) -> str:
     return f"{nearest(word, known)} (known: {', '.join(known)})"
+
+
+def _option_word(name: str, value: Option) -> str:
+    """Return an option as a word of a path: ``batch64``; a value that is no such word is followed by its digest."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    word = re.sub(r"[^A-Za-z0-9._+-]+", "_", text)[:_LONGEST_OPTION]
+    return f"{name}{word}" if word == text and text else f"{name}{word}.{_digest({name: value})[:6]}"
 
 
 def _digest(options: Mapping[str, Option]) -> str:

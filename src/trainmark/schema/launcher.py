@@ -15,6 +15,8 @@ class Launcher(StrEnum):
     - ``mpirun``: OpenMPI from the first node, for Horovod over MPI.
     - ``paddle``: ``paddle.distributed.launch``.
     - ``spawn``: one process per node, which sees all devices of the node and uses them or starts their ranks itself.
+    - ``command``: the card's command is the whole command line, interpreter or launcher included, and starts the ranks
+      of its node itself.
     """
 
     PROCESS = "process"
@@ -24,6 +26,7 @@ class Launcher(StrEnum):
     MPIRUN = "mpirun"
     PADDLE = "paddle"
     SPAWN = "spawn"
+    COMMAND = "command"
 
     @property
     def needs_starter(self) -> bool:

@@ -121,14 +121,15 @@ class Measurement(Frozen):
     ``throughput`` (``unit``) is the work of all ranks divided by ``window_s``, the time from the barrier at the
     window's start to the slowest rank's end. ``work`` has the amount of each of the task's counters, ``samples`` the
     number of samples as a batch counts them. For another program's log, the named ``rule`` gives the throughput,
-    ``samples`` and ``window_s`` are null, and steps are its records. ``first_step_s`` includes the compilation.
-    ``peak_operations_per_s`` is the measured rate of a matrix product on all devices, ``mfu`` the share of it that the
-    run used, by the convention that counts its operations. The share is missing if the peak is unknown, or if the run
-    exceeded the peak, which is then too low. ``peak_bytes_per_s`` is the measured memory bandwidth of all devices,
-    ``roofline`` the shortest possible step time by both peaks, as a share of the actual step time. ``steps_skipped`` is
-    the number of steps of the whole run that overflowed in FP16 and left the weights unchanged; null without dynamic
-    loss scaling, or if they are not counted. ``data_wait`` is the share of the window in which rank 0 waited for its
-    loader. ``peak_memory_bytes`` has one value per rank.
+    ``samples`` is null, steps are its records, and ``window_s`` is the time from the arrival of the last record that is
+    left out to that of the last one used (null if unknown); it began at ``window_at`` (Unix time). ``first_step_s``
+    includes the compilation. ``peak_operations_per_s`` is the measured rate of a matrix product on all devices, ``mfu``
+    the share of it that the run used, by the convention that counts its operations. The share is missing if the peak is
+    unknown, or if the run exceeded the peak, which is then too low. ``peak_bytes_per_s`` is the measured memory
+    bandwidth of all devices, ``roofline`` the shortest possible step time by both peaks, as a share of the actual step
+    time. ``steps_skipped`` is the number of steps of the whole run that overflowed in FP16 and left the weights
+    unchanged; null without dynamic loss scaling, or if they are not counted. ``data_wait`` is the share of the window
+    in which rank 0 waited for its loader. ``peak_memory_bytes`` has one value per rank.
     """
 
     unit: str
@@ -137,6 +138,7 @@ class Measurement(Frozen):
     samples: int | None
     work: Mapping[str, int] = Field(default_factory=dict)
     window_s: float | None
+    window_at: float | None = None
     measured_steps: int
     warmup_steps: int
     first_step_s: float | None
@@ -152,6 +154,13 @@ class Measurement(Frozen):
     steps_skipped: int | None = None
     steadiness: Steadiness
     suspicions: tuple[Suspicion, ...]
+
+    @property
+    def window(self) -> tuple[float, float] | None:
+        """From when to when the window of another program's run reached, in Unix time; None if that is not known."""
+        if self.window_at is None or self.window_s is None:
+            return None
+        return self.window_at, self.window_at + self.window_s
 
 
 class IntervalMethod(StrEnum):

@@ -41,7 +41,8 @@ class PlannedNode:
 class Command:
     """One process to start on one node: its words, the variables to add and those to remove.
 
-    A node has one command, or one per rank if no launcher starts its ranks; then ``rank`` is that rank.
+    A node has one command, or one per rank if no launcher starts its ranks; then ``rank`` is that rank. It
+    starts in ``directory``, by default the run's folder on the node.
     """
 
     node: int
@@ -49,13 +50,15 @@ class Command:
     variables: Mapping[str, str]
     without: tuple[str, ...] = ()
     rank: int | None = None
+    directory: Path | None = None
 
     def text(self) -> str:
         """Return the command as one line for a POSIX shell."""
         unset = [word for name in self.without for word in ("-u", name)]
         pairs = [f"{name}={value}" for name, value in self.variables.items()]
         prefix = ["env", *unset, *pairs] if unset else pairs
-        return " ".join([*(_assignment(word) for word in prefix), shlex.join(self.words)])
+        line = " ".join([*(_assignment(word) for word in prefix), shlex.join(self.words)])
+        return line if self.directory is None else f"cd {shlex.quote(str(self.directory))} && {line}"
 
 
 @dataclass(frozen=True, slots=True)

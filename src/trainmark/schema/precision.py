@@ -19,6 +19,17 @@ class Precision(StrEnum):
         return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
 
 
+class UnknownPrecision(StrEnum):
+    """The precision of another program that nobody has stated."""
+
+    UNKNOWN = "unknown"
+
+    @property
+    def published(self) -> str:
+        """The word in log names and databases."""
+        return self.value
+
+
 SINGLE = frozenset({Precision.FP32, Precision.TF32})
 """Precisions that programs and published names call ``fp32``; the name does not say whether TF32 was off."""
 

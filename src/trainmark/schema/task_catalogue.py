@@ -53,6 +53,10 @@ class DeclaredTask(Protocol):
     def is_default(self) -> bool:
         """True for the task of documents that name neither a task nor a known model."""
 
+    @property
+    def is_neutral(self) -> bool:
+        """True of the one task of programs about which only what somebody states is known."""
+
 
 @cache
 def declared_tasks() -> Mapping[str, DeclaredTask]:
@@ -65,6 +69,18 @@ def declared_tasks() -> Mapping[str, DeclaredTask]:
 def default_task() -> str:
     """Return the task of documents that name neither a task nor a known model."""
     return next(task.name for task in declared_tasks().values() if task.is_default)
+
+
+def is_neutral(task: object) -> bool:
+    """Return whether ``task`` is the neutral task, whose cases have no defaults on the axes of a training's recipe."""
+    known = declared_tasks()
+    return isinstance(task, str) and task in known and known[task].is_neutral
+
+
+@cache
+def neutral_task() -> str:
+    """Return the name of the neutral task."""
+    return next(task.name for task in declared_tasks().values() if task.is_neutral)
 
 
 @cache

@@ -226,7 +226,7 @@ def _check_environments(document: Document, suite: Suite) -> None:
 def _check_data(document: Document, suite: Suite) -> None:
     known = {SYNTHETIC, *suite.datasets}
     for case in suite.cases:
-        if case.data not in known:
+        if case.reads_data_set and case.data not in known:
             raise document.error(
                 document.find("data", case.data),
                 f"'{case.data}' is not a data set of this suite{nearest(case.data, known)}; add it under 'datasets'",

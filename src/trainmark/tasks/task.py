@@ -45,6 +45,7 @@ class Task:
     - ``variant_axes``: enumerated axes that change how a step is computed, but not its result.
     - ``fixed_axes``: axes that change the result; a certificate of equal work applies to one value of each.
     - ``is_default``: whether this is the task of documents without a task; true for one task.
+    - ``is_neutral``: whether it is the task of programs about which only what somebody states is known.
     - ``unit_aliases``: other words, in the singular, that programs use for the first counter (``sample``).
     - ``recipe_axes``: further axes on which published recipes of this task differ.
     - ``model_word``: returns trainmark's name for a program's spelling of a model; None for an unknown family.
@@ -63,6 +64,7 @@ class Task:
     labels: Mapping[str, AxisLabel] = field(default_factory=dict)
     repository: str | None = None
     is_default: bool = False
+    is_neutral: bool = False
     unit_aliases: frozenset[str] = frozenset()
     recipe_axes: tuple[str, ...] = ()
     model_word: Callable[[str], str | None] | None = None

@@ -8,7 +8,9 @@ from trainmark.workload.card import (
     Gap,
     Scaling,
     Step,
+    StopAfter,
     Where,
+    WorkingDirectory,
 )
 from trainmark.workload.cards import CHECKOUT, NoCardError, Workload, Workloads, load_workloads, read_card
 from trainmark.workload.command import (
@@ -23,7 +25,8 @@ from trainmark.workload.command import (
 )
 from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
 from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
-from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
+from trainmark.workload.recognition import Recognised, program_files, recognise
+from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
 
 __all__ = [
     "CHECKOUT",
@@ -34,6 +37,7 @@ __all__ = [
     "Card",
     "Combination",
     "Counts",
+    "FilesSource",
     "FolderSource",
     "Gap",
     "GitSource",
@@ -41,12 +45,15 @@ __all__ = [
     "ImageBuild",
     "Mount",
     "NoCardError",
+    "Recognised",
     "Scaling",
     "Sharing",
     "Step",
+    "StopAfter",
     "UnsupportedByCard",
     "Values",
     "Where",
+    "WorkingDirectory",
     "Workload",
     "Workloads",
     "commit_of",
@@ -55,7 +62,9 @@ __all__ = [
     "load_workloads",
     "matches",
     "placeholders_in",
+    "program_files",
     "program_variables",
     "program_words",
     "read_card",
+    "recognise",
 ]

@@ -13,10 +13,14 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import TASKS
 from trainmark.workload.image import Image
+from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 from trainmark.workload.source import Source
 
 OWN_FORMAT = "trainmark"
 """The log format of trainmark's own events, which contain the measured window."""
+
+AUTO_FORMAT = "auto"
+"""The log format of a program whose log is read by whichever format it has."""
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as defined by POSIX."""
@@ -115,6 +119,20 @@ class Step(Frozen):
     leaves: tuple[str, ...] = ()
 
 
+class WorkingDirectory(StrEnum):
+    """The folder in which a program is started, besides a path: its source's, or the run's own."""
+
+    SOURCE = "source"
+    RUN = "run"
+
+
+class StopAfter(Frozen):
+    """When a run is ended on purpose: after ``seconds``, or once its log shows ``steps``; SIGINT comes first."""
+
+    steps: Annotated[int, Field(strict=True, gt=0)] | None = None
+    seconds: Annotated[float, Field(gt=0)] | None = None
+
+
 class Card(Frozen):
     """One training program for one ``task``; without a task, for the default task.
 
@@ -125,6 +143,12 @@ class Card(Frozen):
     (``trainmark.logs.description``); ``rule`` names the rule that computes the throughput. ``gaps`` are combinations of
     values that the program does not support. ``data_formats`` maps a loader to the form of its real data (default: the
     task's first form). ``unit`` is the log's unit, if it is not the task's.
+
+    ``log_format: auto`` reads the log by whichever known format it has, or else by a guess, which is a doubt.
+    ``work_per_step`` is the number of units of one step of all devices, for a log that does not print it; ``skip`` the
+    number of records that the rule leaves out as warm-up (default: the format's). ``stop_after`` ends a program that
+    has no step limit. ``working_directory`` is the folder in which the program is started: ``run`` (its run's own),
+    ``source`` (the program's), or a path relative to the card's file.
 
     ``unlogged_steps`` is the number of steps for which the log has no record.
 
@@ -145,9 +169,13 @@ class Card(Frozen):
     log_format: str | Mapping[str, Any]
     rule: str | None = None
     unit: str | None = None
+    skip: Annotated[int, Field(strict=True, ge=0)] | None = None
+    stop_after: StopAfter | None = None
+    work_per_step: Annotated[int, Field(strict=True, gt=0)] | None = None
     unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     image: Image | None = None
     starter: str | None = None
+    working_directory: str = WorkingDirectory.RUN
     prepare: tuple[Step, ...] = ()
     expects: tuple[PathInRun, ...] = ()
     command: tuple[str, ...]
@@ -177,6 +205,14 @@ class Card(Frozen):
     def data_format(self, loader: str) -> str:
         """Return the form in which a loader of this program takes real data."""
         return self.data_formats.get(loader) or TASKS[self.task].forms[0]
+
+    @property
+    def named_options(self) -> frozenset[str]:
+        """The options whose values stand in words of the command as ``{name}``."""
+        words = (*self.command, *self.environment_variables.values())
+        names = {name for word in words for name in placeholders_in(word) if name in self.options}
+        # Only in a whole command line an option may have the name of a placeholder.
+        return frozenset(names if self.launcher is Launcher.COMMAND else names - PLACEHOLDERS.keys())
 
     @property
     def counted_in(self) -> str:

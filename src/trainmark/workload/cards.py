@@ -11,12 +11,13 @@ from pydantic import ValidationError
 from trainmark.errors import InputError, nearest
 from trainmark.programs import card_files
 from trainmark.schema.case import Case, axes_of
+from trainmark.schema.launcher import Launcher
 from trainmark.suite import Document, read_document
 from trainmark.tasks import TASKS, case_of
-from trainmark.workload.card import Card
+from trainmark.workload.card import Card, WorkingDirectory
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
-from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
+from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
 
 CHECKOUT = "source"
 """The folder, in a run's own, of the working tree of a program that comes from a repository."""
@@ -114,7 +115,18 @@ def _workload(document: Document) -> Workload:
     _check_conditions(document, card)
     _check_values(document, card)
     _check_placeholders(document, card)
-    return Workload(card, _source_of(document, card))
+    return Workload(_with_absolute_folder(document, card), _source_of(document, card))
+
+
+def _with_absolute_folder(document: Document, card: Card) -> Card:
+    """Return the card with an absolute path as working directory, where it names a path; check that it exists."""
+    name = card.working_directory
+    if name in set(WorkingDirectory):
+        return card
+    folder = (document.path.parent / name).resolve()
+    if not folder.is_dir():
+        raise document.error(("working_directory",), f"no such folder: {folder} (or write 'run' or 'source')")
+    return card.model_copy(update={"working_directory": str(folder)})
 
 
 def _source_of(document: Document, card: Card) -> Path:
@@ -123,6 +135,12 @@ def _source_of(document: Document, card: Card) -> Path:
             return WORKER
         case GitSource(folder=inside):
             return Path(CHECKOUT, inside)
+        case FilesSource(files=files):
+            base = document.path.parent.resolve()
+            missing = next((name for name in files if not (base / name).exists()), None)
+            if missing is not None:
+                raise document.error(("source", "files"), f"no such file: {base / missing}")
+            return base
         case FolderSource(path=path):
             folder = (document.path.parent / path).resolve()
             if not folder.is_dir():
@@ -177,6 +195,9 @@ def _check_values(document: Document, card: Card) -> None:
 def _check_placeholders(document: Document, card: Card) -> None:
     for key, words in card.worded().items():
         for name in (name for word in words for name in placeholders_in(word)):
+            # A whole command line may hold braces of its own.
+            if name in card.options or (card.launcher is Launcher.COMMAND and key[0] == "command"):
+                continue
             if name not in PLACEHOLDERS:
                 raise document.error(key, f"{{{name}}} is not a placeholder{nearest(name, PLACEHOLDERS)}")
             if name == "value" and key[0] not in ("axes", "options"):

@@ -1,5 +1,6 @@
 """The command line of a program, from a case and a card."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -104,7 +105,8 @@ def program_words(
     batch, parts = case.batch_per_device, _parts(case)
     if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
         raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
-    words = [filled(word, known) for word in card.command]
+    chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
+    words = [text for word in card.command for text in _filled_words(word, known, chosen)]
     for axis in case.axes:
         if axis not in _NOT_FLAGS:
             words += _axis_words(case, axis, workload, known)
@@ -112,7 +114,7 @@ def program_words(
         if matches(case, combination.when, values.device):
             words += [filled(word, known) for word in combination.words]
     for option, value in case.options.items():
-        if option == COMMIT and isinstance(card.source, GitSource):
+        if option in chosen or (option == COMMIT and isinstance(card.source, GitSource)):
             continue
         if option not in card.options:
             raise UnsupportedByCard(
@@ -131,13 +133,22 @@ def program_words(
     return tuple(words)
 
 
+def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]) -> list[str]:
+    """Return a word of the command with its placeholders replaced; the value of an option that is alone in its word is
+    split as a shell would, so that it can be several words, or none."""
+    if (alone := word.removeprefix("{").removesuffix("}")) in chosen and word == f"{{{alone}}}":
+        return shlex.split(chosen[alone])
+    return [filled(word, {**known, **chosen})]
+
+
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
     given = dict(card.environment_variables)
     for combination in card.combinations:
         if matches(case, combination.when, values.device):
             given |= combination.environment_variables
-    return {name: filled(text, texts) for name, text in given.items()}
+    chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
+    return {name: filled(text, {**texts, **chosen}) for name, text in given.items()}
 
 
 def commit_of(case: Case, card: Card) -> str | None:
@@ -182,6 +193,8 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
     card, value = workload.card, case.value(axis)
     text = _text(value)
     rule = card.axes.get(axis)
+    if rule is None and axis == "device" and axis not in card.fixed:
+        return []
     if rule is None:
         only = _text(card.fixed.get(axis, case_of(task=case.task).value(axis)))
         if text != only:

@@ -65,4 +65,14 @@ class GitSource(Frozen):
     folder: Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_relative_folder)] = "."
 
 
-Source = Annotated[BuiltinSource | FolderSource | GitSource, Field(discriminator="kind")]
+class FilesSource(Frozen):
+    """A program that runs where it is; ``files`` are those that identify it, relative to the card's own file.
+
+    Nothing is copied: the files must be on every host.
+    """
+
+    kind: Literal["files"]
+    files: tuple[str, ...] = ()
+
+
+Source = Annotated[BuiltinSource | FilesSource | FolderSource | GitSource, Field(discriminator="kind")]

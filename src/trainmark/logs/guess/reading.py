@@ -10,6 +10,7 @@ from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format
 from trainmark.logs.description.document import parse_description
+from trainmark.logs.format import Format
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
 from trainmark.logs.known_formats import GivenFormats
@@ -41,7 +42,7 @@ def read_guessed(unknown: ParsedLog, stream: BinaryIO, given: Facts | None) -> P
     guess = _propose(_head_of(stream))
     if guess is None:
         return None
-    known = build_format(parse_description(guess.document, "the proposed format", NAME))
+    known = proposed_format(guess)
     stream.seek(0)
     log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
     if log.status is not Status.OK or log.records.count < guess.lines // 2:
@@ -55,12 +56,22 @@ def read_guessed(unknown: ParsedLog, stream: BinaryIO, given: Facts | None) -> P
     return replace(log, status=Status.GUESSED, format=NAME, problems=problems)
 
 
+def proposed_format(guess: Guess) -> Format:
+    """Return the format that is proposed for the lines of a log."""
+    return build_format(parse_description(guess.document, "the proposed format", NAME))
+
+
 def _head_of(stream: BinaryIO) -> bytes:
     try:
         with unpack(stream) as unpacked:
             return strip_colours(clean(unpacked.read(HEAD_BYTES)))
     except DamagedError:
         return b""
+
+
+def propose_for(text: bytes) -> Guess | None:
+    """Return a format proposed for the lines of ``text``; None if they allow none."""
+    return _propose(strip_colours(clean(text[:HEAD_BYTES])))
 
 
 def _propose(text: bytes) -> Guess | None:

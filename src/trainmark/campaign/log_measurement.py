@@ -1,0 +1,270 @@
+"""The measurement of one run: from its events, or from another program's log and the arrival of its records."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from trainmark.campaign.log_facts import contradictions, missing_facts
+from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
+from trainmark.logs.columns import Column, Floats
+from trainmark.logs.events import RunEvents
+from trainmark.logs.format import Format
+from trainmark.logs.guess.reading import propose, propose_for, proposed_format, read_guessed
+from trainmark.measure import NotMeasurable, measure_events
+from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
+from trainmark.node import read_tail
+from trainmark.node.arrivals import INTERVAL_S
+from trainmark.programs import find_format, formats, read_log
+from trainmark.programs.given import described_format, read_by_format
+from trainmark.schema.case import Case
+from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
+from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.workload import Card
+from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
+
+STEPS = "steps/s"
+"""The unit of a run whose work per step nobody has stated."""
+
+BUFFERED = "buffered-output"
+"""The code of the doubt that records arrived in bursts, so that the window in wall time is unknown."""
+
+
+def measured(
+    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord
+) -> tuple[Outcome, str | None, Measurement | None]:
+    """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason."""
+    if record.outcome is not Outcome.OK:
+        return record.outcome, record.reason, None
+    try:
+        return record.outcome, record.reason, measure_run(case, card, folder, events, record.commands)
+    except NotMeasurable as error:
+        return Outcome.INVALID, str(error), None
+
+
+def measure_run(
+    case: Case, card: Card, folder: Path, events: RunEvents, commands: Sequence[str] = ()
+) -> Measurement:
+    """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
+
+    Raises ``NotMeasurable``, with the reason, if the run's files give no measurement.
+    """
+    if card.log_format == OWN_FORMAT:
+        return measure_events(events)
+    return _measure_log(case, card, folder, commands)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """The log of a program's run as read: its format, and its lines by the moment at which they arrived."""
+
+    parsed: ParsedLog
+    known: Format | None
+    arrived: list[tuple[float, bytes]]
+
+    def times(self) -> Floats | None:
+        """Return the arrival of each record in Unix time; None if it is not known."""
+        return None if self.known is None else record_times(self.arrived, self.parsed, self.known)
+
+
+def read_run_log(card: Card, folder: Path, given: Facts | None = None) -> RunLog:
+    """Return the log in a run's folder, read by the format that its card names or describes, or by any with ``auto``.
+
+    A log of no known format is then read by a guess; if its lines have no times, with those of their arrival.
+    """
+    log = folder / LOG
+    arrived = pieces(log, read_arrivals(folder / ARRIVALS))
+    if not isinstance(card.log_format, str):
+        known = described_format(card.log_format, f"the card of {card.name}", card.name)
+        return RunLog(read_by_format(log, known, given), known, arrived)
+    if card.log_format != AUTO_FORMAT:
+        return RunLog(read_log(log, given), find_format(card.log_format), arrived)
+    parsed = read_log(log, given, guess=True)
+    if parsed.status is Status.UNKNOWN and len(arrived) > 1:
+        with_stamps = stamped(arrived)
+        text = b"".join(piece for _, piece in with_stamps)
+        if (guess := propose_for(text)) is not None:
+            return RunLog(
+                read_guessed(parsed, io.BytesIO(text), given) or parsed, proposed_format(guess), with_stamps
+            )
+    if parsed.status is Status.GUESSED:
+        guess = propose(log)
+        return RunLog(parsed, None if guess is None else proposed_format(guess), arrived)
+    return RunLog(parsed, next((one for one in formats() if one.name == parsed.format), None), arrived)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The arrival of the records in Unix time (None: unknown), and whether the program's output was buffered."""
+
+    times: Floats | None = None
+    buffered: bool = False
+
+    def window(self, skipped: int, used: int) -> tuple[float, float] | None:
+        """Return from which to which arrival the used records reach: from the last one that is left out."""
+        if self.times is None or self.buffered or used < 1:
+            return None
+        first, last = max(0, skipped - 1), min(skipped + used, len(self.times)) - 1
+        return (float(self.times[first]), float(self.times[last])) if last > first else None
+
+
+def _clock_of(log: RunLog) -> _Clock:
+    times = log.times()
+    return _Clock() if times is None else _Clock(times, are_buffered(times, INTERVAL_S))
+
+
+def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) -> Measurement:
+    """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
+    log = folder / LOG
+    alone = read_run_log(card, folder).parsed
+    found = read_run_log(card, folder, missing_facts(alone.facts, case))
+    read, clock = found.parsed, _clock_of(found)
+    _require_format(card, read, log)
+    read, result = _measured_by_rule(card, _with_arrivals(_with_work(card, read), clock))
+    problems = (*read.problems, *result.problems)
+    allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
+    if result.value is None or result.status not in allowed:
+        reasons = "; ".join(problem.message for problem in problems) or result.status.value
+        raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
+    window = clock.window(result.skipped, result.used)
+    return Measurement(
+        unit=read.unit or card.counted_in,
+        rule=result.rule,
+        throughput=result.value,
+        samples=None,
+        window_s=None if window is None else window[1] - window[0],
+        window_at=None if window is None else window[0],
+        measured_steps=result.used,
+        warmup_steps=result.skipped,
+        first_step_s=_first_step(read),
+        compile_s=None,
+        step_times=_step_times(read, clock, result),
+        data_wait=_data_wait(read, result),
+        peak_memory_bytes=(),
+        final_loss=None,
+        steadiness=judge_records(read, result.skipped),
+        suspicions=(
+            *(
+                Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
+                for problem in problems
+                if problem.severity is Severity.DOUBT
+            ),
+            *_buffering(clock),
+            *contradictions(case, card, commands, alone, read, log),
+        ),
+    )
+
+
+def _measured_by_rule(card: Card, read: ParsedLog) -> tuple[ParsedLog, RuleResult]:
+    """Return the log and the result of the card's rule; in steps per second if nothing states the work of a step."""
+    result = measure_log(read, _rule_of(card))
+    if result.value is not None or card.work_per_step is not None or read.global_batch is not None:
+        return read, result
+    in_steps = replace(read, unit=STEPS, facts=replace(read.facts, global_batch=1))
+    counted = measure_log(in_steps, _rule_of(card))
+    return (read, result) if counted.value is None else (in_steps, counted)
+
+
+def _rule_of(card: Card) -> Rule | None:
+    """Return the card's rule; None for the window with the format's own warm-up, or the program's own summary."""
+    if card.skip is not None:
+        return find_rule(card.rule or RuleKind.WINDOW, card.skip)
+    return find_rule(card.rule) if card.rule else None
+
+
+def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
+    name = card.format_name
+    if read.format is None and name == AUTO_FORMAT:
+        raise NotMeasurable(
+            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_words(log)}; "
+            "if it does train, describe its lines (docs/describe-a-log.md) and give --format"
+        )
+    if read.format is None:
+        raise NotMeasurable(
+            f"{log.name} is {read.status.value}: not a log of the card's format '{name}'{_last_words(log)}"
+        )
+    if read.format != name != AUTO_FORMAT:
+        raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
+
+
+def _last_words(log: Path) -> str:
+    """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
+    lines = [line.strip() for line in read_tail(log).decode(errors="replace").splitlines() if line.strip()]
+    return f"; its last line: {lines[-1][:200]}" if lines else "; the program printed nothing"
+
+
+def _with_work(card: Card, read: ParsedLog) -> ParsedLog:
+    """Return the log with the work of a step that the card states, if the log does not print it."""
+    if card.work_per_step is None or read.facts.global_batch is not None:
+        return read
+    return replace(read, facts=replace(read.facts, global_batch=card.work_per_step))
+
+
+def _with_arrivals(read: ParsedLog, clock: _Clock) -> ParsedLog:
+    """Return the log with the arrival of its records as their clock, which is finer than a stamp in seconds."""
+    fine = read.records.clock_s is not None and read.clock_resolution_s < 1
+    if clock.times is None or clock.buffered or fine or read.restarts:
+        return read
+    records = replace(read.records, clock_s=Column.of(clock.times))
+    return replace(read, records=records, clock_resolution_s=2 * INTERVAL_S)
+
+
+def _buffering(clock: _Clock) -> tuple[Suspicion, ...]:
+    if not clock.buffered:
+        return ()
+    sentence = (
+        "the program's records arrived in bursts: its output is buffered, so when its steps ran is not known "
+        "(PYTHONUNBUFFERED=1 is set; other programs need their own way, such as stdbuf -oL)"
+    )
+    return (Suspicion(code=BUFFERED, sentence=sentence, about=About.WINDOW),)
+
+
+def _first_step(read: ParsedLog) -> float | None:
+    """Return the first step's seconds, if the log prints every step's."""
+    times = read.records.step_time_s
+    if times is None or read.step_interval != 1 or not len(times):
+        return None
+    first = float(times.array(0, 1)[0])
+    return first if np.isfinite(first) and first > 0 else None
+
+
+def _step_times(read: ParsedLog, clock: _Clock, result: RuleResult) -> StepTimes | None:
+    """Return the distribution of the measured steps' times, if the log prints each step or its records arrived so."""
+    if read.step_interval != 1:
+        return None
+    printed = read.records.step_time_s
+    if printed is not None:
+        times = printed.array(result.skipped, result.skipped + result.used)
+    elif clock.times is not None and not clock.buffered:
+        times = np.diff(clock.times)[max(0, result.skipped - 1) : result.skipped + result.used - 1]
+    else:
+        return None
+    times = times[np.isfinite(times) & (times > 0)]
+    if len(times) < 2:
+        return None
+    p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
+    return StepTimes(
+        mean=float(times.mean()),
+        minimum=float(times.min()),
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        maximum=float(times.max()),
+    )
+
+
+def _data_wait(read: ParsedLog, result: RuleResult) -> float | None:
+    """Return the share of the measured steps in which the program waited for its data, where it prints both."""
+    waits, times = read.records.data_time_s, read.records.step_time_s
+    if waits is None or times is None:
+        return None
+    stop = result.skipped + result.used
+    waited, passed = (
+        np.nansum(waits.array(result.skipped, stop)),
+        np.nansum(times.array(result.skipped, stop)),
+    )
+    return float(waited / passed) if passed > 0 and waited <= passed else None

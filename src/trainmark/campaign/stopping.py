@@ -1,0 +1,63 @@
+"""Ending a run on purpose, once its log shows enough."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainmark.campaign.log_measurement import read_run_log
+from trainmark.logs import ParsedLog
+from trainmark.node import Heartbeat, Watch
+from trainmark.schema.outcome import Outcome
+from trainmark.workload import Card
+
+_READ_EVERY_S = 1.0
+_READ_SHARE = 0.02
+"""The largest share of the time that is spent on reading the log during a run."""
+
+
+@dataclass(slots=True)
+class StopWatch:
+    """A watch that ends a run as its card's ``stop_after`` says, and else as ``inner`` does."""
+
+    card: Card
+    folder: Path
+    inner: Watch
+    _next_read_s: float = field(default=0.0)
+
+    def __call__(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
+        """Return the end of the run by ``inner`` or on purpose, or None."""
+        if (ended := self.inner(pulse)) is not None:
+            return ended
+        stop = self.card.stop_after
+        if stop is None:
+            return None
+        if stop.seconds is not None and pulse.elapsed_s >= stop.seconds:
+            return Outcome.OK, f"ended on purpose after {stop.seconds:g} s"
+        if stop.steps is not None and self._steps(pulse.elapsed_s) >= stop.steps:
+            return Outcome.OK, f"ended on purpose after {stop.steps} steps"
+        return None
+
+    def _steps(self, elapsed_s: float) -> int:
+        """Return the number of steps that the log shows; 0 if it is not yet time to read it again."""
+        if elapsed_s < self._next_read_s:
+            return 0
+        began = time.monotonic()
+        try:
+            steps = steps_shown(read_run_log(self.card, self.folder).parsed)
+        except OSError:
+            steps = 0
+        took = time.monotonic() - began
+        self._next_read_s = elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
+        return steps
+
+
+def steps_shown(log: ParsedLog) -> int:
+    """Return the number of steps that the records of a log cover."""
+    counted = log.records.step
+    if not log.records.count:
+        return 0
+    if counted is None or log.counts_samples or log.restarts:
+        return log.records.count * log.step_interval
+    first, last = (float(counted.array(at, at + 1)[0]) for at in (0, log.records.count - 1))
+    # A counter that begins anew with each epoch shows less than the number of records.
+    return max(int(last - first) + log.step_interval, log.records.count)

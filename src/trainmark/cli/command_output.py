@@ -1,0 +1,90 @@
+"""The results of ``trainmark run -- COMMAND…`` on the terminal: the number first, then what it rests on."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainmark.cli.command_suite import CommandSuite
+from trainmark.schema.measurement import Estimate
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE
+from trainmark.schema.results import CaseResult, Results, RunResult
+
+_LABEL = 12
+
+
+def print_command_results(results: Results, directory: Path, found: CommandSuite) -> None:
+    """Print each case's number, the machine's share in it, and where everything is stored."""
+    several = len(results.cases) > 1
+    lines: list[str] = []
+    for case in results.cases:
+        if several:
+            lines += ["", case.id]
+        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case))
+    lines += (
+        f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(found.assumed)
+    )
+    lines.append(
+        f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
+    )
+    sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
+    measured = [run for run in case.runs if run.measurement is not None]
+    if not measured or case.estimate is None:
+        yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
+        return
+    first = measured[0].measurement
+    assert first is not None
+    yield first.unit, _number(case.estimate, measured)
+    if first.step_times is not None:
+        times = first.step_times
+        yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
+    yield from _machine(measured)
+    if first.data_wait is not None:
+        yield "data wait", f"{first.data_wait:.1%} of the step"
+    doubts = {doubt.code: doubt.sentence for run in measured for doubt in run.suspicions}
+    doubts |= {doubt.code: doubt.sentence for doubt in case.suspicions}
+    for code, sentence in doubts.items():
+        yield "doubt", f"{sentence} ({code})"
+
+
+def _number(estimate: Estimate, measured: list[RunResult]) -> str:
+    first = measured[0].measurement
+    assert first is not None
+    interval = estimate.interval
+    within = "" if interval is None else f"  [{interval.low:.5g}, {interval.high:.5g}]"
+    runs = f"{estimate.n} run{'s' if estimate.n != 1 else ''}"
+    records = f"{first.measured_steps} records each after {first.warmup_steps}"
+    steady = {True: "steady", False: "not steady", None: "steadiness not known"}[first.steadiness.steady]
+    wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time"
+    return f"{estimate.median:.5g}{within}   {runs}, {records}, {steady}{wall}"
+
+
+def _machine(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
+    nodes = [node for run in measured for node in run.telemetry]
+    windows = [node.seconds for node in nodes if node.samples]
+    if not windows:
+        return
+    busy = [node.cpu_tree_mean for node in nodes if node.cpu_tree_mean is not None]
+    others = [node.cpu_other_mean for node in nodes if node.cpu_other_mean is not None]
+    if busy and others:
+        share = f"{sum(busy) / len(busy):.0%} by the program, {sum(others) / len(others):.0%} by others"
+        samples = sum(node.samples for node in nodes)
+        yield "CPU", f"{share} ({samples} samples in the windows)"
+    memory = [node.tree_rss_bytes_max for node in nodes if node.tree_rss_bytes_max is not None]
+    if memory:
+        yield "memory", f"{max(memory) / 2**30:.3g} GiB resident"
+    for gpu in (gpu for gpu in nodes[0].gpus if gpu.utilisation_mean):
+        words = [
+            gpu.name or f"GPU {gpu.index}",
+            *([f"{gpu.power_w_mean:.0f} W"] if gpu.power_w_mean is not None else []),
+            *([f"{gpu.sm_clock_mhz_mean:.0f} MHz"] if gpu.sm_clock_mhz_mean is not None else []),
+            *([f"{gpu.utilisation_mean:.0%} busy"] if gpu.utilisation_mean is not None else []),
+            *(
+                [f"{gpu.memory_used_bytes_max / 2**30:.3g} GiB"]
+                if gpu.memory_used_bytes_max is not None
+                else []
+            ),
+        ]
+        yield f"GPU {gpu.index}", ", ".join(words)

@@ -1,0 +1,226 @@
+"""The suite and the card that a command line amounts to: ``trainmark run -- COMMAND…``."""
+
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainmark.errors import InputError
+from trainmark.schema.case import UNKNOWN
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
+from trainmark.schema.task_catalogue import neutral_task
+from trainmark.workload import Recognised, placeholders_in, program_files, recognise
+from trainmark.workload.card import AUTO_FORMAT
+
+_WORD = re.compile(r"[^A-Za-z0-9._+-]+")
+_OPTION = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """The options of ``trainmark run -- COMMAND…``; None is an option that was not given.
+
+    ``vary`` and ``env`` are ``NAME=v1,v2``: the values of ``{NAME}`` in the command, and of a variable.
+    """
+
+    name: str | None = None
+    vary: Sequence[str] = ()
+    env: Sequence[str] = ()
+    repeats: int | None = None
+    until_half_width: float | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    timeout: float | None = None
+    format: str | None = None
+    unit: str | None = None
+    work_per_step: int | None = None
+    skip: int | None = None
+    devices: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSuite:
+    """A suite and a card as documents, and what was assumed, as sentences."""
+
+    name: str
+    suite: Mapping[str, Any]
+    card: Mapping[str, Any]
+    recognised: Recognised
+    assumed: tuple[str, ...] = field(default=())
+
+    def write(self, out: Path) -> Path:
+        """Write both documents into ``out``, and return the path of the suite; equal documents are left alone."""
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            for name, document in ((COMMAND_CARD, self.card), (COMMAND_SUITE, self.suite)):
+                text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
+                if not (out / name).exists() or (out / name).read_text(encoding="utf-8") != text:
+                    (out / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{out}: cannot be made a result directory: {error.strerror}") from None
+        return out / COMMAND_SUITE
+
+
+def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> CommandSuite:
+    """Return the suite and the card that measure ``words``, started in ``folder``.
+
+    Raises ``InputError`` for options that cannot be used.
+    """
+    if not words:
+        raise InputError("no command after '--': trainmark run [OPTIONS] -- COMMAND…")
+    varied = dict(_varied("--vary", text) for text in given.vary)
+    variables = dict(_varied("--env", text) for text in given.env)
+    _require_used(varied, words)
+    recognised = recognise(words, folder, os.environ)
+    name = _name(given.name, words, recognised)
+    options = {**varied, **variables}
+    framework = recognised.framework or UNKNOWN
+    devices = given.devices or recognised.devices
+    card: dict[str, Any] = {
+        "name": name,
+        "description": shlex.join(words)[:200],
+        "framework": framework,
+        "task": neutral_task(),
+        "environment": "system",
+        "source": {"kind": "files", "files": list(program_files(words, recognised, folder))},
+        "launcher": Launcher.COMMAND.value,
+        "working_directory": str(folder.resolve()),
+        "log_format": _log_format(given.format),
+        "command": list(words),
+        "axes": {},
+    }
+    if options:
+        card["options"] = {name: [] for name in options}
+    if variables:
+        card["environment_variables"] = {name: f"{{{name}}}" for name in variables}
+    stop = {key: value for key, value in (("steps", given.steps), ("seconds", given.seconds)) if value}
+    card |= {"stop_after": stop} if stop else {}
+    for key in ("unit", "work_per_step", "skip"):
+        if (value := getattr(given, key)) is not None:
+            card[key] = value
+    return CommandSuite(
+        name,
+        {"environment": _environment(recognised), **_suite(name, framework, card, given, options, devices)},
+        card,
+        recognised,
+        _assumptions(given, recognised, devices),
+    )
+
+
+def _suite(
+    name: str,
+    framework: str,
+    card: Mapping[str, Any],
+    given: CommandOptions,
+    options: Mapping[str, list[Any]],
+    devices: int | None,
+) -> dict[str, Any]:
+    defaults = {"task": neutral_task(), "workload": name, "framework": framework}
+    if devices is not None and devices > 1:
+        defaults["devices_per_node"] = devices  # type: ignore[assignment]
+    if given.nodes is not None:
+        defaults["nodes"] = given.nodes  # type: ignore[assignment]
+    points = [
+        {"options": dict(zip(options, values, strict=True))} if options else {}
+        for values in itertools.product(*options.values())
+    ]
+    suite: dict[str, Any] = {
+        "name": name,
+        "description": card["description"],
+        "cards": [COMMAND_CARD],
+        "protocol": _protocol(given),
+        "cases": [{**defaults, **point} for point in points],
+    }
+    if given.timeout is not None:
+        suite["limits"] = {"timeout_s": given.timeout}
+    return suite
+
+
+def _protocol(given: CommandOptions) -> dict[str, Any]:
+    if given.until_half_width is not None:
+        least = given.repeats or 3
+        return {
+            "name": "adaptive",
+            "min_repeats": least,
+            "max_repeats": max(10, least),
+            "target_half_width": given.until_half_width,
+        }
+    return {"name": "adaptive", "repeats": given.repeats or 3, "target_half_width": None}
+
+
+def _varied(flag: str, text: str) -> tuple[str, list[Any]]:
+    name, sign, values = text.partition("=")
+    if not sign or not _OPTION.fullmatch(name):
+        raise InputError(f"{flag} {text}: should be NAME=VALUE,VALUE,…")
+    found = [_typed(value) for value in values.split(",")]
+    if len(set(map(str, found))) < len(found):
+        raise InputError(f"{flag} {text}: names a value twice")
+    return name, found
+
+
+def _typed(value: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        # 016 and 1e3 stay as they were written: a program may read them otherwise.
+        return number if str(number) == value else value
+    return value
+
+
+def _require_used(varied: Mapping[str, object], words: Sequence[str]) -> None:
+    there = {name for word in words for name in placeholders_in(word)}
+    for name in varied:
+        if name not in there:
+            raise InputError(
+                f"--vary {name}: the command has no {{{name}}}; write it where the value belongs"
+            )
+
+
+def _name(given: str | None, words: Sequence[str], recognised: Recognised) -> str:
+    program = recognised.script or Path(words[0])
+    name = _WORD.sub("-", given or program.stem).strip("-.")[:40] or "command"
+    return name if name[0].isalnum() else f"run{name}"
+
+
+def default_directory(name: str) -> Path:
+    """Return the first free result directory of today: ``results/NAME-20261125-1``."""
+    day = date.today().strftime("%Y%m%d")
+    taken = (Path("results") / f"{name}-{day}-{number}" for number in itertools.count(1))
+    return next(path for path in taken if not (path / SUITE).exists() and not (path / COMMAND_CARD).exists())
+
+
+def _environment(recognised: Recognised) -> str:
+    return "system" if recognised.interpreter is None else str(recognised.interpreter)
+
+
+def _log_format(given: str | None) -> Any:
+    if given is None:
+        return AUTO_FORMAT
+    if given.endswith((".yaml", ".yml")):
+        from trainmark.logs.description import read_description
+
+        read_description(Path(given))
+        return yaml.safe_load(Path(given).read_text(encoding="utf-8"))
+    from trainmark.programs import find_format
+
+    return find_format(given).name
+
+
+def _assumptions(given: CommandOptions, recognised: Recognised, devices: int | None) -> tuple[str, ...]:
+    found = []
+    if given.devices is None and devices is None:
+        found.append("the command does not show how many devices it uses: 1 (--devices N)")
+    elif given.devices is None and recognised.launcher == "python":
+        found.append("one process, on one device (--devices N)")
+    return tuple(found)

@@ -1,0 +1,178 @@
+"""Facts about a training program from its command line: launcher, devices, script and framework."""
+
+import ast
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_FRAMEWORKS = {
+    "torch": "pytorch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "flax": "jax",
+    "mxnet": "mxnet",
+    "paddle": "paddle",
+    "mindspore": "mindspore",
+    "oneflow": "oneflow",
+}
+"""The frameworks by the modules that a script imports."""
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?")
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+}
+_DEVICE_FLAGS = {
+    "torchrun": ("--nproc-per-node", "--nproc_per_node"),
+    "accelerate": ("--num_processes", "--num-processes"),
+    "deepspeed": ("--num_gpus",),
+    "mpirun": ("-np", "-n", "--n"),
+    "mpiexec": ("-np", "-n", "--n"),
+    "srun": ("-n", "--ntasks"),
+}
+"""The flags by which each launcher is told the number of its processes."""
+
+_OF_PYTORCH = frozenset({"torchrun", "accelerate", "deepspeed"})
+_PROGRAM_SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh")
+_MOST_FILES = 2000
+_LARGEST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The facts that a command line shows about its program.
+
+    ``launcher`` is the word that starts the ranks (``python`` for one process, None if unknown); ``devices`` the number
+    of its processes on this machine, None if the command does not show it; ``interpreter`` the Python that runs the
+    program; ``script`` the program's file; ``framework`` the one that the script or the launcher uses.
+    """
+
+    launcher: str | None
+    devices: int | None
+    interpreter: Path | None
+    script: Path | None
+    framework: str | None
+
+
+def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Recognised:
+    """Return what ``words``, started in ``folder``, show about their program; nothing is started."""
+    program = _without_env(words)
+    launcher, rest = _launcher(program)
+    script = next(
+        (folder / word for word in program if word.endswith(".py") and (folder / word).is_file()), None
+    )
+    framework = "pytorch" if launcher in _OF_PYTORCH else _framework(script)
+    devices = 1 if launcher == "python" else _devices(launcher, rest)
+    return Recognised(launcher, devices, _interpreter(program, environment), script, framework)
+
+
+def program_files(words: Sequence[str], recognised: Recognised, folder: Path) -> tuple[str, ...]:
+    """Return the files that identify the program: those that the command names, and the sources adjacent its script.
+
+    A file above 4 MiB (data, weights) is not among them; nor more than 2 000 files.
+    """
+    named = [
+        folder / word for word in words if word and not word.startswith("-") and (folder / word).is_file()
+    ]
+    adjacent: list[Path] = []
+    if recognised.script is not None:
+        adjacent = list(_sources(recognised.script.parent))
+    files = (path.resolve() for path in (*named, *adjacent) if path.stat().st_size <= _LARGEST_BYTES)
+    return tuple(map(str, dict.fromkeys(files)))
+
+
+def _sources(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(
+            name
+            for name in inner
+            if not name.startswith((".", "__"))
+            and not Path(place, name, "pyvenv.cfg").exists()
+            and not Path(place, name, "suite.yaml").exists()
+            and name not in ("node_modules", "site-packages")
+        )
+        found += [Path(place, name) for name in sorted(names) if name.endswith(_PROGRAM_SUFFIXES)]
+        if len(found) > _MOST_FILES:
+            # A folder of everything, such as a home directory: the script alone identifies the program.
+            return []
+    return found
+
+
+def _without_env(words: Sequence[str]) -> Sequence[str]:
+    """Return the command without ``env NAME=VALUE`` before it."""
+    if words and Path(words[0]).name == "env":
+        words = words[1:]
+    while words and _ASSIGNMENT.fullmatch(words[0]):
+        words = words[1:]
+    return words
+
+
+def _launcher(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """Return the launcher of a command and the words after it."""
+    if not words:
+        return None, words
+    name = Path(words[0]).name
+    if _PYTHON.fullmatch(name):
+        if "-m" in words[:4]:
+            at = words.index("-m") + 1
+            module = words[at] if at < len(words) else ""
+            return _MODULES.get(module, "python"), words[at + 1 :]
+        return "python", words[1:]
+    return (name, words[1:]) if name in _DEVICE_FLAGS else (None, words[1:])
+
+
+def _devices(launcher: str | None, words: Sequence[str]) -> int | None:
+    for at, word in enumerate(words):
+        flag, _, value = word.partition("=")
+        if flag in _DEVICE_FLAGS.get(launcher or "", ()):
+            value = value or (words[at + 1] if at + 1 < len(words) else "")
+            return int(value) if value.isdecimal() and int(value) > 0 else None
+    return 1 if launcher == "torchrun" else None
+
+
+def _interpreter(words: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+    """Return the Python that runs the program: the one of the command, or that of its launcher's script."""
+    found = shutil.which(words[0], path=environment.get("PATH")) if words else None
+    if found is None:
+        return None
+    if _PYTHON.fullmatch(Path(found).name):
+        return Path(found)
+    try:
+        with Path(found).open("rb") as file:
+            first = file.readline(4096)
+    except OSError:
+        return None
+    python = first.removeprefix(b"#!").split()[:1] if first.startswith(b"#!") else []
+    path = Path(os.fsdecode(python[0])) if python else None
+    return path if path is not None and _PYTHON.fullmatch(path.name) and path.exists() else None
+
+
+def _framework(script: Path | None) -> str | None:
+    """Return the framework that a script imports; None if it imports none, or several."""
+    if script is None:
+        return None
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    modules = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    found = {_FRAMEWORKS[module] for module in modules if module in _FRAMEWORKS}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,73 @@
+"""What a command line shows about its program."""
+
+from pathlib import Path
+
+import pytest
+
+from trainmark.workload import program_files, recognise
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher", "devices"),
+    [
+        ("python train.py", "python", 1),
+        ("env A=1 python3 train.py", "python", 1),
+        ("torchrun train.py", "torchrun", 1),
+        ("torchrun --nproc-per-node 4 train.py", "torchrun", 4),
+        ("torchrun --nproc_per_node=2 train.py", "torchrun", 2),
+        ("torchrun --nproc-per-node=gpu train.py", "torchrun", None),
+        ("python -m torch.distributed.run --nproc-per-node 8 train.py", "torchrun", 8),
+        ("accelerate launch --num_processes 2 train.py", "accelerate", 2),
+        ("accelerate launch train.py", "accelerate", None),
+        ("deepspeed --num_gpus 4 train.py", "deepspeed", 4),
+        ("mpirun -np 2 python train.py", "mpirun", 2),
+        ("srun -n 16 python train.py", "srun", 16),
+        ("bash train.sh", None, None),
+    ],
+)
+def test_the_launcher_says_how_many_processes_there_are(
+    command: str, launcher: str | None, devices: int | None, tmp_path: Path
+) -> None:
+    found = recognise(command.split(), tmp_path, {"PATH": ""})
+
+    assert (found.launcher, found.devices) == (launcher, devices)
+
+
+@pytest.mark.parametrize(
+    ("source", "framework"),
+    [
+        ("import torch\nfrom torch import nn\n", "pytorch"),
+        ("from flax import linen\nimport jax\n", "jax"),
+        ("import numpy\n", None),
+        ("import torch\nimport tensorflow\n", None),
+        ("def broken(:\n", None),
+    ],
+)
+def test_the_framework_is_the_one_that_the_script_imports(
+    source: str, framework: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(source)
+
+    found = recognise(["python", "train.py"], tmp_path, {"PATH": ""})
+
+    assert (found.framework, found.script) == (framework, tmp_path / "train.py")
+
+
+def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:
+    for name in (
+        "train.py",
+        "model.py",
+        "config.yaml",
+        "weights.bin",
+        "out/log.txt",
+        "pkg/net.py",
+        ".git/x.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("pass\n")
+    words = ["python", "train.py", "weights.bin"]
+
+    files = program_files(words, recognise(words, tmp_path, {"PATH": ""}), tmp_path)
+
+    names = [str(Path(path).relative_to(tmp_path.resolve())) for path in files]
+    assert names == ["train.py", "weights.bin", "config.yaml", "model.py", "pkg/net.py"]

@@ -1,0 +1,205 @@
+"""``trainmark run -- COMMAND…``: any program by its command line, started for real."""
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainmark.cli.main import main
+
+PROGRAM = Path(__file__).with_name("train_mlp.py")
+
+pytestmark = pytest.mark.process
+
+
+def measured(folder: Path, words: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """Measure the program with these words from ``folder``; return the exit code and the results."""
+    (folder / "train.py").write_bytes(PROGRAM.read_bytes())
+    os.chdir(folder)
+    command = [sys.executable, "train.py", *shlex.split(words)]
+    code = main(["run", "--out", "out", "--name", "mlp", *options, "--", *command])
+    return code, json.loads((folder / "out" / "results.json").read_text())
+
+
+def runs(results: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run for case in results["cases"] for run in case["runs"]]
+
+
+@pytest.fixture(autouse=True)
+def back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_number_is_that_of_the_programs_own_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--style nanogpt --batch-size 64 --steps 120"
+    code, results = measured(tmp_path, words, "--repeats", "1")
+
+    (run,) = runs(results)
+    ends = json.loads((tmp_path / "clock.json").read_text())
+    skipped = run["measurement"]["warmup_steps"]
+    true = 64 * 4 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
+    assert code in (0, 1)
+    assert run["measurement"]["unit"] == "tokens/s"
+    assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.02)
+    # The window by the arrival of the records is the program's own, but for the resolution of the arrivals.
+    assert run["measurement"]["window_s"] == pytest.approx(ends[-1] - ends[skipped - 1], abs=0.1)
+    assert run["measurement"]["step_times"]["p50"] > 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("tokens/s")
+    assert "stored in   out; command.yaml and card.yaml there" in printed
+
+
+def test_what_nobody_stated_is_unknown_in_the_case_and_its_id(tmp_path: Path) -> None:
+    _, results = measured(tmp_path, "--style nanogpt", "--repeats", "1")
+
+    (case,) = results["cases"]
+    assert case["id"] == "mlp"
+    assert {
+        case["case"][axis] for axis in ("precision", "batch_per_device", "model", "data", "framework")
+    } == {"unknown"}
+    assert "image_size" not in case["case"]
+
+
+def test_varied_values_are_cases_whose_ids_name_them(tmp_path: Path) -> None:
+    code, results = measured(
+        tmp_path,
+        "--style nanogpt --batch-size {batch} {more}",
+        *("--repeats", "1", "--vary", "batch=16,64", "--vary", "more=--steps 40,--steps 60"),
+    )
+
+    assert code in (0, 1)
+    assert [
+        case["id"].startswith(("mlp-batch16-more", "mlp-batch64-more")) for case in results["cases"]
+    ] == 4 * [True]
+    steps = {
+        (
+            case["case"]["options"]["batch"],
+            run["measurement"]["measured_steps"] + run["measurement"]["warmup_steps"],
+        )
+        for case in results["cases"]
+        for run in case["runs"]
+    }
+    assert steps == {(16, 40), (64, 40), (16, 60), (64, 60)}
+
+
+def test_an_environment_variable_can_be_varied(tmp_path: Path) -> None:
+    _, results = measured(tmp_path, "--style nanogpt", "--repeats", "1", "--env", "LEARNING_RATE=0.1,0.5")
+
+    assert [case["id"] for case in results["cases"]] == ["mlp-LEARNING_RATE0.1", "mlp-LEARNING_RATE0.5"]
+    assert ["LEARNING_RATE=0.1" in run["commands"][0] for run in runs(results)] == [True, False]
+
+
+def test_a_log_without_times_is_measured_by_the_arrival_of_its_lines(tmp_path: Path) -> None:
+    words = "--style counter --batch-size 256 --steps 80"
+    _, results = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "256", "--unit", "samples/s")
+
+    (run,) = runs(results)
+    ends = json.loads((tmp_path / "clock.json").read_text())
+    skipped = run["measurement"]["warmup_steps"]
+    true = 256 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
+    assert run["measurement"]["unit"] == "samples/s"
+    assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
+
+
+def test_without_the_work_of_a_step_the_number_is_in_steps(tmp_path: Path) -> None:
+    _, results = measured(tmp_path, "--style counter --batch-size 256 --steps 80", "--repeats", "1")
+
+    (run,) = runs(results)
+    assert run["measurement"]["unit"] == "steps/s"
+
+
+def test_buffered_output_is_noticed(tmp_path: Path) -> None:
+    words = "--style nanogpt --batch-size 64 --steps 150 --buffered"
+    _, results = measured(tmp_path, words, "--repeats", "1")
+
+    (run,) = runs(results)
+    assert "buffered-output" in {doubt["code"] for doubt in run["suspicions"]}
+    assert run["measurement"]["window_s"] is None
+
+
+@pytest.mark.parametrize("limit", [("--seconds", "2"), ("--steps", "200")])
+def test_a_program_without_an_end_is_ended_on_purpose(tmp_path: Path, limit: tuple[str, str]) -> None:
+    words = "--style nanogpt --batch-size 32 --steps 1000000"
+    _, results = measured(tmp_path, words, "--repeats", "1", *limit)
+
+    (run,) = runs(results)
+    assert (run["outcome"], run["reason"].startswith("ended on purpose after")) == ("ok", True)
+    assert run["measurement"]["measured_steps"] > 20
+
+
+def test_the_written_suite_can_be_run_again(tmp_path: Path) -> None:
+    measured(tmp_path, "--style nanogpt", "--repeats", "1")
+
+    again = yaml.safe_load((tmp_path / "out" / "command.yaml").read_text())
+    assert again["cards"] == ["card.yaml"]
+    assert main(["run", "out/command.yaml", "--out", "again"]) in (0, 1)
+    assert json.loads((tmp_path / "again" / "results.json").read_text())["cases"][0]["runs"]
+
+
+def test_a_changed_program_is_not_pooled_with_its_earlier_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(tmp_path, "--style nanogpt", "--repeats", "1")
+    suite = tmp_path / "out" / "command.yaml"
+    (tmp_path / "train.py").write_text("# changed\n" + (tmp_path / "train.py").read_text())
+    document = yaml.safe_load(suite.read_text())
+    document["protocol"]["repeats"] = 2
+    suite.write_text(yaml.safe_dump(document))
+
+    assert main(["run", "out/command.yaml", "--out", "out", "--resume"]) == 2
+    assert "suite" in capsys.readouterr().err
+
+
+def test_a_program_that_refuses_with_code_0_is_quoted(tmp_path: Path) -> None:
+    code, results = measured(tmp_path, "--fail refuse", "--repeats", "1")
+
+    (run,) = runs(results)
+    assert (code, run["outcome"]) == (1, "invalid")
+    assert "the data set has no images" in run["reason"]
+
+
+def test_an_import_error_is_not_tried_again(tmp_path: Path) -> None:
+    code, results = measured(tmp_path, "--fail import")
+
+    assert code == 1
+    assert [run["outcome"] for run in runs(results)] == ["failed"]
+    assert "no_such_module_of_anybody" in runs(results)[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run"], "give a suite's file, or a command after '--'"),
+        (["run", "suite.yaml", "--", "python"], "give a suite's file, or a command after '--'"),
+        (["run", "--"], "no command after '--'"),
+        (["run", "--vary", "batch=1,2", "--", "python", "train.py"], "the command has no {batch}"),
+        (["run", "--vary", "batch", "--", "python", "{batch}"], "should be NAME=VALUE"),
+        (["run", "--vary", "batch=1,1", "--", "python", "{batch}"], "names a value twice"),
+        (["run", "--format", "nanogtp", "--", "python", "train.py"], "nanogpt"),
+    ],
+)
+def test_a_call_that_cannot_be_used_is_one_line_and_leaves_nothing(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_command_that_does_not_exist_is_the_outcome_of_its_run(tmp_path: Path) -> None:
+    os.chdir(tmp_path)
+    assert main(["run", "--out", "out", "--repeats", "1", "--", "no-such-program"]) == 1
+
+    (run,) = runs(json.loads((tmp_path / "out" / "results.json").read_text()))
+    assert run["outcome"] == "failed"
+    assert "no-such-program" in run["reason"]
