@@ -180,18 +180,18 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
     name = card.format_name
     if read.format is None and name == AUTO_FORMAT:
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_words(log)}; "
+            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_line(log)}; "
             "if it does train, describe its lines (docs/describe-a-log.md) and give --format"
         )
     if read.format is None:
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: not a log of the card's format '{name}'{_last_words(log)}"
+            f"{log.name} is {read.status.value}: not a log of the card's format '{name}'{_last_line(log)}"
         )
     if read.format != name != AUTO_FORMAT:
         raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
 
 
-def _last_words(log: Path) -> str:
+def _last_line(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
     lines = [line.strip() for line in read_tail(log).decode(errors="replace").splitlines() if line.strip()]
     return f"; its last line: {lines[-1][:200]}" if lines else "; the program printed nothing"
