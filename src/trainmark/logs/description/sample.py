@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from trainmark.errors import InputError
+from trainmark.errors import InputError, nearest
 from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of, mean_rate, overall_rate
 
 SAMPLE_KEYS = ("head", "line", "end")
@@ -16,7 +16,7 @@ class _Filler(string.Formatter):
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:  # noqa: ARG002 - the base class passes it
         if field_name not in kwargs:
-            raise KeyError(field_name)
+            raise KeyError(field_name, nearest(field_name, kwargs))
         return kwargs[field_name], field_name
 
 
@@ -85,8 +85,13 @@ def make_sample(
 
     try:
         list(sample(SampleRun([0.5] * 2)))
-    except (KeyError, ValueError, IndexError, TypeError) as error:
-        raise InputError(f"{where}: cannot be filled in: {type(error).__name__}: {error}") from None
+    except KeyError as error:
+        name, near = error.args
+        raise InputError(
+            f"{where}: unknown field '{name}'{near} (docs/describe-a-log.md lists the fields)"
+        ) from None
+    except (ValueError, IndexError, TypeError) as error:
+        raise InputError(f"{where}: cannot be filled in: {error}") from None
     return sample
 
 
