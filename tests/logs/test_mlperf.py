@@ -1,5 +1,6 @@
 """Dialects of MLPerf's result logs: what counts mean, which way to the number is preferred, and when ways disagree."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -11,8 +12,9 @@ from conftest_logs import Reader
 from corpora import CORPUS_2026, truth_of
 from trainmark.logs import Facts, Severity
 from trainmark.logs.model import ParsedLog
+from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
-from trainmark.programs import read_log
+from trainmark.programs import read_log, read_stream, synthetic_log
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
 
 _START_MS = 1_700_000_000_000
@@ -187,6 +189,17 @@ def test_an_epoch_without_its_stop_is_reported(read: Reader) -> None:
     ]
 
     assert "events-unpaired" in {problem.code for problem in read("".join(lines)).problems}
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_another_programs_run_before_or_after_the_harness_is_another_log(place: str) -> None:
+    other = synthetic_log("timm", SampleRun([0.5] * 60))
+    harness = synthetic_log("mlperf", SampleRun([0.5] * 60))
+    text = other + harness if place == "before" else harness + other
+
+    log = read_stream(io.BytesIO(text.encode()))
+
+    assert "several-formats" in _doubts(log)
 
 
 def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
     known = collected.format
     assert known is not None
     if known.accompanies:
-        return []
+        return _around_harness(known, collected)
     ends = {"beginning": bytes(collected.head), "end": collected.tail}
     if ends["beginning"] == ends["end"]:
         del ends["end"]  # a short log, which is both
@@ -32,9 +32,35 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
         rest = _without(known, text) if others else b""
         for other in others:
             if _is_in(other, rest):
-                sentence = f"the {place} of the file has records of another format, {other.name}: split it"
-                return [Problem("several-formats", sentence)]
+                return [_other_records(place, other)]
     return []
+
+
+def _around_harness(harness: Format, collected: LogCollector) -> list[Problem]:
+    """Return a problem if another program trains before the first line of ``harness``, or after its last one.
+
+    A program that runs in the harness prints its records between them, and perhaps its results after them.
+    """
+    head, tail = bytes(collected.head), collected.tail
+    first, last = harness.mark.search(head), list(harness.mark.finditer(tail))[-1:]
+    ends = {
+        "beginning": head[: first.start()] if first else head,
+        "end": tail[last[0].end() :] if last else tail,
+    }
+    for place, whole in ends.items():
+        text = _few_of_each(whole)
+        for other in collected.formats.candidates(text) if text else ():
+            if other.accompanies or not _may_be_in(other, text):
+                continue
+            # Results after the harness's last line are of a program that ran in it.
+            if _trains_in(other, text) or (place == "beginning" and _is_in(other, text)):
+                return [_other_records(place, other)]
+    return []
+
+
+def _other_records(place: str, other: Format) -> Problem:
+    sentence = f"the {place} of the file has records of another format, {other.name}: split it"
+    return Problem("several-formats", sentence)
 
 
 def _few_of_each(text: bytes) -> bytes:
@@ -65,9 +91,14 @@ def _may_be_in(other: Format, text: bytes) -> bool:
 
 def _is_in(other: Format, text: bytes) -> bool:
     """Return whether ``text`` contains two records of ``other``, or a result that it prints."""
+    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
+    return (other.extract is None and any(results)) or _trains_in(other, text)
+
+
+def _trains_in(other: Format, text: bytes) -> bool:
+    """Return whether ``text`` contains two records of ``other``."""
     if other.extract is not None:
         return other.mark.search(text) is not None and bool(other.extract(text).columns)
-    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
-    return any(results) or any(
+    return any(
         can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
     )

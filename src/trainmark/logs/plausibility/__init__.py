@@ -1,6 +1,6 @@
 """Plausibility checks of a parsed log, made before a number is computed from it.
 
-Each module checks one kind of contradiction (``counting``, ``step_timing``, ``totals``, ``bounds``, ``names``) and
+Each module checks one kind of contradiction (``counting``, ``step_timing``, ``pairs``, ``totals``, …) and
 returns problems: a code, a sentence with the effect on the number, and a severity.
 """
 
@@ -11,6 +11,7 @@ from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.logs.plausibility.bounds import impossible_counts, impossible_times, non_numeric_speeds
 from trainmark.logs.plausibility.counting import missing_and_duplicate_records
 from trainmark.logs.plausibility.names import weigh_name_hints
+from trainmark.logs.plausibility.pairs import contradictory_records
 from trainmark.logs.plausibility.step_timing import Stall, stalls, timing_problems
 from trainmark.logs.plausibility.totals import totals_disagree
 
@@ -41,4 +42,5 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
         return
     yield from missing_and_duplicate_records(log)
     yield from timing_problems(log)
+    yield from contradictory_records(log)
     yield from totals_disagree(log)

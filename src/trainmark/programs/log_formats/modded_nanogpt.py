@@ -69,7 +69,8 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"step:\d+/\d+ (?:train_loss:\S+ |val_loss:\S+ )?train_time:"),
     facts=facts,
-    end_state=ends_with(re.compile(rb"peak memory ")),
+    # The source at the start of the log has the first words of the last line.
+    end_state=ends_with(re.compile(rb"^peak memory [^\n{]*\d MiB|step:(\d+)/\1 ", re.MULTILINE)),
     header=re.compile(rb"class Hyperparameters|^import os"),
 )
 

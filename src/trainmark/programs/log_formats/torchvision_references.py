@@ -57,6 +57,10 @@ FORMAT = Format(
             rb"Epoch: \[(?P<epoch>\d+)\]\s+\[ *(?P<step>\d+)/\d+\]\s+eta: "
             rb"[^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: (?P<data_time_s>[\d.]+)(?=[^\d.])"
         ),
+        re.compile(
+            rb"Epoch: \[(?P<epoch>\d+)\]\s+\[ *(?P<step>\d+)/\d+\]\s+eta: "
+            rb"[^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: "
+        ),
     ),
     mark=re.compile(rb"Epoch: \[\d+\]\s+\[ *\d+/\d+\]\s+eta: "),
     parameters=namespace_arguments,
