@@ -2,8 +2,8 @@
 
     python benchmarks/trust.py [--part NAME ...] [--quick] [--seed N]
 
-prints Markdown tables; ``docs/trust.md`` holds them. Each part is seeded by itself, so that it says the same alone and
-among others. A part is a function from a random generator and a number of repetitions to lines of text, in ``PARTS``.
+prints Markdown tables, which are in ``docs/trust.md``. Each part has its own seed, so that it prints the same alone and
+with others. A part is a function from a random generator and a number of repetitions to lines of text, in ``PARTS``.
 """
 
 import argparse
@@ -190,10 +190,10 @@ def intervals(noise: Random, reps: int) -> Iterator[str]:
     for name, shape in {**SHAPES, **HARD}.items():
         true = truth(shape, noise)
         rows.append([name, *(coverage(ends(0.01 * shape(noise, reps, n)), 0.01 * true) for n in RUNS)])
-    yield "How often (%) the interval of the median holds the true one, by shape of the runs and their number.\n"
+    yield "Coverage (%) of the median's interval, by shape and number of the runs.\n"
     yield from table(["runs are", *(f"n = {n}" for n in RUNS)], rows)
-    yield "The level does not depend on the spread, which is a factor. Of two nearly even levels few runs show"
-    yield "but one.\n"
+    yield "The coverage does not depend on the spread, which is only a factor. With two nearly equally frequent levels,"
+    yield "few runs may all have the same level.\n"
 
 
 def ratios(noise: Random, reps: int) -> Iterator[str]:
@@ -220,18 +220,17 @@ def ratios(noise: Random, reps: int) -> Iterator[str]:
             for n, m in sizes
         ]
         rows.append([f"{one} / {other}, spread 1 : {scale:g}", *cells])
-    yield "How often (%) the interval of a ratio holds the true one. A speedup, an efficiency and the share of the"
-    yield "synthetic speed are the same quotient of two medians, but for a factor.\n"
+    yield "Coverage (%) of a ratio's interval. A speedup, an efficiency and the ratio to synthetic data are the same"
+    yield "quotient of two medians, except for a factor.\n"
     yield from table(["sides", *(f"{n} / {m}" for n, m in sizes)], rows)
 
 
 def adaptive(noise: Random, reps: int) -> Iterator[str]:
     """Coverage where runs were added until half the interval was at most 1 %."""
     target, spreads = 0.01, (0.001, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03)
-    yield "Runs were added (3 at least) until half the interval was at most 1 % of the median. `all`: how often (%) the"
-    yield "interval holds the true median, whatever ended the case; `met`: in how many (%) the target did; `of"
-    yield "these`: how"
-    yield "often the interval of those holds it; `runs`: their mean number. dlperf takes 5.\n"
+    yield "Runs were added (at least 3) until half the interval was at most 1 % of the median. `all`: coverage (%) over"
+    yield "all cases; `met`: cases (%) that reached the target; `of these`: coverage (%) over those cases; `runs`: mean"
+    yield "number of runs. dlperf takes 5.\n"
     for most in (10, 20):
         rows: list[list[object]] = []
         for name in ("normal", "outliers", "two levels (3 of 10)", "skewed"):
@@ -245,9 +244,9 @@ def adaptive(noise: Random, reps: int) -> Iterator[str]:
                 ])  # fmt: skip
         yield f"At most {most} runs:\n"
         yield from table(["runs are, spread", "all", "met", "of these", "runs", "half width, %"], rows)
-    yield "Where the runs spread by more than the target, few cases meet it, and those by luck: their intervals"
-    yield "hold less. No rule that looks at one case alone can tell. Where the other cases of a machine spread by more"
-    yield "than the target, take a fixed number of runs.\n"
+    yield "If the spread of the runs exceeds the target, few cases reach it, and only by luck, so their intervals have"
+    yield "a lower coverage. A rule that uses only one case cannot detect this. If the other cases of a machine spread"
+    yield "by more than the target, use a fixed number of runs.\n"
 
 
 def _waited(
@@ -281,15 +280,14 @@ def campaigns(noise: Random, reps: int) -> Iterator[str]:
             for n in RUNS
         ]
         rows.append([name, *cells])
-    yield "How often (%) the interval of one campaign holds what many campaigns would give. With a run spread of 1 % an"
-    yield "effect of 1 % is the fourth line. The runs of a campaign cannot show what moves all of them: the"
-    yield "interval speaks"
-    yield "for this campaign on this machine.\n"
+    yield "How often (%) the interval of one campaign contains the median of many campaigns. With a run spread of 1 %,"
+    yield "the fourth line is a campaign effect of 1 %. The runs of a campaign cannot show an effect on all of them, so"
+    yield "the interval applies only to this campaign on this machine.\n"
     yield from table(["campaigns", *(f"n = {n}" for n in RUNS)], rows)
 
 
 def practice(noise: Random, reps: int) -> Iterator[str]:
-    """The usual practice beside it: the standard error of all steps pooled, and the mean of rates."""
+    """Comparison with common practice: the standard error of all pooled steps, and the mean of rates."""
     rows = []
     few = max(reps // 4, 100)
     for name, between, within, rho in (
@@ -313,10 +311,8 @@ def practice(noise: Random, reps: int) -> Iterator[str]:
                 coverage((mean - error, mean + error), float(rate)),
                 f"{100 * (mean.mean() / rate - 1):+.2f}",
             ])  # fmt: skip
-    yield "How often (%) intervals at nominal 95 % hold the truth: ours, and the mean of all steps' rates with"
-    yield "the standard"
-    yield "error of the pooled steps. The last column is by how much (%) the mean of rates is off from samples"
-    yield "over time.\n"
+    yield "Coverage (%) of nominal 95 % intervals: ours, and the mean of all steps' rates with the standard error of"
+    yield "the pooled steps. The last column is the deviation (%) of the mean of rates from samples divided by time.\n"
     yield from table(["machine", "runs", "ours", "pooled steps", "mean of rates"], rows)
 
 
@@ -332,9 +328,8 @@ def warmup(noise: Random, reps: int) -> Iterator[str]:
                 found = [judge_steadiness(np.exp(spread * y)) for y in correlated(noise, few, n, rho)]
                 cells.append(f"{_share(found, False):.1f} ({_share(found, None):.0f})")
             rows.append([f"{n} steps, {spread:.0%}", *cells])
-    yield "Steady series: how often (%) they are called not steady and, in brackets, how often the window"
-    yield "cannot say, by"
-    yield "number of steps, their spread, and the correlation of neighbours.\n"
+    yield "Steady series: false reports of not steady (%) and, in brackets, inconclusive windows (%), by number of"
+    yield "steps, their spread, and the correlation of neighbours.\n"
     yield from table(["", *(f"{rho:g}" for rho in correlations)], rows)
     rows = []
     shapes: dict[str, Shape] = {
@@ -379,7 +374,7 @@ def _power(noise: Random, few: int) -> Iterator[str]:
                 found = [judge_steadiness(y) for y in series]
                 cells.append(f"{_share(found, False):.0f} ({_share(found, None):.0f})")
             rows.append([name, *cells])
-        yield f"Windows of {n} steps that are not steady: found in % (cannot say in %), by correlation and"
+        yield f"Windows of {n} steps that are not steady: found in % (inconclusive in %), by correlation and "
         yield "spread of steps.\n"
         yield from table(["", *(f"{rho:g}, {spread:.1%}" for rho, spread in machines)], rows)
     rows = []
@@ -399,8 +394,7 @@ def _power(noise: Random, few: int) -> Iterator[str]:
                     f"{np.median(offs):.0f} / {np.percentile(offs, 90):.0f}" if len(offs) > 10 else "-"
                 )
             rows.append([f"{n} steps, {start} of them slow", *cells])
-    yield "A slow start of +10 %: error of the step from which it is called steady, in steps, median / 9 of"
-    yield "10, where found.\n"
+    yield "A slow start of +10 %, if found: error of the reported first steady step, in steps, median / 9 of 10.\n"
     yield from table(["", *(f"{rho:g}, {spread:.1%}" for rho, spread in machines)], rows)
 
 
@@ -420,8 +414,8 @@ def stored_runs(noise: Random, reps: int) -> Iterator[str]:
                 if held is not None and (times := _measured(held.read().decode())).size:
                     verdicts[str(judge_steadiness(times).steady)] += 1
         rows.append([archive.parent.name, verdicts["True"], verdicts["False"], verdicts["None"]])
-    yield "The runs kept in `docs/results`, measured windows:\n"
-    yield from table(["results", "steady", "not steady", "cannot say"], rows)
+    yield "The runs stored in `docs/results`, measured windows:\n"
+    yield from table(["results", "steady", "not steady", "inconclusive"], rows)
 
 
 def _measured(text: str) -> Array:

@@ -160,7 +160,7 @@ def test_what_it_lacks_is_unsupported_before_any_step(
 def test_several_ranks_in_a_graph_are_refused_before_they_meet(tmp_path: Path, stand_in: Path) -> None:
     ran = train(tmp_path, stand_in, {"compiler": "graph"}, variables=rank_variables(0, 2, 1))
     assert (ran.code, ran.last["outcome"]) == (3, "unsupported")
-    assert "take compiler none" in ran.last["reason"]
+    assert "use compiler none" in ran.last["reason"]
 
 
 @in_pytorch

@@ -28,7 +28,7 @@ from trainmark.workload import Card
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 
 STEPS = "steps/s"
-"""The unit of a run whose work per step nobody has stated."""
+"""The unit of a run whose work per step is unknown."""
 
 BUFFERED = "buffered-output"
 """The code of the doubt that records arrived in bursts, so that the window in wall time is unknown."""

@@ -142,7 +142,7 @@ class SideBySide:
 
 
 class _UntilOver:
-    """Passes on the events of a run beside others, except its pulses, which could not be told apart.
+    """Passes on the events of a run among others, except its pulses, which could not be attributed to a run.
 
     Each event raises ``KeyboardInterrupt`` once the campaign is over, which ends the run or its preparation.
     """

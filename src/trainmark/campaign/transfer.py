@@ -1,4 +1,4 @@
-"""Copy to a host what it lacks: a program's folder or a data set."""
+"""Copy missing files to a host: a program's folder or a data set."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence

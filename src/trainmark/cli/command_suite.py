@@ -49,7 +49,7 @@ class CommandOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommandSuite:
-    """A suite and a card as documents, and what was assumed, as sentences."""
+    """A suite and a card as documents, and the assumptions as sentences."""
 
     name: str
     suite: Mapping[str, Any]

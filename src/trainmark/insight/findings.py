@@ -114,7 +114,7 @@ def _outliers(case: CaseResult) -> Iterator[Doubt]:
     # The median of 2 runs, or of equally many fast and slow ones, is between them and hides their distance.
     low, high = median_low(rates.values()), median_high(rates.values())
     for repeat, rate in rates.items():
-        # A drift moves the first and the last run by half of its size, and has a doubt of its own.
+        # A drift moves the first and the last run by half of its size, and has a separate doubt.
         if max(rate / low, high / rate) > MAX_RATE_RATIO and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"the run has {rate:.4g} {case.unit}, but the median of its case's {len(rates)} runs is {middle:.4g}: "

@@ -2,7 +2,7 @@
 
 A rank's pace is compared with the median of the other ranks at the same step, so what slows all of them names no rank.
 The interval of the ratio comes from eight parts of the steps, at a level shared among the ranks. Ranks that average
-their gradients wait for each other and then have one pace: what tells them apart is the time they wait for data.
+their gradients wait for each other and then have one pace: only the time that they wait for data differs.
 """
 
 import re
@@ -65,7 +65,7 @@ class RankComparison:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """A rank's values by (epoch, step): what it needs for a step, in seconds or in parts of a rate, and its wait."""
+    """A rank's values by (epoch, step): its time for a step, in seconds or as the inverse of a rate, and its wait."""
 
     rank: int
     host: str | None

@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """A candidate's logarithm less the mean of its baselines', with what is known about its error.
+    """A candidate's logarithm minus the mean of its baselines', and the known facts about its error.
 
     ``up`` and ``down`` are the standard errors from the runs' variation towards higher and lower values with their
     degrees of freedom. ``campaigns`` is the number of baselines.

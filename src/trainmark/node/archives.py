@@ -66,7 +66,7 @@ def _harmless(archive: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]
 
 
 def _is_below(into: Path, name: str) -> bool:
-    """Return whether a name lies in the folder and none of its parents is a link."""
+    """Return whether a name is inside the folder and none of its parents is a link."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         return False

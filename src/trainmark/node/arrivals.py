@@ -1,4 +1,4 @@
-"""Arrival times of a log's bytes: a thread that notes when a program's output grew, beside the program's way."""
+"""Arrival times of a log's bytes: a thread that records when a program's output grew, without touching the output."""
 
 import threading
 import time

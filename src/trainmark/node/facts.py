@@ -143,7 +143,7 @@ def _cpu_quota(proc: Path, sys: Path) -> float | None:
 def _control_groups(proc: Path, sys: Path, controller: str) -> Iterable[tuple[Path, int]]:
     """Yield the folders of this process' control group and of all above it, with the version (1 or 2).
 
-    Inside a container the path in ``/proc/self/cgroup`` may not exist below the mount: what is there counts.
+    In a container the path in ``/proc/self/cgroup`` may not exist below the mount; then the mount itself counts.
     """
     for line in (_text(proc / "self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -21,7 +21,7 @@ class Job:
     """A tree of processes to start on one host; all paths are the host's.
 
     Several ``commands`` are ranks that are started and ended as a group. Every process inherits ``mark``, by which
-    it is found when it must be ended. A job without commands stands for the processes that another host's mpirun
+    it is found when it must be ended. A job without commands represents the processes that another host's mpirun
     starts on this host with that mark: it is watched and ended, but not waited for. Output goes to ``log``, after
     ``heading``; standard error goes to ``errors`` if given. ``memory`` limits the private bytes. ``signs`` are
     further files whose growth shows progress. The host writes telemetry to ``telemetry`` if given, and to

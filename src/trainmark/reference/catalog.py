@@ -30,7 +30,7 @@ def load_references() -> tuple[Reference, ...]:
 
 
 def read_figures(document: Mapping[str, Any], where: str) -> Iterator[Reference]:
-    """Yield the figures of one document: its groups say what is common, each figure what is its own.
+    """Yield the figures of one document: a group has the common fields, each figure its own fields.
 
     A figure's ``recipe`` is laid over its group's, and its ``notes`` follow the group's. ``where`` names the
     document in the ``InputError`` that an unknown key or a wrong value raises.

@@ -72,7 +72,7 @@ SYNTHETIC = "synthetic"
 
 
 UNKNOWN: Literal["unknown"] = "unknown"
-"""The value of an axis that nobody has stated, in a case of the neutral task."""
+"""The value of an axis that was not stated, in a case of the neutral task."""
 
 UNSTATED = ("framework", "model", "precision", "batch_per_device", "data", "loader", "compiler")
 """The axes that are unknown in a case of the neutral task unless its suite states them."""

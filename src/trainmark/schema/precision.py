@@ -20,7 +20,7 @@ class Precision(StrEnum):
 
 
 class UnknownPrecision(StrEnum):
-    """The precision of another program that nobody has stated."""
+    """The precision of another program that did not state it."""
 
     UNKNOWN = "unknown"
 

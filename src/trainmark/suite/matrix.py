@@ -35,7 +35,7 @@ class Matrix:
 
 
 def expand(matrix: Matrix, limit: int) -> list[Point]:
-    """Return the matrix's points in order: the product less what is excluded, then what is included.
+    """Return the matrix's points in order: the product without excluded points, then the included ones.
 
     Raises ``RuleError`` for an exclude rule without effect, a zip group of unequal lengths, an axis that
     varies in two places, and a product of more than ``limit`` points.

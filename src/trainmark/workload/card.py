@@ -208,7 +208,7 @@ class Card(Frozen):
 
     @property
     def named_options(self) -> frozenset[str]:
-        """The options whose values stand in words of the command as ``{name}``."""
+        """The options whose values are used in words of the command as ``{name}``."""
         words = (*self.command, *self.environment_variables.values())
         names = {name for word in words for name in placeholders_in(word) if name in self.options}
         # Only in a whole command line an option may have the name of a placeholder.

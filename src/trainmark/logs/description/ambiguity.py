@@ -88,7 +88,7 @@ def _is_ambiguous(tree: Any) -> bool:
     graph.connect(part, part)
     if graph.has_equal_branches or any(len(after) > len(set(after)) for after in graph.following):
         return True
-    # Every character lies on the loop, so a pair of paths that parts and meets again is enough.
+    # Every character is on the loop, so two paths that separate and join again are enough.
     steps = _pairs(graph)
     parted = _reached(steps, {(at, at) for at in range(len(graph.bytes_of))})
     back: dict[tuple[int, int], list[tuple[int, int]]] = {}

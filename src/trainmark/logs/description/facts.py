@@ -218,7 +218,7 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         if words is not None:
             return _translated(str(word), words)
         if source.get("product"):
-            # -1 stands for the devices that are left, which no number here tells.
+            # -1 means the remaining devices, whose number is unknown here.
             sizes = re.findall(r"-?\d+", str(word))
             return float(math.prod(map(int, sizes))) if sizes and "-" not in str(word) else None
         return count_items(str(word)) if is_items else word

@@ -1,6 +1,6 @@
 """An answer for the log of an unknown program: the lines that repeat, the fields by their words, and a proposed format.
 
-A guess is never ``ok``: it says what it assumes, which flags would settle it, and the description that it proposes.
+A guess is never ``ok``: it states its assumptions, the flags that would replace them, and the proposed description.
 """
 
 from trainmark.logs.guess.propose import Guess, guess_format

@@ -1,4 +1,4 @@
-"""A format proposed for an unknown log: the family of lines that counts, its fields, and what is assumed."""
+"""A format proposed for an unknown log: the family of lines that counts, its fields, and the assumptions."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _BEFORE = 24
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A description of the log's format as a document for YAML, what it assumes, and the lines that it is made of."""
+    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on."""
 
     document: Mapping[str, Any]
     assumed: tuple[str, ...]

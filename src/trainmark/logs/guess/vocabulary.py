@@ -1,4 +1,4 @@
-"""Meanings of the words around a number: a counter, a rate and its unit, a time; and words of what is no training."""
+"""Meanings of the words around a number: a counter, a rate and its unit, a time; and words of non-training lines."""
 
 import re
 from dataclasses import dataclass

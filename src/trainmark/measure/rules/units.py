@@ -1,4 +1,4 @@
-"""Units of published values: what is counted, of one device or of all, per second or seconds per, in what multiple."""
+"""Units of published values: the counted items, one device or all, per second or seconds per item, and the multiple."""
 
 import re
 from dataclasses import dataclass

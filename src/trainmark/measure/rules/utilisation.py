@@ -30,7 +30,7 @@ def mfu_of(log: ParsedLog) -> float | None:
 
 
 def utilisation_problems(log: ParsedLog) -> list[Problem]:
-    """Return what is wrong with a printed MFU, and whose peak it was computed with."""
+    """Return the problems of a printed MFU, and the device whose peak it was computed with."""
     mfu, tflops = mfu_of(log), log.figures.get("tflops")
     if mfu is None or mfu <= 0:
         return []

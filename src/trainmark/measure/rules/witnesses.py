@@ -69,7 +69,7 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
 
 
 def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
-    """Return the witness of the printed rates, or of the averages, beside which a line's figures are of one step."""
+    """Return the witness of the printed rates, or of the averages of lines whose other figures cover one step."""
     if has_averages(log):
         return Witness("running average", value, "the difference of two averages since the epoch's start")
     if log.records.rate is None or log.meaning is Meaning.RUNNING:

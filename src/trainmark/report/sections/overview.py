@@ -67,7 +67,7 @@ def section(context: Context) -> Section:
 
 
 def inspection_sentence(context: Context) -> list[str]:
-    """Return how much was looked at during the measured runs, as a sentence; none for results of older versions."""
+    """Return the amount of checked samples in the measured runs, as a sentence; none for results of older versions."""
     say = context.say
     found = [run.inspection for _, run in context.runs() if run.measurement and run.inspection]
     whole = [one for one in found if one.is_whole and one.samples is not None and one.seconds is not None]

@@ -3,7 +3,7 @@
 - ``own``: the program's own throughput in ``tracked_stats``.
 - ``step-time``: the global batch over the printed time of a step (``train_step_time``).
 - ``blocks``: the samples of a block (``samples_count``) over its training time, without evaluation.
-- ``epochs``: the samples of an epoch over its time; an evaluation at a fraction of an epoch tells what was trained.
+- ``epochs``: the samples of an epoch over its time; an evaluation within an epoch shows the trained part.
 - ``steps``: the steps of a block or an epoch x the global batch over its time.
 - ``run``: ``train_samples`` printed in or after the last epoch are those of the run, over the time of the whole run.
 """

@@ -1,4 +1,4 @@
-"""A campaign goes by its identity: its directory may be moved, and another may come to stand in its place."""
+"""Identify a campaign by a digest: its directory may be moved, and another one may take its place."""
 
 import sqlalchemy as sa
 from alembic import op

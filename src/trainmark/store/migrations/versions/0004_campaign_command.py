@@ -1,4 +1,4 @@
-"""A campaign keeps the command that made it, with its hosts: reports tell it, and nobody can make it up."""
+"""Store the command of a campaign with its hosts, because reports print it and it cannot be derived."""
 
 import sqlalchemy as sa
 from alembic import op
