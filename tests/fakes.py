@@ -268,3 +268,21 @@ def set_waits(folder: Path, share: float) -> None:
             data["data_wait_s"] = share * data["step_time_s"]
         lines.append(f"DLLL {json.dumps(event)}")
     path.write_text("\n".join(lines) + "\n")
+
+
+def set_rate(folder: Path, images_per_s: float) -> None:
+    """Rewrite a run's window, and its steps, so that its throughput is this."""
+    path, lines = folder / "events.jsonl", []
+    events = [json.loads(line[5:]) for line in path.read_text().splitlines()]
+    ended = next(event["data"] for event in events if event["step"] == [])
+    factor = ended["samples"] / images_per_s / ended["window_s"]
+    for event in events:
+        data = event.get("data", {})
+        if "step_time_s" in data:
+            data["step_time_s"] *= factor
+        if event["step"] == []:
+            data["window_s"] = data["samples"] / images_per_s
+            data["throughput"] = images_per_s
+            data["rank_windows_s"] = [data["window_s"]]
+        lines.append(f"DLLL {json.dumps(event)}")
+    path.write_text("\n".join(lines) + "\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes import Bench, disturb, forget_telemetry
+from fakes import Bench, disturb, forget_telemetry, set_rate
 from trainmark.campaign import collect_results
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.schema.gates import Answer
@@ -17,24 +17,6 @@ ALL: dict[str, object] = {"off": []}
 FIVE: dict[str, object] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 5}
 
 
-def set_throughput(folder: Path, images_per_s: float) -> None:
-    """Rewrite a run's window, and its steps, so that its throughput is this."""
-    path, lines = folder / "events.jsonl", []
-    events = [json.loads(line[5:]) for line in path.read_text().splitlines()]
-    ended = next(event["data"] for event in events if event["step"] == [])
-    factor = ended["samples"] / images_per_s / ended["window_s"]
-    for event in events:
-        data = event.get("data", {})
-        if "step_time_s" in data:
-            data["step_time_s"] *= factor
-        if event["step"] == []:
-            data["window_s"] = data["samples"] / images_per_s
-            data["throughput"] = images_per_s
-            data["rank_windows_s"] = [data["window_s"]]
-        lines.append(f"DLLL {json.dumps(event)}")
-    path.write_text("\n".join(lines) + "\n")
-
-
 def five_runs(bench: Bench) -> CaseResult:
     """Return the case of issue 29: three disturbed runs, and two faster ones with too short a window to be sampled."""
     suite = bench.write({}, protocol=FIVE, gates=ALL)
@@ -42,7 +24,7 @@ def five_runs(bench: Bench) -> CaseResult:
     for folder, rate in zip(
         sorted(bench.out.glob("runs/*/[1-5]")), (709.0, 1271.0, 710.0, 1097.0, 753.0), strict=True
     ):
-        set_throughput(folder, rate)
+        set_rate(folder, rate)
         if rate < 1000:
             disturb([folder], 0.4)
         else:
@@ -83,7 +65,7 @@ def test_a_clean_answer_says_how_many_samples_over_which_time(bench: Bench) -> N
     suite = bench.write({}, protocol={**FIVE, "repeats": 1}, gates=ALL)
     bench.run()
     (folder,) = bench.out.glob("runs/*/1")
-    set_throughput(folder, 100.0)
+    set_rate(folder, 100.0)
     disturb([folder], 0.0)
     (case,) = collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases
     (run,) = case.runs

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.listener import ProgressListener
     from trainmark.campaign.persist import explain_full_disk
     from trainmark.campaign.planning import first_plan, load_programs, plan_campaign
+    from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
     from trainmark.campaign.resume import collect_results, stored_command, stored_results
     from trainmark.campaign.run_environment import CannotStart, RunEnvironment
@@ -26,6 +27,7 @@ __all__ = [
     "Order",
     "Progress",
     "ProgressListener",
+    "QuietWait",
     "RunEnvironment",
     "certify_environments",
     "collect_results",
@@ -48,6 +50,7 @@ __getattr__ = attach(
         ".listener": ("ProgressListener",),
         ".persist": ("explain_full_disk",),
         ".planning": ("first_plan", "load_programs", "plan_campaign"),
+        ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
         ".resume": ("collect_results", "stored_command", "stored_results"),
         ".run_environment": ("CannotStart", "RunEnvironment"),

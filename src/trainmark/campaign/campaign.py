@@ -14,6 +14,7 @@ from trainmark.campaign.identity_check import require_same_identity
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import Persistence, explain_full_disk
 from trainmark.campaign.planning import load_programs
+from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
     as_attempts,
     budget_left,
@@ -39,7 +40,10 @@ from trainmark.workload import UnsupportedByCard
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order for a campaign: suite, selected cases, hosts, result directory, and whether to resume."""
+    """An order for a campaign: suite, selected cases, hosts, result directory, and whether to resume.
+
+    ``quiet`` is the wait for a quiet machine before each run.
+    """
 
     suite: Suite
     cases: tuple[Case, ...]
@@ -48,6 +52,7 @@ class Order:
     home: Path
     command: tuple[str, ...]
     hosts: tuple[Host, ...] = field(default_factory=lambda: (LocalHost(),))
+    quiet: QuietWait | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
         persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
         try:
             finished = FinishedRuns(order.cases, directory, persistence)
-            executor = Executor.at(run_env, order.suite, directory, listener)
+            executor = Executor.at(run_env, order.suite, directory, listener, order.quiet)
             return _Campaign(order, persistence, finished, executor, listener).run_to_end()
         finally:
             persistence.close()

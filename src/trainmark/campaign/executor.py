@@ -15,6 +15,7 @@ from trainmark.campaign.identity_check import (
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
+from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
 from trainmark.campaign.stopping import StopWatch
 from trainmark.execution import (
@@ -73,14 +74,20 @@ class Executor:
     identifier: Identifier
     preparer: Preparer
     may_go_on: Watch = ignore_heartbeat
+    quiet: QuietWait | None = None
 
     @classmethod
     def at(
-        cls, run_env: RunEnvironment, suite: Suite, directory: ResultDirectory, listener: ProgressListener
+        cls,
+        run_env: RunEnvironment,
+        suite: Suite,
+        directory: ResultDirectory,
+        listener: ProgressListener,
+        quiet: QuietWait | None = None,
     ) -> "Executor":
         """Return an executor for all hosts of a run environment, with nothing prepared yet."""
         preparer = Preparer(listener.readying, run_env.hosts, suite.limits)
-        return cls(suite, directory, run_env, listener, Identifier(run_env), preparer)
+        return cls(suite, directory, run_env, listener, Identifier(run_env), preparer, quiet=quiet)
 
     def on(self, run_env: RunEnvironment) -> "Executor":
         """Return a copy for some of the hosts; the caches are shared."""
@@ -160,6 +167,8 @@ class Executor:
             self.preparer.make_ready(plan, request.folder)
             parts = self._identified(request, plan, setting)
             keep_entries(self.directory, parts)
+            if self.quiet is not None:
+                self.quiet.wait(self.run_env.hosts_of(request.case), self.listener)
         limits = self.suite.limits
         own_log = self.run_env.workload(request.case).card.log_format == OWN_FORMAT
         steps = request.protocol.steps if own_log else None

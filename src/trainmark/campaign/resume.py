@@ -37,9 +37,9 @@ from trainmark.measure.ranks import rank_times
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
-from trainmark.schema.gates import SPOILING, GateCheck
+from trainmark.schema.gates import SPOILING, UNINSPECTED, GateCheck
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import Estimate, Measurement, Speedup, Suspicion
+from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.ranks import RankTimes
@@ -308,9 +308,23 @@ def _case_result(
         suspicions=(
             *apply_drift_gate(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
             *machines,
+            *_mixed_inspection(runs),
         ),
         repeats=repeats,
     )
+
+
+def _mixed_inspection(runs: Sequence[RunResult]) -> tuple[Suspicion, ...]:
+    """Return the doubt about a number of disturbed runs and of runs at which nobody looked."""
+    measured = [run for run in runs if run.measurement is not None]
+    spoiled = sum(run.spoiled for run in measured)
+    if sound(runs) or spoiled == len(measured):
+        return ()
+    sentence = (
+        f"the number is the median of all {len(measured)} runs: the machine disturbed {spoiled} of them, and "
+        f"{len(measured) - spoiled} were not looked at"
+    )
+    return (Suspicion(code=UNINSPECTED, sentence=sentence, about=About.MACHINE),)
 
 
 def _throughputs(runs: Iterable[RunResult]) -> list[float]:

@@ -80,6 +80,19 @@ def run(
             "--engine", help="How to reach the hosts (ssh, slurm or mpi); overrides the hosts file."
         ),
     ] = None,
+    wait_quiet: Annotated[
+        float | None,
+        typer.Option(
+            "--wait-quiet",
+            help="Before each run, wait until other processes take less than 10 % of the CPUs; start after MINUTES in "
+            "any case.",
+            metavar="MINUTES",
+        ),
+    ] = None,
+    cpus: Annotated[
+        str | None,
+        typer.Option("--cpus", help="Run on these CPUs of this machine only, such as 0-3,6.", metavar="LIST"),
+    ] = None,
     lang: Annotated[str, typer.Option("--lang", help="The language of the report: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
     name: Annotated[
@@ -161,7 +174,9 @@ def run(
     words: tuple[str, ...] | None = context.meta.get(_WORDS)
     if (suite is None) is (words is None):
         raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
-    call = _Call(out, only, resume, hosts, engine, Language(lang), as_json)
+    _check_minutes(wait_quiet)
+    _pin(cpus, hosts)
+    call = _Call(out, only, resume, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
     if words is None:
         assert suite is not None
         resolved = read_suite(suite)
@@ -198,6 +213,8 @@ class _Call:
     resume: bool
     hosts: str | None
     engine: str | None
+    wait_quiet: float | None
+    cpus: str | None
     language: "Language"
     as_json: bool
 
@@ -223,13 +240,19 @@ class _Call:
 
     def command(self, words: tuple[str, ...], directory: Path) -> tuple[str, ...]:
         """Return the command that repeats this call, with its result directory made explicit."""
-        options = {"--only": self.only, "--hosts": self.hosts, "--engine": self.engine}
+        options = {
+            "--only": self.only,
+            "--hosts": self.hosts,
+            "--engine": self.engine,
+            "--wait-quiet": None if self.wait_quiet is None else f"{self.wait_quiet:g}",
+            "--cpus": self.cpus,
+        }
         given = (text for option, value in options.items() if value is not None for text in (option, value))
         return (*words, "--out", str(directory), *given)
 
     def run(self, resolved: "Suite", directory: Path, words: tuple[str, ...]) -> "CampaignEnding":
         """Run a suite's cases, and return how the campaign ended."""
-        from trainmark.campaign import Order, reserve_hosts, run_campaign
+        from trainmark.campaign import Order, QuietWait, reserve_hosts, run_campaign
         from trainmark.cli.hosts import chosen_hosts
         from trainmark.cli.progress import ProgressPrinter
         from trainmark.home import default_home
@@ -242,6 +265,7 @@ class _Call:
             resume=self.resume,
             home=default_home(os.environ),
             command=self.command(words, directory),
+            quiet=None if self.wait_quiet is None else QuietWait(self.wait_quiet),
         )
         with (
             ProgressPrinter() as progress,
@@ -269,6 +293,28 @@ class _Call:
             sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
             raise typer.Exit(INTERRUPTED)
         raise typer.Exit(0 if ending.results.holds else 1)
+
+
+def _check_minutes(given: float | None) -> None:
+    """Raise ``InputError`` if the minutes of ``--wait-quiet`` are negative or not a number."""
+    if given is not None and not given >= 0:
+        raise InputError(f"--wait-quiet {given:g}: minutes must not be negative")
+
+
+def _pin(cpus: str | None, hosts: str | None) -> None:
+    """Limit this program and its runs to the CPUs of ``--cpus``; raise ``InputError`` if that is impossible."""
+    from trainmark.campaign.quiet import parse_cpus, pin
+
+    if cpus is None:
+        return
+    if hosts is not None:
+        raise InputError(
+            f"--cpus {cpus}: is for this machine; on other hosts use `taskset` or the job's cpuset"
+        )
+    try:
+        pin(parse_cpus(cpus))
+    except (ValueError, OSError) as error:
+        raise InputError(f"--cpus {cpus}: {error}") from None
 
 
 @contextmanager

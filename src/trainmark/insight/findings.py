@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, median_high, median_low
 
+from trainmark.insight.advice import advise
 from trainmark.insight.causes import cause_table, in_causal_order, with_causes
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
@@ -64,6 +65,7 @@ def find(results: Results) -> Findings:
         ranks=tuple(judge_ranks(results.cases)),
         fitting=tuple(_fitting(results)),
         power=tuple(_power_limited(results)),
+        advice=tuple(advise(results)),
     )
 
 

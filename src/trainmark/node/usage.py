@@ -134,11 +134,16 @@ def read_node(
     A container or job that may use only some CPUs is not disturbed by load on the others. Without ``memory``,
     ``/proc/meminfo`` is not read.
     """
+    with (proc / "stat").open("rb", buffering=0) as file:
+        text = file.readall().decode()
+    return parse_stat(text, cpus, _available(proc) if memory else None)
+
+
+def parse_stat(text: str, cpus: Collection[int] | None, available_bytes: int | None = None) -> NodeUsage:
+    """Return the counters in the text of ``/proc/stat``, of ``cpus`` if given."""
     names = {"cpu"} if cpus is None else {f"cpu{cpu}" for cpu in cpus}
     ticks = [0] * 8
-    with (proc / "stat").open("rb", buffering=0) as file:
-        lines = file.readall().decode().splitlines()
-    for line in lines:
+    for line in text.splitlines():
         # user nice system idle iowait irq softirq steal; guest time is within user and nice.
         if not line.startswith("cpu"):
             break
@@ -147,8 +152,7 @@ def read_node(
             ticks = [held + int(word) for held, word in zip(ticks, words, strict=False)]
     per_s = os.sysconf("SC_CLK_TCK")
     total = sum(ticks)
-    available = _available(proc) if memory else None
-    return NodeUsage((total - ticks[3] - ticks[4]) / per_s, total / per_s, available)
+    return NodeUsage((total - ticks[3] - ticks[4]) / per_s, total / per_s, available_bytes)
 
 
 @dataclass(frozen=True, slots=True)

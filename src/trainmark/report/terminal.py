@@ -9,7 +9,7 @@ from trainmark.report.blocks import Cell, Table, printable
 from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections import repeats
-from trainmark.report.sections.overview import inspection_sentence, lead
+from trainmark.report.sections.overview import advice_lines, inspection_sentence, lead
 from trainmark.report.sections.throughput import caption, tables, work_sentence
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
@@ -26,6 +26,7 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
         parts.append(waited.title)
         parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]
     parts += inspection_sentence(about)
+    parts += advice_lines(about)
     missing = [
         f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"
         for case in results.cases

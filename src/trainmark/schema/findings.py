@@ -187,6 +187,14 @@ class PowerFinding(Frozen):
     power_w: float | None
 
 
+class Advice(Frozen):
+    """A way to a better number for a case: ``reason`` is what is wrong with its number, ``steps`` are what to do."""
+
+    case: str
+    reason: str
+    steps: tuple[str, ...]
+
+
 class Findings(Frozen):
     """All findings about a suite's results; cases are given by their ids.
 
@@ -202,6 +210,7 @@ class Findings(Frozen):
     ranks: tuple[RanksFinding, ...] = ()
     fitting: tuple[FittingFinding, ...] = ()
     power: tuple[PowerFinding, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose numerator is ``case``."""

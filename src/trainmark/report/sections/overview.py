@@ -63,6 +63,7 @@ def section(context: Context) -> Section:
     if unknown:
         facts.append(say.count("identity_unknown", unknown))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
+    blocks += _advice(context)
     return Section("overview", say("overview_title"), tuple(blocks))
 
 
@@ -79,6 +80,32 @@ def inspection_sentence(context: Context) -> list[str]:
     if len(whole) < len(found):
         sentences.append(say("not_looked_runs", n=len(found) - len(whole), of=len(found)))
     return sentences
+
+
+def advice_lines(context: Context) -> list[str]:
+    """Return why some numbers have no interval, and what to do, as one paragraph for each kind of advice."""
+    return [
+        "\n".join([*reasons, context.say("advice"), *(f"  - {step}" for step in steps)])
+        for steps, reasons in _shared_advice(context).items()
+    ]
+
+
+def _shared_advice(context: Context) -> dict[tuple[str, ...], list[str]]:
+    """Return the reasons of all cases by the steps that are advised for them."""
+    labels = {case.id: context.axes.label(case.case) for case in context.results.cases}
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for advice in context.findings.advice:
+        shared.setdefault(advice.steps, []).append(f"{labels[advice.case]}: {advice.reason}")
+    return shared
+
+
+def _advice(context: Context) -> Iterator[Block]:
+    """Yield why some numbers have no interval, and what to do."""
+    for steps, reasons in _shared_advice(context).items():
+        for reason in reasons:
+            yield Paragraph(plain(reason), alert=True)
+        yield Paragraph(plain(context.say("advice")))
+        yield Bullets(tuple(plain(step) for step in steps))
 
 
 def _constant(context: Context) -> list[str]:
