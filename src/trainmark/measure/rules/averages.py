@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import MOST_OF_A_NOTE, ParsedLog, Problem, Severity
+from trainmark.logs.plausibility.intervals import intervals
 from trainmark.measure.rules.epochs import parts
 from trainmark.measure.rules.series import NoNumberError, global_batch, scope_factor
 
 Bools = NDArray[np.bool_]
 
 _LEFT_OUT = 0.02
+_CLOCK_GRAINS = 50
+"""Shortest time that stamps can confirm, in units of their resolution: it is then known to 4 %."""
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
 
@@ -31,8 +34,8 @@ def has_averages(log: ParsedLog) -> bool:
 def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]]:
     """Return (units/s, skipped records, problems) of the steps after the first ``skipped`` records.
 
-    If these are fewer than half of the steps that the last average covers (an excerpt, a short log), the last average
-    is returned, with a problem if the two differ. Raises ``NoNumberError``.
+    If these are fewer than half of the steps that the last average covers (an excerpt, a short log), and no time stamps
+    confirm them, the last average is returned, with a problem if the two differ. Raises ``NoNumberError``.
     """
     counts, seconds = 0.0, 0.0
     last: tuple[float, float] | None = None
@@ -66,6 +69,12 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             "only-warm-up", f"the last average covers only {last[0]:.0f} steps, all of them warm-up"
         )
     value = last[0] / last[1]
+    if between is not None and _is_confirmed(log, skipped, between):
+        sentence = (
+            f"the value covers the {counts:.0f} steps that the log shows, which its time stamps confirm; the average "
+            f"since the start, over {last[0]:.0f} steps, is {value:.6g}"
+        )
+        return between, skipped, [*problems, Problem("by-difference", sentence, Severity.NOTE)]
     sentence = (
         f"the value is the last line's average over {last[0]:.0f} steps, as the log shows few of these steps"
     )
@@ -79,6 +88,22 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             )
         )
     return value, skipped, problems
+
+
+def _is_confirmed(log: ParsedLog, skipped: int, value: float) -> bool:
+    """Return whether the time stamps of the records after the first ``skipped`` give ``value``, too."""
+    steps = seconds = 0.0
+    for block in intervals(log):
+        good = np.isfinite(block.clock_s) & (block.clock_s > 0) & (block.records > skipped)
+        steps += float(block.steps[good].sum())
+        seconds += float(block.clock_s[good].sum())
+    if not seconds > _CLOCK_GRAINS * log.clock_resolution_s:
+        return False
+    try:
+        batch = global_batch(log)
+    except NoNumberError:
+        return False
+    return abs(steps * batch / seconds / value - 1) <= MOST_OF_A_NOTE
 
 
 @dataclass(slots=True)
