@@ -1,5 +1,7 @@
 """Keys of a format's description: where the end of a run is found, and facts of one section of a log."""
 
+import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -261,3 +263,91 @@ def test_a_mistake_in_a_record_of_several_lines_is_named(record: dict[str, objec
 def test_only_one_record_may_have_several_lines() -> None:
     with pytest.raises(InputError, match="only one of them"):
         _format(records=[_SPREAD, _SPREAD])
+
+
+def _codes(known: Format, text: str) -> list[tuple[str, str]]:
+    assert known.doubts is not None
+    context = replace(_context(text, 10), notes=_notes(known, text))
+    return [(problem.code, problem.message) for problem in known.doubts(context)]
+
+
+def _notes(known: Format, text: str) -> bytes:
+    return b"" if known.notes is None else b"".join(m[0] + b"\n" for m in known.notes.finditer(text.encode()))
+
+
+def test_a_doubt_may_need_several_matches_in_the_whole_log() -> None:
+    doubt = {"pattern": "^Config:", "times": 2, "code": "several-runs", "message": "printed {times} times"}
+    known = _format(doubts=[doubt])
+
+    assert _codes(known, "Config:\n lr: 1\n") == []
+    assert _codes(known, "Config:\n lr: 1\nConfig:\n") == [("several-runs", "printed 2 times")]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [("1,000", []), ("990", []), ("500", [("off", "500 of 1000")])]
+)
+def test_a_doubt_may_compare_numbers_of_a_line_with_each_other_and_with_facts(
+    rate: str, expected: list[tuple[str, str]]
+) -> None:
+    doubt = {
+        "pattern": "dt {step_time_ms} at {rate,} end",
+        "equal": ["rate * step_time_ms / 1000", "global_batch"],
+        "within": 0.02,
+        "code": "off",
+        "message": "{left:.0f} of {right:.0f}",
+    }
+    known = _format(doubts=[doubt], facts={"global_batch": r"batch: (\d+)"})
+
+    assert _codes(known, f"batch: 1000\ndt 1000 at {rate} end\n") == expected
+    assert _codes(known, f"dt 1000 at {rate} end\n") == []  # nothing to compare with
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"times": 0}, "times is '0'; expected a whole number"),
+        ({"equal": ["rate"]}, "equal: expected a list of two"),
+        ({"equal": ["rate", "speed"]}, "equal: no value or fact 'speed'"),
+        ({"message": "{left}"}, "message: cannot be filled in: 'left'"),
+        ({"severity": "fatal"}, "severity is 'fatal'"),
+        ({"often": 2}, "expected pattern, code, message"),
+    ],
+)
+def test_a_mistake_in_a_doubt_is_named(wrong: dict[str, object], sentence: str) -> None:
+    doubt = {"pattern": "at {rate} end", "code": "off", "message": "off", **wrong}
+
+    with pytest.raises(InputError, match=rf"x\.yaml: doubts\[0\]: {re.escape(sentence)}"):
+        _format(doubts=[doubt])
+
+
+def test_the_largest_of_several_numbers_is_a_source() -> None:
+    source = {"pattern": r"init rank (\d+)", "largest": True}
+    known = _format(facts={"gpus": "= last + 1"}, values={"last": source})
+
+    assert known.facts(_context("init rank 3\ninit rank 0\n", 10)).gpus == 4
+    assert known.facts(_context("init rank 0\n", 10)).gpus is None
+    with pytest.raises(InputError, match="'largest' needs a 'pattern' alone"):
+        _format(facts={"gpus": {"setting": "rank", "largest": True}})
+
+
+def test_a_program_that_prints_only_results_has_no_records() -> None:
+    document = {
+        "title": "x",
+        "unit": "images/s",
+        "mark": "result",
+        "figures": {"summary": r"result ([\d.]+) "},
+    }
+
+    assert build_format(parse_description(document, "x.yaml", "x")).records == ()
+    with pytest.raises(InputError, match="the key 'records' is missing"):
+        parse_description({"title": "x", "unit": "images/s"}, "x.yaml", "x")
+
+
+def test_seconds_of_several_steps_are_the_time_of_one() -> None:
+    known = _format(records=[r"{step} Time\({steps} iters\): {seconds}s loss"])
+    columns = derived(
+        extract(known.records[0], b"100 Time(50 iters): 12.5s loss\n200 Time(0 iters): 1.0s loss\n").columns
+    )
+
+    assert columns["step_time_s"][0] == pytest.approx(0.25)
+    assert math.isnan(columns["step_time_s"][1])

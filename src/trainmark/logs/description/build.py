@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
+from trainmark.logs.description.doubts import make_doubts
 from trainmark.logs.description.ending import make_end
-from trainmark.logs.description.facts import Sources, read_sources
+from trainmark.logs.description.facts import read_sources
 from trainmark.logs.description.patterns import compile_pattern
-from trainmark.logs.description.resuming import resumed_averages
 from trainmark.logs.description.spread import Blocks, join_lines, merge_lines
 from trainmark.logs.format import (
     Format,
@@ -19,7 +19,7 @@ from trainmark.logs.format import (
     dll_parameters,
     namespace_arguments,
 )
-from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
+from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.schema.precision import Precision
 
 _SCOPES = {"all": Scope.GLOBAL, "node": Scope.NODE, "device": Scope.DEVICE}
@@ -32,7 +32,6 @@ _T = TypeVar("_T")
 _NAMED = re.compile(rb"\(\?P<\w+>")
 _FIGURES = ("summary", "table", "tflops", "mfu", "mfu_share")
 _RECORD_KEYS = ("pattern", "lines", "unit", "rate_covers", "overall")
-_DOUBT_KEYS = ("pattern", "code", "message", "severity")
 
 
 def build_format(description: FormatDescription) -> Format:
@@ -48,6 +47,8 @@ def build_format(description: FormatDescription) -> Format:
     for name in text.figures:
         if name not in _FIGURES:
             raise InputError(f"{where}: figures: no figure '{name}' (known: {', '.join(_FIGURES)})")
+    header = _joined(text.start, f"{where}: start") if text.start else None
+    doubts, notes = make_doubts(text, sources, header, settings)
     return Format(
         name=text.name,
         title=text.title,
@@ -65,8 +66,9 @@ def build_format(description: FormatDescription) -> Format:
         facts=facts,
         end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, sources, settings),
         figures={name: compile_pattern(str(one), f"{where}: {name}") for name, one in text.figures.items()},
-        header=_joined(text.start, f"{where}: start") if text.start else None,
-        doubts=_doubts(text, sources),
+        header=header,
+        doubts=doubts,
+        notes=notes,
         accumulates=text.accumulates,
         samples_of_step=text.samples_of_step,
         counts_samples=text.counts_samples,
@@ -139,31 +141,6 @@ def _settings(text: FormatDescription) -> Callable[[LogContext], dict[str, str]]
     if pattern.groups != 2:
         raise InputError(f"{text.where}: settings: the pattern needs two groups, (name) and (value)")
     return lambda context: config_lines(context, pattern)
-
-
-def _doubts(text: FormatDescription, sources: Sources) -> Callable[[LogContext], tuple[Problem, ...]] | None:
-    checks = []
-    for number, doubt in enumerate(text.doubts):
-        where = f"{text.where}: doubts[{number}]"
-        if set(doubt) - set(_DOUBT_KEYS) or not {"pattern", "code", "message"} <= set(doubt):
-            raise InputError(
-                f"{where}: expected the keys pattern, code, message (and severity: doubt or note)"
-            )
-        severity = doubt.get("severity", "doubt")
-        if severity not in set(Severity):
-            raise InputError(f"{where}: severity is '{severity}'; expected {' or '.join(Severity)}")
-        problem = Problem(str(doubt["code"]), str(doubt["message"]), Severity(severity))
-        checks.append((compile_pattern(str(doubt["pattern"]), where), problem))
-    if not checks and not text.averages_since_start:
-        return None
-    start = _joined(text.start, f"{text.where}: start") if text.start else None
-    resumed = resumed_averages(start, sources.number(text.resumed_from, f"{text.where}: resumed_from"))
-
-    def doubts(context: LogContext) -> tuple[Problem, ...]:
-        found = (problem for pattern, problem in checks if pattern.search(context.text))
-        return (*found, *(resumed(context) if text.averages_since_start else ()))
-
-    return doubts
 
 
 def _published(text: FormatDescription) -> tuple[Published, ...]:

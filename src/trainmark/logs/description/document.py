@@ -70,7 +70,7 @@ class FormatDescription:
 
 
 _KEYS = {each.name: each for each in fields(FormatDescription) if each.name != "where"}
-_REQUIRED = ("title", "unit", "records")
+_REQUIRED = ("title", "unit")
 _LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
 _MAPPINGS = ("facts", "values", "figures", "sample")
 _SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps", "averages_since_start")
@@ -111,7 +111,12 @@ def parse_description(document: Any, where: str, default_name: str) -> FormatDes
     for key in _REQUIRED:
         if not document.get(key):
             raise InputError(f"{where}: the key '{key}' is missing")
-    values: dict[str, Any] = {"name": default_name, "mark": ()}
+    if not document.get("records") and not (document.get("figures") and document.get("mark")):
+        raise InputError(
+            f"{where}: the key 'records' is missing (only a program that prints nothing but results has none, "
+            "and needs 'figures' and 'mark')"
+        )
+    values: dict[str, Any] = {"name": default_name, "mark": (), "records": ()}
     for key, value in document.items():
         values[key] = _checked(key, value, where)
     return FormatDescription(**values, where=where)

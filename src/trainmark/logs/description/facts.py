@@ -1,8 +1,9 @@
 """Facts of a run by the sources that a format's description names for each."""
 
+import ast
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ _SOURCE_KEYS = (
     "words",
     "items",
     "product",
+    "largest",
     "is",
 )
 _LARGEST = 10**15
@@ -86,6 +88,18 @@ class Sources:
             return lambda _text, _settings: None
         find = _finder(source, where, self.finders)
         return lambda text, settings: _as_number(find(self._run(text, settings)))
+
+    def expression(
+        self, text: str, where: str, more: frozenset[str]
+    ) -> Callable[[bytes, Settings, Mapping[str, float]], float | None]:
+        """Return the function that computes an expression of facts, values and numbers called as in ``more``."""
+        tree = _parsed(text, where, [*self.finders, *more])
+
+        def value(log: bytes, settings: Settings, numbers: Mapping[str, float]) -> float | None:
+            run = self._run(log, settings)
+            return evaluate(tree, lambda name: numbers[name] if name in numbers else run.number(name))
+
+        return value
 
     def _run(self, text: bytes, settings: Settings) -> Run:
         return Run(text, settings, self.finders, asdict(paddle_devices(text)) if self.launcher else {})
@@ -163,12 +177,18 @@ def _finder(source: Any, where: str, known: Mapping[str, Any]) -> Find:
     if not isinstance(source, str):
         raise InputError(f"{where}: '{source}' is no pattern, expression or list of these")
     if source.startswith("="):
-        tree = parse_expression(source[1:], where)
-        for name in names_in(tree):
-            if name not in known:
-                raise InputError(f"{where}: no value or fact '{name}'{nearest(name, known)}")
+        tree = _parsed(source[1:], where, known)
         return lambda run: evaluate(tree, run.number)
     return _by_pattern(source, where)
+
+
+def _parsed(text: str, where: str, known: Collection[str]) -> ast.expr:
+    """Return an expression of ``known`` names; raise ``InputError`` naming ``where`` for another."""
+    tree = parse_expression(text, where)
+    for name in names_in(tree):
+        if name not in known:
+            raise InputError(f"{where}: no value or fact '{name}'{nearest(name, known)}")
+    return tree
 
 
 def _first_of(each: Sequence[Find]) -> Find:
@@ -196,8 +216,12 @@ def _detailed(source: Mapping[str, Any], where: str) -> Find:
         raise InputError(f"{where}: words is '{source['words']}'; expected printed words with their values")
     if not isinstance(source.get("is"), str | int | float | None):
         raise InputError(f"{where}: is: '{source['is']}' is neither a word nor a number")
+    if source.get("largest") and set(source) != {"pattern", "largest"}:
+        raise InputError(f"{where}: 'largest' needs a 'pattern' alone")
     if "within" in source and "setting" in source:
         raise InputError(f"{where}: 'within' needs a 'pattern' to search for within that section")
+    if source.get("largest"):
+        return _largest(str(source.get("pattern")), where)
     if "pattern" in source:
         find = _by_pattern(str(source["pattern"]), where, source.get("within"))
     elif "switch" in source:
@@ -242,7 +266,22 @@ def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
     def found(run: Run) -> str | None:
         part = section(run)
         word = _first_group(pattern, part) if part is not None else None
-        return None if word is None else word.decode("utf-8", "replace").strip().strip("'\"")
+        return None if word is None else _word(word)
+
+    return found
+
+
+def _largest(text: str, where: str) -> Find:
+    """Return the finder of the largest number among several matches of a pattern; of one alone nothing is known."""
+    pattern = compile_pattern(text, where)
+
+    def found(run: Run) -> float | None:
+        numbers = [_as_number(_word(_first_of_groups(match))) for match in pattern.finditer(run.text)]
+        return (
+            max((number for number in numbers if number is not None), default=None)
+            if len(numbers) > 1
+            else None
+        )
 
     return found
 
@@ -292,10 +331,16 @@ def _section(where: str, within: str | None) -> Callable[[Run], bytes | None]:
 
 def _first_group(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
     match = pattern.search(text)
-    if match is None:
-        return None
+    return None if match is None else _first_of_groups(match)
+
+
+def _first_of_groups(match: re.Match[bytes]) -> bytes:
     # A pattern without a group is one that says something by being there.
     return next((bytes(group) for group in match.groups() if group), bytes(match[0]))
+
+
+def _word(text: bytes) -> str:
+    return text.decode("utf-8", "replace").strip().strip("'\"")
 
 
 def _precision(word: str | float | None) -> Precision | None:

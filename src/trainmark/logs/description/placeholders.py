@@ -26,6 +26,7 @@ FIELDS = {
     "extra_time_s": "seconds of one step that step_time_s leaves out, such as its loading; they are added",
     "samples": "units of the whole record (with samples_of_step: of one step)",
     "seconds": "seconds of the whole record",
+    "steps": "steps of the whole record; with seconds they make the time of one",
     "batch": "samples of one step over all devices",
     "consumed": "units of all devices since the start of the run",
     "clock_s": "seconds since a fixed time",
@@ -40,7 +41,7 @@ FIELDS = {
     "data_time_ms": "the same in milliseconds",
 }
 """The fields of a record, and what each holds."""
-_COUNTERS = ("epoch", "step", "batch", "consumed", "clock_h", "clock_m")
+_COUNTERS = ("epoch", "step", "steps", "batch", "consumed", "clock_h", "clock_m")
 
 _ELAPSED = r"(?:(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
 _SPECIAL = {

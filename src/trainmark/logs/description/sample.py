@@ -11,10 +11,11 @@ from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of, mean_rat
 SAMPLE_KEYS = ("head", "line", "end")
 
 
-class _Filler(string.Formatter):
+class Filler(string.Formatter):
     """``str.format`` without access to attributes and items."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:  # noqa: ARG002 - the base class passes it
+        """Return the value of a field and its name; raise ``KeyError`` for one that is not given."""
         if field_name not in kwargs:
             raise KeyError(field_name, nearest(field_name, kwargs))
         return kwargs[field_name], field_name
@@ -47,13 +48,13 @@ def make_sample(
     ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``,
     ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``;
     lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so
-    far); the end has ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    far); the end has ``elapsed_s``, ``elapsed_hms``, ``samples``, ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
-    if set(parts) - set(SAMPLE_KEYS) or "line" not in parts:
-        raise InputError(f"{where}: expected the keys line, head and end")
-    filler = _Filler()
-    averaged = "average_step_time_s" in parts["line"]
-    left_out = averages_from + ("{step0" in parts["line"])
+    if set(parts) - set(SAMPLE_KEYS) or not {"line", "end"} & set(parts):
+        raise InputError(f"{where}: expected line or end, and head")
+    filler = Filler()
+    averaged = "average_step_time_s" in parts.get("line", "")
+    left_out = averages_from + ("{step0" in parts.get("line", ""))
 
     def fill(part: str, values: Mapping[str, Any]) -> Iterator[str]:
         for text in parts.get(part, "").splitlines():
@@ -79,7 +80,14 @@ def make_sample(
             mean_s = {"average_step_time_s": (line.elapsed_s - first_s) / max(counted, 1)}
             yield from fill("line", {**fixed, **_values(line, run), **mean_s})
         end = end_of(run)
-        totals = {"mean_rate": mean_rate(run), "overall_rate": overall_rate(run)}
+        seconds = sum(run.step_times_s)
+        totals = {
+            "mean_rate": mean_rate(run),
+            "overall_rate": overall_rate(run),
+            "samples": run.global_batch * len(run.step_times_s),
+            "elapsed_s": seconds,
+            "elapsed_hms": str(timedelta(seconds=round(seconds))),
+        }
         best = {"best_rate": max((line.rate for line in lines_of(run)), default=0.0)}
         yield from fill("end", {**fixed, **totals, **best, "clock": end, "ms": end.microsecond // 1000})
 

@@ -1,0 +1,147 @@
+"""Doubts of a described format: lines that show a problem, numbers of a line that must agree, resumed averages."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from trainmark.errors import InputError
+from trainmark.logs.description.document import FormatDescription
+from trainmark.logs.description.facts import Settings, Sources
+from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.description.sample import Filler
+from trainmark.logs.format import LogContext
+from trainmark.logs.model import Problem, Severity
+
+_KEYS = ("pattern", "code", "message", "severity", "times", "equal", "within")
+_WITHIN = 0.05
+
+_Numbers = Callable[[bytes, Settings, Mapping[str, float]], float | None]
+_Read = Callable[[LogContext], Settings]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A problem that a pattern shows: by one match, by so many in the whole log, or by two numbers that differ."""
+
+    pattern: re.Pattern[bytes]
+    code: str
+    message: str
+    severity: Severity
+    times: int | None
+    equal: tuple[_Numbers, _Numbers] | None
+    within: float
+
+    def check(self, context: LogContext, settings: _Read) -> Problem | None:
+        """Return the problem if the log has it."""
+        if self.equal is not None:
+            return self._compare(context, settings(context), *self.equal)
+        if self.times is not None:
+            found = len(self.pattern.findall(context.notes))
+            return self._problem(times=found) if found >= self.times else None
+        return self._problem() if self.pattern.search(context.text) else None
+
+    def _compare(
+        self, context: LogContext, words: Settings, left: _Numbers, right: _Numbers
+    ) -> Problem | None:
+        pairs = []
+        for match in self.pattern.finditer(context.tail):
+            numbers = _numbers(match)
+            one, other = (side(context.text, words, numbers) for side in (left, right))
+            if one is not None and other:
+                pairs.append((one, other))
+        if not pairs or abs(median(one / other for one, other in pairs) - 1) <= self.within:
+            return None
+        return self._problem(left=median(one for one, _ in pairs), right=median(other for _, other in pairs))
+
+    def _problem(self, **values: float) -> Problem:
+        return Problem(self.code, Filler().vformat(self.message, (), values), self.severity)
+
+
+def make_doubts(
+    text: FormatDescription, sources: Sources, start: re.Pattern[bytes] | None, settings: _Read | None
+) -> tuple[Callable[[LogContext], tuple[Problem, ...]] | None, re.Pattern[bytes] | None]:
+    """Return the function that finds a log's doubts, and what it needs of the whole log; None for what is not used.
+
+    Raises ``InputError`` naming file and key. ``start`` is the compiled pattern of the start of a log.
+    """
+    checks = [
+        _doubt(doubt, sources, f"{text.where}: doubts[{number}]") for number, doubt in enumerate(text.doubts)
+    ]
+    if not checks and not text.averages_since_start:
+        return None, None
+    notes = [check.pattern.pattern for check in checks if check.times is not None]
+    resumed_from = sources.number(text.resumed_from, f"{text.where}: resumed_from")
+    read = settings or (lambda _context: {})
+
+    def doubts(context: LogContext) -> tuple[Problem, ...]:
+        found = tuple(problem for check in checks if (problem := check.check(context, read)))
+        resumed = _resumed(context, start, resumed_from) if text.averages_since_start else ()
+        return (*found, *resumed)
+
+    return doubts, re.compile(b"|".join(notes), re.MULTILINE) if notes else None
+
+
+def _doubt(keys: Mapping[str, Any], sources: Sources, where: str) -> _Doubt:
+    if set(keys) - set(_KEYS) or not {"pattern", "code", "message"} <= set(keys):
+        raise InputError(
+            f"{where}: expected pattern, code, message (and severity, times, or equal and within)"
+        )
+    severity, times, equal = keys.get("severity", "doubt"), keys.get("times"), keys.get("equal")
+    if severity not in set(Severity):
+        raise InputError(f"{where}: severity is '{severity}'; expected {' or '.join(Severity)}")
+    if times is not None and (not isinstance(times, int) or times < 1):
+        raise InputError(f"{where}: times is '{times}'; expected a whole number above 0")
+    pattern = compile_pattern(str(keys["pattern"]), where)
+    sides = None
+    if equal is not None:
+        if not isinstance(equal, list) or len(equal) != 2:
+            raise InputError(f"{where}: equal: expected a list of two expressions")
+        names = frozenset(map(_field_of, pattern.groupindex))
+        left, right = (sources.expression(str(side), f"{where}: equal", names) for side in equal)
+        sides = (left, right)
+    message = str(keys["message"])
+    try:
+        Filler().vformat(message, (), {"left": 1.0, "right": 1.0} if sides else {"times": 2} if times else {})
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{where}: message: cannot be filled in: {error}") from None
+    within = float(keys.get("within", _WITHIN))
+    return _Doubt(pattern, str(keys["code"]), message, Severity(severity), times, sides, within)
+
+
+def _field_of(group: str) -> str:
+    return group.removesuffix("_millions").removesuffix("_thousands")
+
+
+def _numbers(match: re.Match[bytes]) -> dict[str, float]:
+    """Return the numbers of a match by field; the digits before a comma are groups of their own."""
+    words: dict[str, bytes] = {}
+    for group, word in match.groupdict(b"").items():
+        words[_field_of(group)] = words.get(_field_of(group), b"") + word
+    found = {}
+    for name, word in words.items():
+        try:
+            found[name] = float(word)
+        except ValueError:
+            continue
+    return found
+
+
+def _resumed(
+    context: LogContext,
+    start: re.Pattern[bytes] | None,
+    resumed_from: Callable[[bytes, Settings], float | None],
+) -> Iterator[Problem]:
+    """Yield the doubt about a resumed run, whose averages since its start cover fewer steps than its counter shows.
+
+    ``resumed_from`` reads the printed step from which a run resumed; where it finds none, a log with its ``start`` was
+    resumed if the first record has a later step.
+    """
+    found = resumed_from(context.text, {})
+    step, first = int(found) if found else 0, context.first_step or 0
+    if not step and first > 2 * context.step_interval and start is not None and start.search(context.head):
+        step = first - context.step_interval
+    if step:
+        sentence = f"the run resumed from iteration {step}: its averages cover fewer iterations than its counter shows"
+        yield Problem("resumed", sentence)
