@@ -104,7 +104,9 @@ def _doubt(keys: Mapping[str, Any], sources: Sources, where: str) -> _Doubt:
     message = str(keys["message"])
     try:
         Filler().vformat(message, (), {"left": 1.0, "right": 1.0} if sides else {"times": 2} if times else {})
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
+        raise InputError(f"{where}: message: no field '{error.args[0]}'{error.args[1]}") from None
+    except ValueError as error:
         raise InputError(f"{where}: message: cannot be filled in: {error}") from None
     within = float(keys.get("within", _WITHIN))
     return _Doubt(pattern, str(keys["code"]), message, Severity(severity), times, sides, within)
