@@ -56,6 +56,7 @@ CARD: dict[str, Any] = {
         "device": {},
     },
     "options": {"behaviour": ["--behaviour={value}"], "word": ["--model={value}"]},
+    "task": "image-classification",
 }
 
 SUITE: dict[str, Any] = {

@@ -57,6 +57,7 @@ CARD: dict[str, Any] = {
     },
     "options": {},
     "expects": ["checkpoint"],
+    "task": "image-classification",
 }
 
 WHO = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "A"}

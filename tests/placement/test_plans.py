@@ -156,7 +156,7 @@ def fake(**card: Any) -> Workload:
     document = {
         "name": "fake", "description": "", "framework": "fake", "environment": "system",
         "source": {"kind": "folder", "path": "."}, "launcher": "process", "log_format": "trainmark",
-        "command": ["{source}/train.py"], "axes": {},
+        "command": ["{source}/train.py"], "axes": {}, "task": "image-classification",
     }  # fmt: skip
     return Workload(Card.model_validate(document | card), Path("/programs"))
 

@@ -49,6 +49,7 @@ launcher: process
 log_format: trainmark
 command: ["{source}/train.py"]
 axes: {}
+task: image-classification
 """
 LITTLE: dict[str, Any] = {
     "out": "/results/scaling",

@@ -39,6 +39,7 @@ CARD: dict[str, Any] = {
     "command": ["{source}/train.py", "--steps", "{steps}"],
     "axes": {"precision": {"values": {"fp32": [], "bf16": ["--bf16"]}}},
     "options": {"deep": ["--deep={value}"]},
+    "task": "image-classification",
 }
 
 

@@ -83,6 +83,15 @@ def neutral_task() -> str:
     return next(task.name for task in declared_tasks().values() if task.is_neutral)
 
 
+BUILT_IN_SOURCE = "builtin"
+"""The kind of source of trainmark's own programs in a card."""
+
+
+def task_of_source(kind: str) -> str:
+    """Return the task of a card without a task: the default one for trainmark's own programs, or the neutral one."""
+    return default_task() if kind == BUILT_IN_SOURCE else neutral_task()
+
+
 @cache
 def _task_by_model() -> Mapping[str, str]:
     return {model: task.name for task in declared_tasks().values() for model in task.models}

@@ -14,6 +14,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.schema.case import SYNTHETIC, Case, axes_of
 from trainmark.schema.suite import Dataset, Suite
 from trainmark.schema.task_catalogue import own_axes, task_of_model
+from trainmark.suite.card_cases import CardCases, read_card_cases
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
@@ -98,11 +99,13 @@ def _listed(document: Document) -> list[Case]:
     points = _mappings(document, ("cases",))
     if not points:
         raise document.error(("cases",), "lists no case")
-    return [_case(document, ("cases", i), point) for i, point in enumerate(points)]
+    cards = read_card_cases(document)
+    return [_case(document, ("cases", i), point, {}, cards) for i, point in enumerate(points)]
 
 
 def _expanded(document: Document) -> list[Case]:
     defaults = _mapping(document, ("defaults",))
+    cards = read_card_cases(document)
     for axis, value in defaults.items():
         _axis(document, ("defaults", axis), [value], one=True)
     axes = {
@@ -115,7 +118,7 @@ def _expanded(document: Document) -> list[Case]:
     ]
     include = _mappings(document, ("include",))
     for i, point in enumerate(include):
-        _case(document, ("include", i), point, defaults)
+        _case(document, ("include", i), point, defaults, cards)
     exclude = [
         {axis: _axis(document, ("exclude", i, axis), values) for axis, values in rule.items()}
         for i, rule in enumerate(_mappings(document, ("exclude",)))
@@ -130,12 +133,20 @@ def _expanded(document: Document) -> list[Case]:
         raise document.error(error.key, str(error)) from None
     if not points:
         raise document.error(("exclude",), "leaves no case: the matrix is empty")
-    return [_case(document, ("axes",), point, defaults) for point in points]
+    return [_case(document, ("axes",), point, defaults, cards) for point in points]
 
 
-def _case(document: Document, key: Key, point: Point, defaults: Point | None = None) -> Case:
-    """Return the case of a point, with the defaults that its task has."""
+def _case(
+    document: Document,
+    key: Key,
+    point: Point,
+    defaults: Point | None = None,
+    cards: CardCases | None = None,
+) -> Case:
+    """Return the case of a point, with what its card states and the defaults that its task has."""
     defaults = defaults or {}
+    if cards is not None:
+        defaults = cards.defaults(defaults | point) | defaults
     task = (defaults | point).get("task", task_of_model((defaults | point).get("model")))
     axes = axes_of(task) if task in TASKS else axes_of()
     try:

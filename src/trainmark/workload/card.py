@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from trainmark.schema.case import Word, axes_of
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.launcher import Launcher
-from trainmark.schema.task_catalogue import task_of_model
+from trainmark.schema.task_catalogue import BUILT_IN_SOURCE, task_of_source
 from trainmark.tasks import TASKS
 from trainmark.workload.image import Image
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
@@ -133,8 +133,15 @@ class StopAfter(Frozen):
     seconds: Annotated[float, Field(gt=0)] | None = None
 
 
+def _default_task(read: Mapping[str, Any]) -> str:
+    """Return the task of a card that states none; ``read`` has its fields before ``task``."""
+    return task_of_source(read["source"].kind if "source" in read else BUILT_IN_SOURCE)
+
+
 class Card(Frozen):
-    """One training program for one ``task``; without a task, for the default task.
+    """One training program for one ``task``.
+
+    Without a task, a program of another project is of the neutral task, whose axes are unknown unless stated.
 
     ``command`` is the program and its constant words, after the interpreter; ``axes`` has the supported axes and their
     words. An axis that is not listed has only one value: its value in ``fixed``, or the default of a case.
@@ -162,9 +169,9 @@ class Card(Frozen):
     name: Word
     description: str
     framework: Word
-    task: Word = Field(default_factory=lambda: task_of_model(None))
     environment: Word
     source: Source
+    task: Word = Field(default_factory=_default_task)
     launcher: Launcher
     log_format: str | Mapping[str, Any]
     rule: str | None = None

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import nearest
-from trainmark.schema.case import SYNTHETIC, Case, Device
+from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
 from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
-from trainmark.workload.placeholders import filled
+from trainmark.workload.placeholders import filled, placeholders_in
 from trainmark.workload.source import GitSource, is_commit
 
 COMMIT = "commit"
@@ -25,6 +27,9 @@ _OWN = (
     *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
     *("prepared", "python", "port", "node"),
 )
+_OF_BATCH = frozenset({"batch", "node_batch", "global_batch", "micro_batch", "samples", "learning_rate"})
+"""The placeholders that are computed from the batch."""
+
 _NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
 
@@ -106,6 +111,7 @@ def program_words(
     if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
         raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
     chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
+    _require_batch(case, card, chosen)
     words = [text for word in card.command for text in _filled_words(word, known, chosen)]
     for axis in case.axes:
         if axis not in _NOT_FLAGS:
@@ -131,6 +137,16 @@ def program_words(
             flags = flags[text]
         words += [filled(word, {**known, "value": text}) for word in flags]
     return tuple(words)
+
+
+def _require_batch(case: Case, card: Card, chosen: Mapping[str, str]) -> None:
+    if case.batch_per_device != UNKNOWN or card.launcher is Launcher.COMMAND:
+        return
+    used = (name for word in card.command for name in placeholders_in(word) if name not in chosen)
+    if name := next((name for name in used if name in _OF_BATCH), None):
+        raise UnsupportedByCard(
+            f"the command of workload '{card.name}' has {{{name}}}: state batch_per_device in the suite"
+        )
 
 
 def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]) -> list[str]:
@@ -193,9 +209,17 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
     card, value = workload.card, case.value(axis)
     text = _text(value)
     rule = card.axes.get(axis)
+    if text == UNKNOWN and axis in UNSTATED and is_neutral(case.task):
+        # The program decides: the suite states no value.
+        return []
     if rule is None and axis == "device" and axis not in card.fixed:
         return []
     if rule is None:
+        if axis in UNSTATED and axis not in card.fixed and is_neutral(case.task):
+            raise UnsupportedByCard(
+                f"workload '{card.name}' has no words for {axis}, so it cannot be {text}: add {axis} to the card's "
+                "'axes', or its only value to 'fixed'"
+            )
         only = _text(card.fixed.get(axis, case_of(task=case.task).value(axis)))
         if text != only:
             raise UnsupportedByCard(f"workload '{card.name}' can only do {axis} {only}, not {text}")

@@ -1,0 +1,68 @@
+"""Values of cases that the cards of a suite state, so that the suite need not repeat them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmark.errors import InputError
+from trainmark.schema.task_catalogue import declared_tasks, is_neutral, task_of_source
+from trainmark.suite.document import Document, read_document
+from trainmark.suite.matrix import Point
+
+
+@dataclass(frozen=True, slots=True)
+class CardCases:
+    """The framework, task and ``fixed`` axes of each workload that the cards of a suite describe.
+
+    A card that cannot be read is left out: the reader of cards reports it.
+    """
+
+    _by_name: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+
+    def defaults(self, point: Point) -> Point:
+        """Return the values that the card of ``point`` states and the point does not.
+
+        They are empty if no card, or more than one, has the point's workload and its other values. ``fixed`` axes are
+        values of a case of the neutral task only: other tasks have a default on each axis.
+        """
+        found = [
+            facts
+            for facts in self._by_name.get(str(point.get("workload")), ())
+            if all(facts[axis] == point.get(axis, facts[axis]) for axis in ("framework", "task"))
+        ]
+        if len(found) != 1:
+            return {}
+        (facts,) = found
+        stated = {axis: facts[axis] for axis in ("framework", "task")}
+        return stated | (facts["fixed"] if is_neutral(facts["task"]) else {})
+
+
+def read_card_cases(document: Document) -> CardCases:
+    """Return what the cards under ``cards`` of a suite's document state about cases."""
+    paths = document.values.get("cards")
+    found: dict[str, tuple[Point, ...]] = {}
+    for path in paths if isinstance(paths, list) else ():
+        facts = _facts(document.path.resolve().parent / path) if isinstance(path, str) else None
+        if facts is not None:
+            found[facts["name"]] = (*found.get(facts["name"], ()), facts)
+    return CardCases(found)
+
+
+def _facts(path: Path) -> dict[str, Any] | None:
+    try:
+        card = read_document(path).values
+    except InputError:
+        return None
+    if not isinstance(card, dict) or not isinstance(card.get("source"), dict):
+        return None
+    name, framework, fixed = card.get("name"), card.get("framework"), card.get("fixed") or {}
+    task = card.get("task", task_of_source(str(card["source"].get("kind"))))
+    words = (name, framework, task)
+    if (
+        not all(isinstance(word, str) for word in words)
+        or task not in declared_tasks()
+        or not isinstance(fixed, dict)
+    ):
+        return None
+    return {"name": name, "framework": framework, "task": task, "fixed": fixed}

@@ -1,0 +1,124 @@
+"""Programs of other projects by their cards: only stated values are facts of a case."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from trainmark.cli.main import main
+from trainmark.errors import InputError
+from trainmark.suite import dump_suite, load_suite, parse_suite
+from trainmark.workload import read_card
+
+PROGRAM = Path(__file__).with_name("train_mlp.py")
+
+CARD: dict[str, Any] = {
+    "name": "mlp",
+    "description": "a small network",
+    "framework": "python",
+    "environment": "system",
+    "source": {"kind": "folder", "path": "program"},
+    "launcher": "process",
+    "log_format": "nanogpt",
+    "command": ["{source}/train_mlp.py", "--style=nanogpt", "--steps=60"],
+    "axes": {"batch_per_device": {"flags": ["--batch-size={value}"]}},
+}
+SUITE: dict[str, Any] = {
+    "name": "mlp",
+    "cards": ["card.yaml"],
+    "environment": sys.executable,
+    "protocol": {"name": "adaptive", "repeats": 1},
+    "defaults": {"workload": "mlp"},
+    "axes": {"batch_per_device": [32]},
+}
+
+
+def written(folder: Path, suite: dict[str, Any] | None = None, **card: Any) -> Path:
+    (folder / "program").mkdir(exist_ok=True)
+    (folder / "program" / "train_mlp.py").write_bytes(PROGRAM.read_bytes())
+    (folder / "card.yaml").write_text(yaml.safe_dump(CARD | card, sort_keys=False))
+    (folder / "suite.yaml").write_text(yaml.safe_dump(SUITE | (suite or {}), sort_keys=False))
+    return folder / "suite.yaml"
+
+
+def planned(path: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    assert main(["plan", "--json", str(path)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_foreign_card_without_a_task_has_the_neutral_one(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert read_card(tmp_path / "card.yaml").card.task == "program"
+
+
+def test_axes_that_nobody_states_are_unknown(tmp_path: Path) -> None:
+    (case,) = load_suite(written(tmp_path)).cases
+
+    assert (case.id, case.task, case.framework) == ("mlp-python-b32", "program", "python")
+    assert {case.precision, case.model, case.data, case.compiler} == {"unknown"}
+    assert "image_size" not in case.axes
+
+
+def test_a_fixed_axis_is_stated_by_the_card(tmp_path: Path) -> None:
+    (case,) = load_suite(written(tmp_path, fixed={"precision": "fp32", "model": "xor"})).cases
+
+    assert (case.precision, case.model) == ("fp32", "xor")
+    assert case.id == "mlp-python-xor-fp32-b32"
+
+
+def test_the_cards_stated_task_is_that_of_its_cases(tmp_path: Path) -> None:
+    path = written(tmp_path, task="causal-lm", axes=CARD["axes"] | {"sequence_length": {}})
+    (case,) = load_suite(path).cases
+
+    assert (case.task, case.framework) == ("causal-lm", "python")
+
+
+def test_a_resolved_suite_reads_back_equal(tmp_path: Path) -> None:
+    suite = load_suite(written(tmp_path, fixed={"precision": "bf16"}))
+
+    assert parse_suite(dump_suite(suite), str(tmp_path / "out" / "suite.yaml")) == suite
+
+
+def test_an_axis_of_another_task_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, {"axes": {"image_size": [224]}})
+
+    with pytest.raises(InputError, match=r"suite\.yaml:\d+: .*task 'program' has no axis 'image_size'"):
+        load_suite(path)
+
+
+def test_a_value_that_no_word_passes_is_unsupported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (case,) = planned(written(tmp_path, {"axes": {"precision": ["bf16"]}}), capsys)
+
+    assert "has no words for precision, so it cannot be bf16: add precision to" in case["cannot_run"]
+
+
+def test_an_axis_without_a_value_adds_no_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (case,) = planned(written(tmp_path, {"axes": {"devices_per_node": [1]}}), capsys)
+
+    assert case["cannot_run"] is None
+    assert not any("--batch-size" in word for word in case["commands"][0]["words"])
+
+
+def test_a_placeholder_of_an_unknown_batch_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*CARD["command"], "--batch-size={batch}"]
+    (case,) = planned(written(tmp_path, {"axes": {"devices_per_node": [1]}}, command=command), capsys)
+
+    assert "{batch}: state batch_per_device in the suite" in case["cannot_run"]
+
+
+@pytest.mark.process
+def test_a_foreign_run_has_no_facts_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", str(written(tmp_path)), "--out", "out"]) in (0, 1)
+
+    text = (tmp_path / "out" / "report.md").read_text().partition("## Suspect runs")[0]
+    (case,) = json.loads((tmp_path / "out" / "results.json").read_text())["cases"]
+    assert case["runs"][0]["outcome"] == "ok"
+    assert [word for word in ("224", "nchw", "resnet", "fp32", "synthetic") if word in text] == []
