@@ -28,7 +28,7 @@ def test_the_table_of_formats_is_what_the_formats_say() -> None:
 
 
 def test_the_table_of_rules_has_every_rule_by_which_somebody_publishes() -> None:
-    table = rows("| rule | formula | who publishes by it |")
+    table = rows("| rule | formula | publishers |")
     published = {rule.name for known in formats() for rule in rules_for(known.name)}
 
     assert published - {"window"} <= set(table)
