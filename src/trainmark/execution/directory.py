@@ -35,12 +35,17 @@ class ResultDirectory:
 
     def run(self, case: Case, repeat: int) -> Path:
         """Return the folder of one run; repeats count from 1."""
+        if not case.options:
+            return self.path.joinpath(RUNS, case.id, str(repeat))
         return self._of(case) / str(repeat)
 
     def _of(self, case: Case) -> Path:
         """Return the folder of a case: by its id, or by the shorter id that an older version used."""
-        ours, earlier = self.path / RUNS / case.id, self.path / RUNS / case.earlier_id
-        return earlier if case.options and not ours.exists() and earlier.exists() else ours
+        ours = self.path / RUNS / case.id
+        if not case.options:
+            return ours
+        earlier = self.path / RUNS / case.earlier_id
+        return earlier if not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
         """Return the records of the case's finished runs, by repeat.

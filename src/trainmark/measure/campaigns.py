@@ -34,7 +34,7 @@ TABLE_LEVEL = 0.05
 """The largest share of tables without any change in which a case is called faster or slower."""
 COMMON_SHARE = 0.5
 """The share of the level that is reserved for an effect common to all cases, if there are several baselines."""
-_BISECTIONS = 60
+_BISECTIONS = 40
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ as its standard error; the degrees of freedom follow Welch and Satterthwaite and
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,7 @@ def spread_of(found: Estimate) -> float | None:
     return None if half is None else half / expected_half_width(1.0, found.n)
 
 
+@lru_cache(maxsize=4096)
 def student_t(freedom: float, level: float = CONFIDENCE) -> float:
     """Return the two-sided quantile of Student's t: ``level`` of the distribution is between minus it and it."""
     # scipy takes a fifth of a second to import, and most of what imports this module computes no interval.

@@ -66,10 +66,11 @@ class Values:
         """Return the text of each placeholder."""
         known = {name: str(getattr(self, name)) for name in _OWN}
         known |= {
-            name: str(getattr(case, name))
-            for name in ("framework", "task", "world_size", "nodes", "devices_per_node")
-        }
-        known |= {
+            "framework": case.framework,
+            "task": case.task,
+            "world_size": str(case.world_size),
+            "nodes": str(case.nodes),
+            "devices_per_node": str(case.devices_per_node),
             "source": str(self.directory / workload.source),
             "run": str(self.directory),
             "devices": ",".join(str(number) for number in range(case.devices_per_node)),
@@ -116,8 +117,9 @@ def program_words(
     for axis in case.axes:
         if axis not in _NOT_FLAGS:
             words += _axis_words(case, axis, workload, known)
+    chosen = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
-        if matches(case, combination.when, values.device):
+        if all_match(chosen, combination.when):
             words += [filled(word, known) for word in combination.words]
     for option, value in case.options.items():
         if option in chosen or (option == COMMIT and isinstance(card.source, GitSource)):
@@ -135,7 +137,7 @@ def program_words(
                     f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
                 )
             flags = flags[text]
-        words += [filled(word, {**known, "value": text}) for word in flags]
+        words += [filled(word, known, text) for word in flags]
     return tuple(words)
 
 
@@ -160,8 +162,9 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
     given = dict(card.environment_variables)
+    chosen = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
-        if matches(case, combination.when, values.device):
+        if all_match(chosen, combination.when):
             given |= combination.environment_variables
     chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
     return {name: filled(text, {**texts, **chosen}) for name, text in given.items()}
@@ -191,18 +194,30 @@ def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -
     ``device`` is the device that a rank really uses, if known.
     """
 
-    def holds(axis: str, wanted: str) -> bool:
-        if axis not in case.axes:
-            return False
-        text = _text(device if axis == "device" and device is not None else case.value(axis))
-        return text != wanted[1:] if wanted.startswith("!") else text == wanted
+    return all_match(axis_texts(case, device), when)
 
-    return all(holds(axis, wanted) for axis, wanted in when.items())
+
+def axis_texts(case: Case, device: Device | None = None) -> dict[str, str]:
+    """Return the text of a case's value on each axis; ``device`` is the one that a rank really uses, if known."""
+    texts = {axis: _text(case.value(axis)) for axis in case.axes}
+    return texts if device is None else texts | {"device": device.value}
+
+
+def all_match(texts: Mapping[str, str], when: Mapping[str, str]) -> bool:
+    """Return whether the ``texts`` of a case's axes have all the values of ``when``; ``!value`` means any other."""
+    for axis, wanted in when.items():
+        text = texts.get(axis)
+        if text is None or (text == wanted[1:] if wanted.startswith("!") else text != wanted):
+            return False
+    return True
 
 
 def find_gap(case: Case, card: Card, device: Device) -> str | None:
     """Return why the program cannot do this combination of axes on ``device``, or None."""
-    return next((gap.reason for gap in card.gaps if matches(case, gap.when, device)), None)
+    if not card.gaps:
+        return None
+    texts = axis_texts(case, device)
+    return next((gap.reason for gap in card.gaps if all_match(texts, gap.when)), None)
 
 
 def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, str]) -> list[str]:
@@ -234,10 +249,12 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
         text = known["data"]
     if axis == "batch_per_device":
         text = known[{Counts.GLOBAL: "global_batch", Counts.PER_NODE: "node_batch"}.get(rule.counts, "batch")]
-    return [filled(word, {**known, "value": text}) for word in words]
+    return [filled(word, known, text) for word in words]
 
 
 def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, bool):

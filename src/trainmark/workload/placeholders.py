@@ -45,8 +45,16 @@ def placeholders_in(word: str) -> list[str]:
     return _PLACEHOLDER.findall(word)
 
 
-def filled(word: str, known: Mapping[str, str]) -> str:
-    """Return the word with its placeholders replaced, in one pass: braces in a text stay as they are."""
+def filled(word: str, known: Mapping[str, str], value: str | None = None) -> str:
+    """Return the word with its placeholders replaced, in one pass: braces in a text stay as they are.
+
+    ``value`` is the text of the placeholder of that name, if the word has an axis's or an option's value.
+    """
     if "{" not in word:
         return word
-    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word)
+    if value is not None and word.endswith("={value}") and word.count("{") == 1:
+        return word[:-7] + value
+    return _PLACEHOLDER.sub(
+        lambda match: value if value is not None and match[1] == "value" else known.get(match[1], match[0]),
+        word,
+    )
