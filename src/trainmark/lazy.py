@@ -1,5 +1,6 @@
 """Packages whose public names are imported on first use, so that no command waits for modules that it does not need."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -16,6 +17,9 @@ def attach(package: str, exports: Mapping[str, Sequence[str]]) -> Callable[[str]
     def get(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(module_of[name], package), name)
+        found = getattr(import_module(module_of[name], package), name)
+        # The package then has the name, and does not ask again: a loop over many files uses it for each.
+        setattr(sys.modules[package], name, found)
+        return found
 
     return get

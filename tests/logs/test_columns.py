@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainmark.logs.columns import BLOCK_VALUES, BUFFERED_VALUES, Column, in_step
+from trainmark.logs.columns import BLOCK_VALUES, BUFFERED_VALUES, Column, in_step, median
 
 
 @pytest.mark.parametrize("late", [3, BUFFERED_VALUES - 7, 2 * BUFFERED_VALUES + 5])
@@ -32,3 +32,17 @@ def test_a_truncated_temporary_file_is_an_error() -> None:
 
     with pytest.raises(OSError, match="is the disk of TMPDIR full"):
         column.array()
+
+
+@pytest.mark.parametrize("values", [[3.0], [1.0, 2.5], [5.0, 1.0, 2.0], [1.0, np.nan], [0.1, 0.2, 0.3, 0.4]])
+def test_the_median_is_that_of_numpy(values: list[float]) -> None:
+    assert np.array_equal(median(values), np.median(values), equal_nan=True)
+
+
+def test_values_of_a_short_column_cannot_be_changed_through_what_is_read() -> None:
+    column = Column.of([1.0, 2.0, 3.0])
+
+    with pytest.raises(ValueError, match="read-only"):
+        column.array()[0] = 9.0
+    assert [list(block) for block in column.blocks(1, 5)] == [[2.0, 3.0]]
+    assert list(column.array(5)) == []

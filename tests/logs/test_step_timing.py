@@ -1,12 +1,14 @@
 """A number whose records are of two paces, or held up again and again, is a doubt that says by how much."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainmark.logs import Facts, Severity
 from trainmark.logs.plausibility import stalls
+from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
@@ -67,3 +69,17 @@ def test_a_note_does_not_hide_a_deviating_mean_of_the_rates(tmp_path: Path) -> N
     times = [(0.2, 0.35)[(i // 3) % 2] for i in range(400)]
 
     assert "uneven-steps" in _doubts(tmp_path, times)
+
+
+def test_the_timing_of_a_log_is_measured_once_and_not_that_of_another_log(tmp_path: Path) -> None:
+    logs = []
+    for number, step_s in enumerate((0.5, 0.25)):
+        path = tmp_path / f"{number}.txt"
+        path.write_text(synthetic_log("ngc-pytorch-convnets", SampleRun([step_s] * 60, interval=1)))
+        logs.append(read_log(path))
+
+    first = measure_timing(logs[0])
+
+    assert measure_timing(replace(logs[0], problems=())) is first
+    assert measure_timing(replace(logs[0], warmup_steps=40)).counted < first.counted
+    assert measure_timing(logs[1]).window_s == pytest.approx(first.window_s / 2)

@@ -56,6 +56,10 @@ class Column:
 
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield the values ``start`` … ``stop`` (as in a slice, not negative) in blocks, in order."""
+        if self._is_short():
+            if len(block := self._short(start, stop)):
+                yield block
+            return
         stop = len(self) if stop is None else min(stop, len(self))
         position = max(start, 0)
         while position < min(stop, self._written_count) and self._file is not None:
@@ -71,7 +75,9 @@ class Column:
             offset += len(held)
 
     def array(self, start: int = 0, stop: int | None = None) -> Floats:
-        """Return the values ``start`` … ``stop`` as one array, in memory."""
+        """Return the values ``start`` … ``stop`` as one array, in memory; it may be read only."""
+        if self._is_short():
+            return self._short(start, stop)
         start, stop = max(start, 0), len(self) if stop is None else min(stop, len(self))
         found = np.empty(max(stop - start, 0))
         done = max(min(stop, self._written_count) - start, 0)
@@ -80,6 +86,15 @@ class Column:
             found[done : done + len(block)] = block
             done += len(block)
         return found
+
+    def _is_short(self) -> bool:
+        """Return whether all values are in one array, as those of a small log are."""
+        return self._file is None and len(self._buffered) == 1
+
+    def _short(self, start: int, stop: int | None) -> Floats:
+        view = self._buffered[0][max(start, 0) : stop]
+        view.flags.writeable = False
+        return view
 
     def _read(self, start: int, into: Floats) -> None:
         """Fill ``into`` with the values from ``start`` on, all of which are in the file; raise ``OSError``."""

@@ -147,6 +147,8 @@ def _interval(records: Records) -> int:
     rises = rises[rises > 0]
     if not len(rises):
         return 1
+    if rises.min() == rises.max():
+        return int(rises[0])
     values, counts = np.unique(rises, return_counts=True)
     return int(values[np.argmax(counts)])
 

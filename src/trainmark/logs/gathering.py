@@ -1,6 +1,7 @@
 """Collector of a streamed log: its head, its tail, and the columns of each rank."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -71,19 +72,23 @@ class LogCollector:
             self._recognise(strip_colours(text))
         if self.format is None:
             return
-        if self.accompanied_by is None and not self.format.accompanies:
-            harnesses = (known for known in self.formats.harnesses(text) if can_match(known.mark, text))
-            self.accompanied_by = next(harnesses, None)
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
             for match in noted.finditer(strip_colours(text)):
                 self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
+        if self.accompanied_by is None and not self.format.accompanies:
+            self.accompanied_by = next(self._harnesses(found.samples), None)
         self.loss_not_finite = self.loss_not_finite or any(map(has_bad_loss, found.samples))
         if not self.later and found.columns:
             self.later = _second_start(self.format, found.samples if self.counts else found.samples[1:])
         if found.columns:
             self._append(rank, found.columns)
+
+    def _harnesses(self, samples: list[bytes]) -> Iterator[Format]:
+        """Yield the formats of harnesses whose lines are in the samples of a text."""
+        for sample in samples:
+            yield from (known for known in self.formats.harnesses(sample) if can_match(known.mark, sample))
 
     def _recognise(self, text: bytes) -> None:
         """Choose the format with the most records in the first lines; in all of ``text`` if there are none."""

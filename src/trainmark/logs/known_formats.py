@@ -71,14 +71,26 @@ class IndexedFormats:
         self._all = _Index(index)
         self._harnesses = _Index([words for words in index if words.accompanies])
         self._load = load
+        self._last: tuple[bytes, Sequence[Format]] | None = None
 
     def candidates(self, text: bytes) -> Sequence[Format]:
         """Return the formats of which a pattern may match in ``text``."""
-        return [self._load(name) for name in self._all.names_in(text)]
+        # The same text is asked for twice if the log is small: for its format, and for others in it.
+        if self._last is None or text != self._last[0]:
+            self._last = text, [self._load(name) for name in self._all.names_in(text)]
+        return self._last[1]
 
     def harnesses(self, text: bytes) -> Sequence[Format]:
         """Return the candidates that accompany another program."""
+        if self._last is not None and text == self._last[0]:
+            return [known for known in self._last[1] if known.accompanies]
         return [self._load(name) for name in self._harnesses.names_in(text)]
+
+
+_ALWAYS = 1 << 16
+"""The number of a pair that is in every text, for words without a pair."""
+_MANY_WORDS = 64
+"""From this many words on it is faster to look up their pairs of characters first."""
 
 
 class _Index:
@@ -96,9 +108,11 @@ class _Index:
                 for word in pattern.any_of:
                     followers.setdefault(word, []).append((number, pattern.all_of))
         self._followers = list(followers.items())
-        pairs = [_pairs(word) for word in followers]
-        self._pairs = np.concatenate([np.zeros(0, np.int64), *pairs])
-        self._word_of_pair = np.repeat(np.arange(len(pairs)), [len(each) for each in pairs])
+        pairs = [(_pairs(word) if len(word) > 1 else [_ALWAYS]) for word in followers]
+        self._pairs = np.concatenate([np.zeros(0, np.int64), *pairs]).astype(np.int64)
+        self._first_pairs = np.cumsum([0, *map(len, pairs)])[:-1]
+        self._present = np.zeros(_ALWAYS + 1, np.bool_)
+        self._present[_ALWAYS] = True
 
     def names_in(self, text: bytes) -> list[str]:
         """Return the names of the formats that may be in ``text``, in the order of the index."""
@@ -110,17 +124,22 @@ class _Index:
         return [self._names[number] for number in sorted(found)]
 
     def _possible_words(self, text: bytes) -> list[int]:
-        """Return the numbers of the words whose pairs of characters are all in ``text``."""
-        present = np.zeros(1 << 16, np.bool_)
-        present[_pairs(text)] = True
-        possible = np.ones(len(self._followers), np.bool_)
-        possible[self._word_of_pair[~present[self._pairs]]] = False
-        numbers: list[int] = np.flatnonzero(possible).tolist()
+        """Return the numbers of the words whose pairs of characters are all in ``text``; of few words all."""
+        if len(self._followers) < _MANY_WORDS:
+            return list(range(len(self._followers)))
+        codes = _pairs(text)
+        self._present[codes] = True
+        possible = np.logical_and.reduceat(self._present[self._pairs], self._first_pairs)
+        self._present[codes] = False
+        numbers: list[int] = possible.nonzero()[0].tolist()
         return numbers
 
 
-def _pairs(text: bytes) -> NDArray[np.int64]:
+def _pairs(text: bytes) -> NDArray[np.uint16]:
     """Return each two neighbouring characters of ``text`` as one number; none for a shorter text."""
-    single = np.frombuffer(text, np.uint8).astype(np.int64)
-    pairs: NDArray[np.int64] = single[:-1] << 8 | single[1:]
-    return pairs
+    size = len(text)
+    if size < 2:
+        return np.zeros(0, np.uint16)
+    return np.concatenate(
+        (np.frombuffer(text, "<u2", size // 2), np.frombuffer(text, "<u2", (size - 1) // 2, 1))
+    )

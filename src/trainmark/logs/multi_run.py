@@ -38,6 +38,8 @@ def conflicting_facts(known: Format, pattern: int, context: LogContext, later: b
         return
     head = context.head[: first.start()]
     before = known.facts(replace(context, head=head, tail=b"", text=head))
+    if all(getattr(before, name) is None for name in _WORDS):
+        return
     rest = record.sub(b"", context.text[first.start() :])
     for text in (rest, later):
         after = known.facts(replace(context, head=text, tail=b"", text=text)) if text else Facts()

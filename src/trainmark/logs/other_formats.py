@@ -11,6 +11,8 @@ from trainmark.logs.shapes import few_of_each
 
 _FEWEST_OTHERS = 2
 _FEW = 4
+_SMALL_BYTES = 1 << 14
+"""A text of this size is searched whole first, as it was when its format was looked for."""
 
 
 def other_format_problems(collected: LogCollector) -> list[Problem]:
@@ -23,12 +25,10 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
     if ends["beginning"] == ends["end"]:
         del ends["end"]  # a short log, which is both
     for place, whole in ends.items():
+        if len(whole) <= _SMALL_BYTES and not _others(collected, whole):
+            continue
         text = _few_of_each(whole)
-        others = [
-            other
-            for other in collected.formats.candidates(text)
-            if other is not known and not other.accompanies and _may_be_in(other, text)
-        ]
+        others = [other for other in _others(collected, text) if _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
             if _is_in(other, rest):
@@ -61,6 +61,12 @@ def _around_harness(harness: Format, collected: LogCollector) -> list[Problem]:
 def _other_records(place: str, other: Format) -> Problem:
     sentence = f"the {place} of the file has records of another format, {other.name}: split it"
     return Problem("several-formats", sentence)
+
+
+def _others(collected: LogCollector, text: bytes) -> list[Format]:
+    """Return the formats of other programs that ``text`` may have."""
+    candidates = collected.formats.candidates(text)
+    return [other for other in candidates if other is not collected.format and not other.accompanies]
 
 
 def _few_of_each(text: bytes) -> bytes:

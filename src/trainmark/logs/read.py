@@ -1,6 +1,7 @@
 """Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,6 +102,7 @@ def _beyond(collected: LogCollector, name: str, error: Exception) -> ParsedLog:
     return unreadable_log(name, f"{where}; please report this together with the line that causes it")
 
 
+@cache
 def _keep_freed_memory() -> None:
     """Make glibc reuse freed blocks instead of mapping new ones, which saves a quarter of the reading time.
 

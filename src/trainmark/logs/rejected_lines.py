@@ -33,7 +33,8 @@ def find_rejected_lines(known: Format, pattern: int, head: bytes, tail: bytes) -
 
     ``pattern`` is the index of the format's record pattern.
     """
-    ends = (head[:_CHECKED_BYTES], tail[-_CHECKED_BYTES:])
+    # The two ends of a short log are one text.
+    ends = tuple(dict.fromkeys((head[:_CHECKED_BYTES], tail[-_CHECKED_BYTES:])))
     expressions = [*known.records[pattern : pattern + 1]]
     if summary := known.figures.get("summary"):
         expressions.append(summary)

@@ -51,7 +51,8 @@ class Demultiplexer:
             return [(rank, clean(text)) for rank, text in by_rank]
         piece = clean(piece)
         # The launcher's own first lines have no tag: check the end of the piece as well.
-        ends = [strip_colours(part) for part in (piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:])]
+        parts = dict.fromkeys((piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:]))
+        ends = [strip_colours(part) for part in parts]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
             if any(_tags_most_lines(tag, part) for part in ends):
                 alone = self._by_one_line_tag(tag, piece)

@@ -4,7 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from trainmark.errors import InputError, nearest
@@ -53,7 +53,7 @@ class Run:
         """Return the number called ``name`` (a value or a fact); ``None`` if the log does not have it."""
         if name in self.searching or name not in self.finders:
             return None
-        inner = replace(self, searching=self.searching | {name})
+        inner = Run(self.text, self.settings, self.finders, self.launched, self.searching | {name})
         return _as_number(self.finders[name](inner))
 
 

@@ -25,10 +25,12 @@ def check_plausibility(log: ParsedLog) -> ParsedLog:
     """
     if log.status is not Status.OK or log.own_run is not None:
         return log
-    log = replace(log, problems=weigh_name_hints(log))
+    named = weigh_name_hints(log)
+    if named != log.problems:
+        log = replace(log, problems=named)
     reported = {problem.code for problem in log.problems}
     more = tuple(problem for problem in _problems(log) if problem.code not in reported)
-    return replace(log, problems=(*log.problems, *more))
+    return replace(log, problems=(*log.problems, *more)) if more else log
 
 
 def _problems(log: ParsedLog) -> Iterator[Problem]:
