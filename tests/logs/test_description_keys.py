@@ -352,3 +352,15 @@ def test_seconds_of_several_steps_are_the_time_of_one() -> None:
 
     assert columns["step_time_s"][0] == pytest.approx(0.25)
     assert math.isnan(columns["step_time_s"][1])
+
+
+def test_a_record_may_start_with_a_line_of_a_stamp_or_of_another_unit() -> None:
+    for first, value in (("at {stamp} begins", 12.0), ("took {step_time_ms} ms", 0.5)):
+        known = _format(records=[{"lines": [first, "speed {rate} /s"]}])
+        text = "at 1970-01-01 00:00:12 begins\ntook 500 ms\nspeed 3 /s\nat 1970-01-01 00:00:24 begins\ntook 700 ms\n"
+        block = derived(extract(known.records[0], text.encode()).columns)
+        assert known.transform is not None
+        rows = next(known.transform(iter([block])))
+
+        column = rows["clock_s" if "stamp" in first else "step_time_s"]
+        assert (column[0], rows["rate"][0]) == (value, 3.0)

@@ -319,3 +319,29 @@ def test_the_line_of_megatron_bridge_is_read_as_that_of_megatron_lm(read: Reader
     assert (log.format, log.global_batch or log.facts.global_batch) == ("megatron-lm", 128)
     assert measure_log(log).value == pytest.approx(256)
     assert log.figures["tflops"] == 400
+
+
+def test_unsloths_banner_has_the_batch_and_the_devices(read: Reader) -> None:
+    log = read(
+        "==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 2\n"
+        "   \\\\   /|    Num examples = 51,760 | Num Epochs = 1 | Total steps = 60\n"
+        "O^O/ \\_/ \\    Batch size per device = 2 | Gradient accumulation steps = 4\n"
+        "\\        /    Data Parallel GPUs = 2 | Total batch size (2 x 4 x 2) = 16\n"
+        ' "-____-"     Trainable parameters = 41,943,040 of 8,072,204,288 (0.52% trained)\n'
+        "{'loss': 1.5, 'grad_norm': 0.5, 'learning_rate': 2e-05, 'epoch': 0.01}\n"
+        "{'train_runtime': 240.0, 'train_samples_per_second': 4.0, 'train_steps_per_second': 0.25, "
+        "'train_loss': 1.2, 'epoch': 0.02}\n"
+    )
+
+    assert log.format == "hf-trainer"
+    facts = log.facts
+    assert (facts.gpus, facts.batch_per_device, facts.accumulation, facts.global_batch) == (2, 2, 4, 16)
+    assert measure_log(log).value == 4.0
+
+
+@pytest.mark.parametrize("name", ["axolotl", "liger-kernel", "trl"])
+def test_the_results_of_the_trainer_below_a_program_are_no_other_run(read: Reader, name: str) -> None:
+    log = read(synthetic_log(name, SampleRun([0.5] * 60)))
+
+    assert log.format == name
+    assert "several-formats" not in {problem.code for problem in log.problems}

@@ -24,7 +24,7 @@ def _doubts(log: ParsedLog) -> dict[str, str]:
     return {p.code: p.message for p in log.problems if p.severity is Severity.DOUBT}
 
 
-def test_a_digit_that_changes_in_one_rate_is_seen_by_its_time() -> None:
+def test_a_digit_that_changes_in_one_rate_is_a_doubt_by_its_time() -> None:
     rates = [96 / 0.78562] * 50
     rates[43] = 162.18389
 

@@ -178,6 +178,13 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     return columns
 
 
+def column_of(group: str) -> str:
+    """Return the name of the column in which the value of a pattern's group is after ``derived``."""
+    if group in ("steps_per_s", "average_steps_per_s"):
+        return {"steps_per_s": "step_time_s"}.get(group, "average_time_s")
+    return "clock_s" if group == "stamp" else _UNITS.get(group, (group, 1.0))[0]
+
+
 def _sum(left: Floats, right: Floats, is_part: bool) -> Floats:
     """Return the sum of a number's parts, or the one of two alternatives that a line has."""
     return left + right if is_part else np.where(np.isnan(left), right, left)

@@ -67,7 +67,8 @@ class Format:
     slow). ``fp16`` is the precision that "fp16" in a log's name means for this program. A format that ``accompanies``
     is printed by a harness among the lines of another program, and its records win over that program's. ``own_run``
     reads the measured window of a program that reports it. ``published`` lists the rules by which figures of this
-    program are published, in the order in which an audit tries them.
+    program are published, in the order in which an audit tries them. ``built_on`` is the format of a trainer on which
+    this program is built, and whose results are in its logs.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Format:
     without_records: str = "the log has no training record"
     accompanies: bool = False
     published: tuple[Published, ...] = ()
+    built_on: str | None = None
 
 
 def unknown_end(_: LogContext) -> EndState:

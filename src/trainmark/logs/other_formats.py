@@ -31,9 +31,14 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
         others = [other for other in _others(collected, text) if _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
-            if _is_in(other, rest):
+            if _trains_in(other, rest) or (not _share_trainer(other, known) and _is_in(other, rest)):
                 return [_other_records(place, other)]
     return []
+
+
+def _share_trainer(other: Format, known: Format) -> bool:
+    """Return whether the results of ``other`` may be of the same run: both programs' trainer prints them."""
+    return (other.built_on or other.name) == (known.built_on or known.name)
 
 
 def _around_harness(harness: Format, collected: LogCollector) -> list[Problem]:

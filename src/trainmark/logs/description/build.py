@@ -81,6 +81,7 @@ def build_format(description: FormatDescription) -> Format:
         fp16=Precision(text.fp16) if text.fp16 else None,
         without_records=text.without_records,
         published=_published(text),
+        built_on=text.built_on,
     )
 
 

@@ -62,6 +62,7 @@ class FormatDescription:
     averages_from: int = 0
     warmup_steps: int = 20
     fp16: str | None = None
+    built_on: str | None = None
     without_records: str = "the log has no training record"
     published: tuple[Mapping[str, str], ...] = ()
     sample: Mapping[str, str] = field(default_factory=dict)

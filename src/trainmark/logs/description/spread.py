@@ -9,6 +9,7 @@ import numpy as np
 from trainmark.errors import InputError
 from trainmark.logs.columns import Floats
 from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.fields import column_of
 
 Blocks = Iterator[dict[str, Floats]]
 
@@ -37,7 +38,7 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
 
     Rows before the first one belong to a record whose start is missing and are left out.
     """
-    starting = next(name for name in first.groupindex if not name.startswith("_"))
+    starting = next(column_of(name) for name in first.groupindex if not name.startswith("_"))
 
     def merged(blocks: Blocks) -> Blocks:
         carried: dict[str, Floats] = {}

@@ -1,4 +1,4 @@
-"""The ``Trainer`` of Hugging Face's transformers (and TRL's, which are built on it).
+"""The ``Trainer`` of Hugging Face's transformers (and TRL's and Unsloth's, which are built on it).
 
     {'train_runtime': 1575, 'train_samples_per_second': 1.333, 'train_steps_per_second': 0.168, 'train_loss': 0.28, …}
     ***** train metrics *****
@@ -26,7 +26,11 @@ _Bar = tuple[float, float, float]
 """A state of the progress bar: step, total steps, seconds since its start."""
 _OFF = 0.02
 """Relative effect of one epoch or step more or less: smaller deviations do not mean a resumed or stopped run."""
-_TOTAL_BATCH = rb"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)\s"
+# Unsloth prints its own banner instead: "Total batch size (2 x 4 x 1) = 8".
+_TOTAL_BATCH = (
+    rb"Total (?:train batch size \(w\. parallel, distributed & accumulation\)|batch size \([\dx ]+\))"
+    rb" = ([\d,]+)\s"
+)
 
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
@@ -40,9 +44,9 @@ def facts(context: LogContext) -> Facts:
     """Read the block ``***** Running training *****`` and the printed ``TrainingArguments``."""
     text = context.text
     training = _last_training(text)
-    device = search_integer(rb"Instantaneous batch size per device = ([\d,]+)", training)
+    device = search_integer(rb"(?:Instantaneous b|\bB)atch size per device = ([\d,]+)", training)
     total = search_integer(_TOTAL_BATCH, training)
-    accumulation = search_integer(rb"Gradient Accumulation steps = (\d+)", training)
+    accumulation = search_integer(rb"Gradient [Aa]ccumulation steps = (\d+)", training)
     parallel = device * (accumulation or 1) if device else None
     return Facts(
         model=search_word(rb"model_name_or_path[=: ]+['\"]?([\w./-]+)", text),
@@ -187,7 +191,7 @@ FORMAT = Format(
     records=(),
     mark=re.compile(
         rb"'(?:train|eval)_runtime': |train_samples_per_second += |\{'loss': [^\n{]*'learning_rate': [^\n{]*'epoch': "
-        rb"|Total train batch size \(w\. parallel, distributed & accumulation\)"
+        rb"|Total train batch size \(w\. parallel, distributed & accumulation\)|Unsloth - 2x faster free finetuning"
     ),
     facts=facts,
     end_state=end_state,
