@@ -68,10 +68,10 @@ def test_a_sample_holds_units_and_nulls_and_falls_back_to_the_older_name_of_cloc
     assert sample.violations_s == {"power": 0.0, "thermal": 1.0, "board_limit": 3.0, "reliability": 5.0}
 
 
-def test_memory_and_processes_are_read_only_when_they_are_due() -> None:
+def test_counters_that_take_milliseconds_are_read_only_when_they_are_due() -> None:
     sample = sample_gpu(Nvml(FakeNvml([1])), 0, object(), (), PROC, slow=False)
-    assert (sample.memory_used_bytes, sample.foreign_pids, sample.unseen_processes) == (None, None, None)
-    assert sample.power_w == 123.456
+    assert (sample.energy_j, sample.violations_s) == (None, None)
+    assert (sample.power_w, sample.memory_used_bytes, sample.foreign_pids) == (123.456, 2**30, (1,))
 
 
 def test_the_numbers_of_the_policies_are_those_of_the_real_binding() -> None:

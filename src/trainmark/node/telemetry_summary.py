@@ -25,6 +25,9 @@ from trainmark.schema.telemetry import (
 CLOCK_DROP = 0.95
 """A clock below this share of the window's highest one has dropped."""
 
+MIN_ENERGY_READINGS = 2
+"""The smallest number of readings of the energy counter within a window whose energy is known."""
+
 _T = TypeVar("_T")
 _AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
 
@@ -210,7 +213,8 @@ def _gpu_counters(
         return max(_value_at(times, values, covered[1]) - _value_at(times, values, covered[0]), 0.0)
 
     seconds = covered[1] - covered[0]
-    energy = difference(lambda gpu: gpu.energy_j)
+    read_within = sum(covered[0] <= at <= covered[1] for at, gpu in here if gpu.energy_j is not None)
+    energy = difference(lambda gpu: gpu.energy_j) if read_within >= MIN_ENERGY_READINGS else None
     policies = {policy for _, gpu in here for policy in gpu.violations_s or ()}
     lengths = {
         policy: difference(lambda gpu, policy=policy: (gpu.violations_s or {}).get(policy))  # type: ignore[misc]

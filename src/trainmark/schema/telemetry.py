@@ -90,7 +90,7 @@ class GpuSample:
     ``energy_j`` and ``violations_s`` are NVML's counters, which only grow: the energy used since the driver was loaded,
     and by policy (``thermal``, ``power``, ...) the time for which it lowered the clocks.
 
-    The memory and the processes are read about once a second; the samples in between have None.
+    The two counters are read about once a second; the samples in between have None.
     """
 
     index: int
@@ -132,7 +132,8 @@ class GpuSummary(Frozen):
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
     ``clock_dropped_share`` is the share of busy samples whose clock is more than 5 % below the window's highest, for
     another reason than the power limit. ``samples`` counts those of this GPU in the window. ``energy_j`` is the energy
-    that it used in the window, and ``violation_shares`` gives by policy the share of the window for which NVML's
+    that it used in the window (None if the window is too short for it), and ``violation_shares`` gives by policy the
+    share of the window for which NVML's
     counters say that the policy lowered the clocks.
     """
 
