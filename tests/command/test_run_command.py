@@ -38,7 +38,7 @@ def back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_number_is_that_of_the_programs_own_clock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "--style nanogpt --batch-size 64 --steps 120"
+    words = "--style nanogpt --batch-size 64 --steps 300"
     code, results = measured(tmp_path, words, "--repeats", "1")
 
     (run,) = runs(results)
@@ -47,9 +47,9 @@ def test_the_number_is_that_of_the_programs_own_clock(
     true = 64 * 4 * (len(ends) - skipped) / (ends[-1] - ends[skipped - 1])
     assert code in (0, 1)
     assert run["measurement"]["unit"] == "tokens/s"
-    assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.02)
+    assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
     # The window by the arrival of the records is the program's own, but for the resolution of the arrivals.
-    assert run["measurement"]["window_s"] == pytest.approx(ends[-1] - ends[skipped - 1], abs=0.1)
+    assert run["measurement"]["window_s"] == pytest.approx(ends[-1] - ends[skipped - 1], abs=0.2)
     assert run["measurement"]["step_times"]["p50"] > 0
     printed = capsys.readouterr().out
     assert printed.startswith("tokens/s")
@@ -203,3 +203,25 @@ def test_a_command_that_does_not_exist_is_the_outcome_of_its_run(tmp_path: Path)
     (run,) = runs(json.loads((tmp_path / "out" / "results.json").read_text()))
     assert run["outcome"] == "failed"
     assert "no-such-program" in run["reason"]
+
+
+def test_a_switch_of_the_command_is_a_fact_that_the_log_need_not_print(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(IMAGENET)
+    command = [sys.executable, "main.py", "-b", "64"]
+    assert main(["run", "--out", "out", "--repeats", "1", "--", *command]) in (0, 1)
+
+    (run,) = runs(json.loads((tmp_path / "out" / "results.json").read_text()))
+    assert run["measurement"]["unit"] == "images/s"
+    assert run["measurement"]["throughput"] == pytest.approx(64 / 0.02, rel=0.15)
+
+
+IMAGENET = """
+import time
+print("=> creating model 'resnet50'")
+began = time.perf_counter()
+for step in range(60):
+    at = time.perf_counter()
+    time.sleep(0.02)
+    took, mean = time.perf_counter() - at, (time.perf_counter() - began) / (step + 1)
+    print(f"Epoch: [0][{step:4}/5005]\\tTime {took:6.3f} ({mean:6.3f})\\tData  0.001 ( 0.002)\\tLoss 6.98 (7.0)\\tA")
+"""

@@ -13,14 +13,15 @@ from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
-from trainmark.logs.guess.reading import propose, propose_for, proposed_format, read_guessed
+from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.node import read_tail
 from trainmark.node.arrivals import INTERVAL_S
-from trainmark.programs import find_format, formats, read_log
-from trainmark.programs.given import described_format, read_by_format
+from trainmark.programs import find_format, formats, read_log, read_stream
+from trainmark.programs.given import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
+from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.schema.outcome import Outcome, OutcomeRecord
@@ -71,30 +72,55 @@ class RunLog:
         return None if self.known is None else record_times(self.arrived, self.parsed, self.known)
 
 
-def read_run_log(card: Card, folder: Path, given: Facts | None = None) -> RunLog:
+def read_run_log(
+    card: Card, folder: Path, given: Facts | None = None, commands: Sequence[str] = ()
+) -> RunLog:
     """Return the log in a run's folder, read by the format that its card names or describes, or by any with ``auto``.
 
-    A log of no known format is then read by a guess; if its lines have no times, with those of their arrival.
+    A whole command line (``commands``, one for each node) is the log's first line, as ``set -x`` prints it, so that
+    its switches are facts. A log of no known format is read by a guess; if its lines have no times, with those of their
+    arrival.
     """
     log = folder / LOG
     arrived = pieces(log, read_arrivals(folder / ARRIVALS))
-    if not isinstance(card.log_format, str):
-        known = described_format(card.log_format, f"the card of {card.name}", card.name)
-        return RunLog(read_by_format(log, known, given), known, arrived)
-    if card.log_format != AUTO_FORMAT:
-        return RunLog(read_log(log, given), find_format(card.log_format), arrived)
-    parsed = read_log(log, given, guess=True)
-    if parsed.status is Status.UNKNOWN and len(arrived) > 1:
+    if card.launcher is not Launcher.COMMAND:
+        return RunLog(*_read_file(card, log, given), arrived)
+    shown = b"".join(f"+ {text}\n".encode(errors="replace") for text in commands[:1])
+    arrived = [(arrived[0][0] if arrived else 0.0, shown), *arrived]
+    text = b"".join(piece for _, piece in arrived)
+    name = str(log)
+    if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
+        parsed = read_stream(io.BytesIO(text), name, given, guess=True)
+        known = next((one for one in formats() if one.name == parsed.format), None)
+    else:
+        known = _stated_format(card)
+        parsed = read_stream_by_format(io.BytesIO(text), name, known, given)
+    if parsed.status is Status.GUESSED:
+        guess = propose_for(text)
+        known = None if guess is None else proposed_format(guess)
+    if parsed.status is Status.UNKNOWN and len(arrived) > 2 and card.log_format == AUTO_FORMAT:
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
-            return RunLog(
-                read_guessed(parsed, io.BytesIO(text), given) or parsed, proposed_format(guess), with_stamps
-            )
-    if parsed.status is Status.GUESSED:
-        guess = propose(log)
-        return RunLog(parsed, None if guess is None else proposed_format(guess), arrived)
-    return RunLog(parsed, next((one for one in formats() if one.name == parsed.format), None), arrived)
+            parsed = read_guessed(parsed, io.BytesIO(text), given) or parsed
+            return RunLog(parsed, proposed_format(guess), with_stamps)
+    return RunLog(parsed, known, arrived)
+
+
+def _stated_format(card: Card) -> Format:
+    """Return the format that a card names or describes."""
+    if isinstance(card.log_format, str):
+        return find_format(card.log_format)
+    return described_format(card.log_format, f"the card of {card.name}", card.name)
+
+
+def _read_file(card: Card, log: Path, given: Facts | None) -> tuple[ParsedLog, Format | None]:
+    """Return a log as it is, and the format by which it was read."""
+    if not isinstance(card.log_format, str):
+        known = _stated_format(card)
+        return read_by_format(log, known, given), known
+    parsed = read_log(log, given, guess=card.log_format == AUTO_FORMAT)
+    return parsed, next((one for one in formats() if one.name == parsed.format), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +146,8 @@ def _clock_of(log: RunLog) -> _Clock:
 def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) -> Measurement:
     """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
     log = folder / LOG
-    alone = read_run_log(card, folder).parsed
-    found = read_run_log(card, folder, missing_facts(alone.facts, case))
+    alone = read_run_log(card, folder, commands=commands).parsed
+    found = read_run_log(card, folder, missing_facts(alone.facts, case), commands)
     read, clock = found.parsed, _clock_of(found)
     _require_format(card, read, log)
     read, result = _measured_by_rule(card, _with_arrivals(_with_work(card, read), clock))

@@ -41,6 +41,7 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
         times = first.step_times
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
     yield from _machine(measured)
+    yield from _energy(measured)
     if first.data_wait is not None:
         yield "data wait", f"{first.data_wait:.1%} of the step"
     doubts = {doubt.code: doubt.sentence for run in measured for doubt in run.suspicions}
@@ -59,6 +60,25 @@ def _number(estimate: Estimate, measured: list[RunResult]) -> str:
     steady = {True: "steady", False: "not steady", None: "steadiness not known"}[first.steadiness.steady]
     wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time"
     return f"{estimate.median:.5g}{within}   {runs}, {records}, {steady}{wall}"
+
+
+def _energy(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
+    """Yield the GPUs' energy for one unit of work, by NVML's counters over the window."""
+    shares = []
+    for run in measured:
+        found = run.measurement
+        used = [gpu.energy_j for node in run.telemetry for gpu in node.gpus if gpu.utilisation_mean]
+        known = [joules for joules in used if joules is not None]
+        if found is None or found.window_s is None or not known or len(known) < len(used):
+            return
+        covered_s = max(node.covered_s or node.seconds for node in run.telemetry)
+        shares.append(sum(known) / covered_s / found.throughput)
+    unit = (
+        (measured[0].measurement.unit if measured[0].measurement else "").removesuffix("/s").removesuffix("s")
+    )
+    joules = sorted(shares)[len(shares) // 2]
+    amount = f"{joules * 1000:.4g} mJ" if joules < 1 else f"{joules:.4g} J"
+    yield "energy", f"{amount} for each {unit} (GPUs)"
 
 
 def _machine(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Column, Floats
 from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
 from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.model import ParsedLog
+from trainmark.logs.rank_records import read_records
 
 MOST_AT_ONCE = 1.5
 """Above this mean number of records at one moment, the program's output may be buffered."""
@@ -73,15 +74,25 @@ def record_times(arrived: list[tuple[float, bytes]], log: ParsedLog, known: Form
         return None
     collected = LogCollector(GivenFormats((known,)))
     collected.take(b"".join(piece for _, piece in arrived))
+    collected.finish()
     counter = LogCollector(GivenFormats((known,)), format=known, pattern=collected.pattern)
+    if not collected.counts:
+        return None
+    rank, count = max(collected.counts.items(), key=lambda found: found[1])
     times: list[float] = []
     for moment, piece in arrived:
         counter.take(piece)
         counter.pattern = collected.pattern
-        times += [moment] * (max(counter.counts.values(), default=0) - len(times))
+        times += [moment] * (counter.counts.get(rank, 0) - len(times))
     counter.finish()
-    times += [arrived[-1][0]] * (max(counter.counts.values(), default=0) - len(times))
-    return np.asarray(times) if len(times) == log.records.count else None
+    times += [arrived[-1][0]] * (counter.counts.get(rank, 0) - len(times))
+    if len(times) != count:
+        return None
+    # As their clock, the times go with the records wherever the format leaves some out.
+    collected.columns[rank]["clock_s"] = Column.of(times)
+    with np.errstate(all="ignore"):
+        clock = read_records(collected, known).records.clock_s
+    return clock.array() if clock is not None and len(clock) == log.records.count else None
 
 
 def are_buffered(times: Floats, interval_s: float) -> bool:
