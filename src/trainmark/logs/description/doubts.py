@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
-from trainmark.logs.description.facts import Settings, Sources
+from trainmark.logs.description.facts import Expression, Settings, Sources
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.description.sample import Filler
 from trainmark.logs.format import LogContext
@@ -17,7 +17,6 @@ from trainmark.logs.model import Problem, Severity
 _KEYS = ("pattern", "code", "message", "severity", "times", "equal", "within")
 _WITHIN = 0.05
 
-_Numbers = Callable[[bytes, Settings, Mapping[str, float]], float | None]
 _Read = Callable[[LogContext], Settings]
 
 
@@ -30,7 +29,7 @@ class _Doubt:
     message: str
     severity: Severity
     times: int | None
-    equal: tuple[_Numbers, _Numbers] | None
+    equal: tuple[Expression, Expression] | None
     within: float
 
     def check(self, context: LogContext, settings: _Read) -> Problem | None:
@@ -43,12 +42,13 @@ class _Doubt:
         return self._problem() if self.pattern.search(context.text) else None
 
     def _compare(
-        self, context: LogContext, words: Settings, left: _Numbers, right: _Numbers
+        self, context: LogContext, words: Settings, left: Expression, right: Expression
     ) -> Problem | None:
+        sides = [side(context.text, words) for side in (left, right)]
         pairs = []
         for match in self.pattern.finditer(context.tail):
             numbers = _numbers(match)
-            one, other = (side(context.text, words, numbers) for side in (left, right))
+            one, other = (side(numbers) for side in sides)
             if one is not None and other:
                 pairs.append((one, other))
         if not pairs or abs(median(one / other for one, other in pairs) - 1) <= self.within:

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from trainmark.errors import InputError, nearest
@@ -37,6 +38,8 @@ _LARGEST = 10**15
 
 Settings = Mapping[str, str]
 Find = Callable[["Run"], str | float | None]
+Expression = Callable[[bytes, Settings], Callable[[Mapping[str, float]], float | None]]
+"""Returns, for a log's text and settings, the function that computes a value from further numbers."""
 
 
 @dataclass(slots=True)
@@ -89,17 +92,17 @@ class Sources:
         find = _finder(source, where, self.finders)
         return lambda text, settings: _as_number(find(self._run(text, settings)))
 
-    def expression(
-        self, text: str, where: str, more: frozenset[str]
-    ) -> Callable[[bytes, Settings, Mapping[str, float]], float | None]:
-        """Return the function that computes an expression of facts, values and numbers called as in ``more``."""
+    def expression(self, text: str, where: str, more: frozenset[str]) -> Expression:
+        """Return an expression of facts, values and numbers called as in ``more``, for the numbers of one log."""
         tree = _parsed(text, where, [*self.finders, *more])
 
-        def value(log: bytes, settings: Settings, numbers: Mapping[str, float]) -> float | None:
-            run = self._run(log, settings)
-            return evaluate(tree, lambda name: numbers[name] if name in numbers else run.number(name))
+        def of_log(log: bytes, settings: Settings) -> Callable[[Mapping[str, float]], float | None]:
+            found = cache(self._run(log, settings).number)
+            return lambda numbers: evaluate(
+                tree, lambda name: numbers[name] if name in numbers else found(name)
+            )
 
-        return value
+        return of_log
 
     def _run(self, text: bytes, settings: Settings) -> Run:
         return Run(text, settings, self.finders, asdict(paddle_devices(text)) if self.launcher else {})
