@@ -14,6 +14,7 @@ from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=32)
+parser.add_argument("--block-size", type=int, default=1, help="tokens of a sample; only a name here")
 parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--style", choices=["nanogpt", "rate", "counter", "silent"], default="rate")
 parser.add_argument("--fail", choices=["import", "refuse"])

@@ -25,7 +25,7 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.schema.outcome import Outcome, OutcomeRecord
-from trainmark.workload import Card
+from trainmark.workload import Card, work_of_step
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 
 STEPS = "steps/s"
@@ -150,7 +150,9 @@ def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) 
     found = read_run_log(card, folder, missing_facts(alone.facts, case), commands)
     read, clock = found.parsed, _clock_of(found)
     _require_format(card, read, log)
-    read, result = _measured_by_rule(card, _with_arrivals(_with_work(card, read), clock))
+    work = work_of_step(case, card)
+    printed = read.facts.global_batch
+    read, result = _measured_by_rule(card, work, _with_arrivals(_with_work(work, read), clock))
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -180,15 +182,16 @@ def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) 
                 if problem.severity is Severity.DOUBT
             ),
             *_buffering(clock),
+            *_work_differs(work, printed),
             *contradictions(case, card, commands, alone, read, log),
         ),
     )
 
 
-def _measured_by_rule(card: Card, read: ParsedLog) -> tuple[ParsedLog, RuleResult]:
+def _measured_by_rule(card: Card, work: int | None, read: ParsedLog) -> tuple[ParsedLog, RuleResult]:
     """Return the log and the result of the card's rule; in steps per second if nothing states the work of a step."""
     result = measure_log(read, _rule_of(card))
-    if result.value is not None or card.work_per_step is not None or read.global_batch is not None:
+    if result.value is not None or work is not None or read.global_batch is not None:
         return read, result
     in_steps = replace(read, unit=STEPS, facts=replace(read.facts, global_batch=1))
     counted = measure_log(in_steps, _rule_of(card))
@@ -223,11 +226,18 @@ def _last_line(log: Path) -> str:
     return f"; its last line: {lines[-1][:200]}" if lines else "; the program printed nothing"
 
 
-def _with_work(card: Card, read: ParsedLog) -> ParsedLog:
+def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:
     """Return the log with the work of a step that the card states, if the log does not print it."""
-    if card.work_per_step is None or read.facts.global_batch is not None:
+    if work is None or read.facts.global_batch is not None:
         return read
-    return replace(read, facts=replace(read.facts, global_batch=card.work_per_step))
+    return replace(read, facts=replace(read.facts, global_batch=work))
+
+
+def _work_differs(stated: int | None, printed: int | None) -> tuple[Suspicion, ...]:
+    if stated is None or printed in (None, stated):
+        return ()
+    sentence = f"the log says {printed:,} units a step; the card's work_per_step is {stated:,}"
+    return (Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK),)
 
 
 def _with_arrivals(read: ParsedLog, clock: _Clock) -> ParsedLog:

@@ -22,6 +22,7 @@ from trainmark.workload.command import (
     matches,
     program_variables,
     program_words,
+    work_of_step,
 )
 from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
 from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
@@ -67,4 +68,5 @@ __all__ = [
     "program_words",
     "read_card",
     "recognise",
+    "work_of_step",
 ]

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
-from trainmark.schema.case import Word, axes_of
+from trainmark.schema.case import Case, Option, Word, axes_of
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import BUILT_IN_SOURCE, task_of_source
@@ -126,6 +126,59 @@ class WorkingDirectory(StrEnum):
     RUN = "run"
 
 
+class OptionType(StrEnum):
+    """The type of an option's values."""
+
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TEXT = "text"
+
+    def accepts(self, value: Option) -> bool:
+        """Return whether ``value`` has this type; an integer is a float too."""
+        match self:
+            case OptionType.BOOL:
+                return isinstance(value, bool)
+            case OptionType.INT:
+                return isinstance(value, int) and not isinstance(value, bool)
+            case OptionType.FLOAT:
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case OptionType.TEXT:
+                return isinstance(value, str)
+
+
+class TypedOption(Frozen):
+    """An option with a type; a case that does not set it has its ``default``, whose ``flags`` are passed too."""
+
+    type: OptionType
+    flags: tuple[str, ...] = ()
+    default: Option | None = None
+
+    @model_validator(mode="after")
+    def _default_has_its_type(self) -> Self:
+        if self.default is not None and not self.type.accepts(self.default):
+            raise ValueError(f"the default {self.default!r} is no {self.type}")
+        return self
+
+
+def _form_of_option(declared: Any) -> str:
+    if isinstance(declared, TypedOption) or (isinstance(declared, Mapping) and "type" in declared):
+        return "typed"
+    return "by_value" if isinstance(declared, Mapping) else "flags"
+
+
+OPTION_FORMS = ("flags", "by_value", "typed")
+"""The tags of the forms of an option, which pydantic puts into the places of mistakes."""
+
+DeclaredOption = Annotated[
+    Annotated[tuple[str, ...], Tag("flags")]
+    | Annotated[Mapping[str, tuple[str, ...]], Tag("by_value")]
+    | Annotated[TypedOption, Tag("typed")],
+    Discriminator(_form_of_option),
+]
+"""An option: its flags for any value, the flags of each value, or a type with flags and a default."""
+
+
 class StopAfter(Frozen):
     """When a run is ended on purpose: after ``seconds``, or once its log shows ``steps``; SIGINT comes first."""
 
@@ -146,13 +199,13 @@ class Card(Frozen):
     ``command`` is the program and its constant words, after the interpreter; ``axes`` has the supported axes and their
     words. An axis that is not listed has only one value: its value in ``fixed``, or the default of a case.
     ``combinations`` are words that depend on several axes. ``options`` are further names that a case may set, with
-    words for any value or for each value. ``log_format`` names the format of its output, or describes it
-    (``trainmark.logs.description``); ``rule`` names the rule that computes the throughput. ``gaps`` are combinations of
-    values that the program does not support. ``data_formats`` maps a loader to the form of its real data (default: the
-    task's first form). ``unit`` is the log's unit, if it is not the task's.
-
+    words for any value or for each value, or a type and a default. ``log_format`` names the format of its output, or
+    describes it (``trainmark.logs.description``); ``rule`` names the rule that computes the throughput. ``gaps`` are
+    combinations of values that the program does not support. ``data_formats`` maps a loader to the form of its real
+    data (default: the task's first form). ``unit`` is the log's unit, if it is not the task's.
     ``log_format: auto`` reads the log by whichever known format it has, or else by a guess, which is a doubt.
-    ``work_per_step`` is the number of units of one step of all devices, for a log that does not print it; ``skip`` the
+    ``work_per_step`` is the number of units of one step of all devices, for a log that does not print it: a number, or
+    an expression over placeholders, axes and options (``{block_size} * {global_batch}``); ``skip`` the
     number of records that the rule leaves out as warm-up (default: the format's). ``stop_after`` ends a program that
     has no step limit. ``working_directory`` is the folder in which the program is started: ``run`` (its run's own),
     ``source`` (the program's), or a path relative to the card's file.
@@ -178,7 +231,7 @@ class Card(Frozen):
     unit: str | None = None
     skip: Annotated[int, Field(strict=True, ge=0)] | None = None
     stop_after: StopAfter | None = None
-    work_per_step: Annotated[int, Field(strict=True, gt=0)] | None = None
+    work_per_step: Annotated[int, Field(strict=True, gt=0)] | str | None = None
     unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     image: Image | None = None
     starter: str | None = None
@@ -189,7 +242,7 @@ class Card(Frozen):
     axes: Mapping[str, Axis]
     fixed: Mapping[str, Any] = Field(default_factory=dict)
     combinations: tuple[Combination, ...] = ()
-    options: Mapping[str, tuple[str, ...] | Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)
+    options: Mapping[str, DeclaredOption] = Field(default_factory=dict)
     scaling: Scaling | None = None
     gaps: tuple[Gap, ...] = ()
     data_formats: Mapping[Word, Word] = Field(default_factory=dict)
@@ -221,6 +274,15 @@ class Card(Frozen):
         # Only in a whole command line an option may have the name of a placeholder.
         return frozenset(names if self.launcher is Launcher.COMMAND else names - PLACEHOLDERS.keys())
 
+    def option_values(self, case: Case) -> dict[str, Option]:
+        """Return the options of a case, with the card's defaults for those that it does not set."""
+        defaults = {
+            name: declared.default
+            for name, declared in self.options.items()
+            if isinstance(declared, TypedOption) and declared.default is not None
+        }
+        return defaults | dict(case.options)
+
     @property
     def counted_in(self) -> str:
         """The unit of the program's throughput."""
@@ -244,7 +306,8 @@ class Card(Frozen):
             words["axes", axis, "flags"] = rule.flags
             words |= {("axes", axis, "values", value): flags for value, flags in (rule.values or {}).items()}
         for option, declared in self.options.items():
-            by_value = declared if isinstance(declared, Mapping) else {"": declared}
+            flags = declared.flags if isinstance(declared, TypedOption) else declared
+            by_value = flags if isinstance(flags, Mapping) else {"": flags}
             words |= {("options", option, value): flags for value, flags in by_value.items()}
         words["environment_variables",] = tuple(self.environment_variables.values())
         for i, entry in enumerate(self.combinations):

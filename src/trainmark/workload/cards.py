@@ -14,7 +14,8 @@ from trainmark.schema.case import Case, axes_of
 from trainmark.schema.launcher import Launcher
 from trainmark.suite import Document, read_document
 from trainmark.tasks import TASKS, case_of
-from trainmark.workload.card import Card, WorkingDirectory
+from trainmark.workload.arithmetic import NUMBERS, expression_names, expressions_in
+from trainmark.workload.card import OPTION_FORMS, Card, WorkingDirectory
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
@@ -104,6 +105,13 @@ def _workload(document: Document) -> Workload:
     try:
         card = Card.model_validate(document.values)
     except ValidationError as error:
+        missing = [
+            str(one["loc"][0]) for one in error.errors() if one["type"] == "missing" and len(one["loc"]) == 1
+        ]
+        if len(missing) > 1:
+            raise document.error(
+                (), f"the keys {', '.join(missing)} are missing (docs/workloads.md)"
+            ) from None
         first = error.errors()[0]
         raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
     if card.task not in TASKS:
@@ -115,6 +123,7 @@ def _workload(document: Document) -> Workload:
     _check_conditions(document, card)
     _check_values(document, card)
     _check_placeholders(document, card)
+    _check_expressions(document, card)
     return Workload(_with_absolute_folder(document, card), _source_of(document, card))
 
 
@@ -208,8 +217,27 @@ def _check_placeholders(document: Document, card: Card) -> None:
                 )
 
 
+def _check_expressions(document: Document, card: Card) -> None:
+    found = [
+        (key, text) for key, words in card.worded().items() for word in words for text in expressions_in(word)
+    ]
+    if isinstance(card.work_per_step, str):
+        found.append((("work_per_step",), card.work_per_step))
+    known = (*NUMBERS, *card.options, *axes_of(card.task))
+    for key, text in found:
+        try:
+            names = expression_names(text, "expression")
+        except InputError as error:
+            raise document.error(key, str(error).removeprefix("expression: ")) from None
+        for name in sorted(names):
+            if name not in known:
+                raise document.error(key, f"'{name}' is no axis, option or number{nearest(name, known)}")
+
+
 def _place(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Return the key of a mistake without the kind of source, which pydantic puts after ``source``."""
+    """Return the key of a mistake without the kind of source, or the form of an option, which pydantic adds."""
+    if location[:1] == ("options",) and location[2:3] and location[2] in OPTION_FORMS:
+        return (*location[:2], *location[3:])
     return (location[0], *location[2:]) if location[:1] == ("source",) and len(location) > 2 else location
 
 

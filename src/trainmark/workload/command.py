@@ -7,12 +7,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from trainmark.errors import nearest
+from trainmark.errors import InputError, nearest
 from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
-from trainmark.workload.card import Card, Counts
+from trainmark.workload.arithmetic import NoNumberError, computed, numbers_of, whole, with_numbers
+from trainmark.workload.card import Card, Counts, TypedOption
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled, placeholders_in
 from trainmark.workload.source import GitSource, is_commit
@@ -111,17 +112,20 @@ def program_words(
     batch, parts = case.batch_per_device, _parts(case)
     if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
         raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
-    chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
+    options = card.option_values(case)
+    chosen = {name: _text(options[name]) for name in card.named_options if name in options}
     _require_batch(case, card, chosen)
-    words = [text for word in card.command for text in _filled_words(word, known, chosen)]
+    numbers = numbers_of(case, known, options)
+    command = [_with_numbers(card, word, numbers) for word in card.command]
+    words = [text for word in command for text in _filled_words(word, known, chosen)]
     for axis in case.axes:
         if axis not in _NOT_FLAGS:
             words += _axis_words(case, axis, workload, known)
-    chosen = axis_texts(case, values.device) if card.combinations else {}
+    on_axes = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
-        if all_match(chosen, combination.when):
+        if all_match(on_axes, combination.when):
             words += [filled(word, known) for word in combination.words]
-    for option, value in case.options.items():
+    for option, value in options.items():
         if option in chosen or (option == COMMIT and isinstance(card.source, GitSource)):
             continue
         if option not in card.options:
@@ -130,6 +134,12 @@ def program_words(
             )
         text = _text(value)
         flags = card.options[option]
+        if isinstance(flags, TypedOption):
+            if not flags.type.accepts(value):
+                raise UnsupportedByCard(
+                    f"workload '{card.name}': the option {option} is {value!r}, which is no {flags.type}"
+                )
+            flags = flags.flags
         if isinstance(flags, Mapping):
             if text not in flags:
                 choices = ", ".join(flags)
@@ -137,8 +147,33 @@ def program_words(
                     f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
                 )
             flags = flags[text]
-        words += [filled(word, known, text) for word in flags]
+        words += [filled(_with_numbers(card, word, numbers), known, text) for word in flags]
+    work_of_step(case, card)
     return tuple(words)
+
+
+def work_of_step(case: Case, card: Card) -> int | None:
+    """Return the units of a step of all devices that the card states for a case; None if it states none.
+
+    Raises ``UnsupportedByCard`` for an expression that has no whole number as its value.
+    """
+    work = card.work_per_step
+    if not isinstance(work, str):
+        return work
+    texts = {name: str(getattr(case, name)) for name in ("world_size", "nodes", "devices_per_node")}
+    if isinstance(batch := case.batch_per_device, int):
+        texts |= _batches(batch, case, card, 0)
+    try:
+        return whole(work, computed(work, numbers_of(case, texts, card.option_values(case))))
+    except (NoNumberError, InputError) as error:
+        raise UnsupportedByCard(f"workload '{card.name}': work_per_step: {error}") from None
+
+
+def _with_numbers(card: Card, word: str, numbers: Mapping[str, float]) -> str:
+    try:
+        return with_numbers(word, numbers)
+    except NoNumberError as error:
+        raise UnsupportedByCard(f"workload '{card.name}': the word '{word}': {error}") from None
 
 
 def _require_batch(case: Case, card: Card, chosen: Mapping[str, str]) -> None:
@@ -162,11 +197,12 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
     given = dict(card.environment_variables)
-    chosen = axis_texts(case, values.device) if card.combinations else {}
+    on_axes = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
-        if all_match(chosen, combination.when):
+        if all_match(on_axes, combination.when):
             given |= combination.environment_variables
-    chosen = {name: _text(case.options[name]) for name in card.named_options if name in case.options}
+    options = card.option_values(case)
+    chosen = {name: _text(options[name]) for name in card.named_options if name in options}
     return {name: filled(text, {**texts, **chosen}) for name, text in given.items()}
 
 
