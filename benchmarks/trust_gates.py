@@ -20,7 +20,7 @@ from trainmark.logs.events import read_events
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, apply_gates, drift, two_levels
 from trainmark.measure.gpus import gpus_of
 from trainmark.node.archives import unpack
-from trainmark.schema.gates import GateName
+from trainmark.schema.gates import UNINSPECTED, GateName
 from trainmark.schema.results import Results, sound
 from trainmark.store import read_results
 
@@ -137,8 +137,8 @@ def drifting(total: float, count: int, times: int) -> Iterator[Series]:
 
 def stored_runs() -> None:
     print("\n## Every gate on the stored runs\n")
-    print("| result | runs | " + " | ".join(gate.name for gate in GATES) + " |")
-    print("| --- | --- |" + " --- |" * len(GATES))
+    print("| result | runs | not looked | " + " | ".join(gate.name for gate in GATES) + " |")
+    print("| --- | --- | --- |" + " --- |" * len(GATES))
     doubts: list[str] = []
     for place in sorted(RESULTS.glob("*/runs.tar.xz")):
         results = read_results(place.parent / "results.json")
@@ -149,7 +149,7 @@ def stored_runs() -> None:
             code for _, evidence in judged for code in {doubt.code for doubt in apply_gates(evidence)}
         )
         print(
-            f"| {place.parent.name} | {len(judged)} | "
+            f"| {place.parent.name} | {len(judged)} | {fired[UNINSPECTED] or '-'} | "
             + " | ".join(str(fired[gate.name] or "-") for gate in GATES)
             + " |"
         )
@@ -157,6 +157,7 @@ def stored_runs() -> None:
             f"- {place.parent.name}, {name}: {doubt.sentence}"
             for name, evidence in judged
             for doubt in apply_gates(evidence)
+            if doubt.code != UNINSPECTED
         ]
         for case in results.cases:
             runs = [run.measurement.throughput for run in sound(case.runs) if run.measurement]

@@ -12,10 +12,13 @@ from fakes import Bench, Silent, disturb, forget_telemetry, set_rate
 from preloading import call_trainmark
 from trainmark.campaign import collect_results
 from trainmark.campaign.quiet import QuietWait, parse_cpus
+from trainmark.cli.command_output import print_command_results
+from trainmark.cli.command_suite import CommandSuite
 from trainmark.execution import ResultDirectory
 from trainmark.node import LocalHost
 from trainmark.report import render_table
 from trainmark.schema.results import Results
+from trainmark.workload.recognition import Recognised
 
 ALL: dict[str, object] = {"off": []}
 THREE: dict[str, object] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
@@ -135,8 +138,25 @@ def test_runs_that_differ_by_too_much_are_advised_to_be_more(bench: Bench) -> No
     assert results.findings is not None
     (advice,) = results.findings.advice
     assert advice.reason.startswith("the fastest of 3 runs is 3 times as fast as the slowest")
-    assert advice.steps[0] == "raise `repeats` in the suite's protocol to 6 or more"
-    assert "raise `repeats` in the suite's protocol to 6 or more" in render_table(results)
+    assert (
+        advice.steps[0] == "raise `repeats` in the suite's protocol (`--repeats` of a command) to 6 or more"
+    )
+    assert "raise `repeats` in the suite's protocol (`--repeats` of a command) to 6 or more" in render_table(
+        results
+    )
+
+
+def test_the_output_of_a_command_has_the_advice_and_what_was_inspected(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = CommandSuite(name="x", suite={}, card={}, recognised=Recognised(None, None, None, None, None))
+    print_command_results(disagreeing(bench), bench.out, found)
+    printed = capsys.readouterr().out
+    assert "looked      21 samples over 0.4 s, in 3 of 3 runs" in printed
+    assert (
+        "what to do  raise `repeats` in the suite's protocol (`--repeats` of a command) to 6 or more"
+        in printed
+    )
 
 
 def disagreeing(bench: Bench) -> Results:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
+from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.schema.measurement import Estimate
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE
 from trainmark.schema.results import CaseResult, Results, RunResult
@@ -20,6 +21,7 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         if several:
             lines += ["", case.id]
         lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case))
+    lines += advice_of(results)
     lines += (
         f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(found.assumed)
     )
@@ -27,6 +29,15 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+def advice_of(results: Results) -> Iterator[str]:
+    """Yield the ways out for the cases whose number has no interval because of their machine."""
+    steps = dict.fromkeys(
+        step for advice in (results.findings.advice if results.findings else ()) for step in advice.steps
+    )
+    for number, step in enumerate(steps):
+        yield f"{'what to do' if number == 0 else '':<{_LABEL}}{step}"
 
 
 def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
@@ -44,10 +55,23 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
     yield from _energy(measured)
     if first.data_wait is not None:
         yield "data wait", f"{first.data_wait:.1%} of the step"
-    doubts = {doubt.code: doubt.sentence for run in measured for doubt in run.suspicions}
-    doubts |= {doubt.code: doubt.sentence for doubt in case.suspicions}
-    for code, sentence in doubts.items():
-        yield "doubt", f"{sentence} ({code})"
+    yield from _inspections(measured)
+    doubts = {doubt.code: doubt for run in measured for doubt in with_causes(run, run.suspicions)}
+    doubts |= {doubt.code: doubt for doubt in case.suspicions}
+    for doubt in in_causal_order(doubts.values()):
+        yield "doubt", f"{doubt.sentence} ({doubt.code})"
+
+
+def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
+    """Yield how much the gates about the machine looked at, in the run with the fewest samples."""
+    found = [run.inspection for run in measured if run.inspection is not None]
+    whole = [one for one in found if one.is_whole and one.samples is not None and one.seconds is not None]
+    if whole:
+        least = min(whole, key=lambda one: one.samples or 0)
+        yield (
+            "looked",
+            f"{least.samples} samples over {least.seconds:.3g} s, in {len(whole)} of {len(found)} runs",
+        )
 
 
 def _number(estimate: Estimate, measured: list[RunResult]) -> str:

@@ -68,7 +68,8 @@ def _after_disagreement(case: CaseResult, measured: list[RunResult]) -> Advice:
             f"more than {MAX_RATE_RATIO:g}, fewer than {MIN_RUNS_FOR_ORDER_STATISTICS} runs have no interval"
         ),
         steps=(
-            f"raise `repeats` in the suite's protocol to {MIN_RUNS_FOR_ORDER_STATISTICS} or more",
+            "raise `repeats` in the suite's protocol (`--repeats` of a command) to "
+            f"{MIN_RUNS_FOR_ORDER_STATISTICS} or more",
             "`trainmark run --wait-quiet MINUTES` waits before each run until other processes take less than 10 % of "
             "the CPUs",
         )
