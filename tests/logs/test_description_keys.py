@@ -326,7 +326,7 @@ def test_the_largest_of_several_numbers_is_a_source() -> None:
     known = _format(facts={"gpus": "= last + 1"}, values={"last": source})
 
     assert known.facts(_context("init rank 3\ninit rank 0\n", 10)).gpus == 4
-    assert known.facts(_context("init rank 0\n", 10)).gpus is None
+    assert known.facts(_context("init rank\n", 10)).gpus is None
     with pytest.raises(InputError, match="'largest' needs a 'pattern' alone"):
         _format(facts={"gpus": {"setting": "rank", "largest": True}})
 
@@ -364,3 +364,29 @@ def test_a_record_may_start_with_a_line_of_a_stamp_or_of_another_unit() -> None:
 
         column = rows["clock_s" if "stamp" in first else "step_time_s"]
         assert (column[0], rows["rate"][0]) == (value, 3.0)
+
+
+@pytest.mark.parametrize(("first", "expected"), [(40, [("resumed", "from 50, not 40")]), (50, []), (60, [])])
+def test_a_doubt_may_hold_a_value_against_the_first_record(
+    first: int, expected: list[tuple[str, str]]
+) -> None:
+    doubt = {
+        "value": "start",
+        "above": "first_step",
+        "code": "resumed",
+        "message": "from {value:.0f}, not {above:.0f}",
+    }
+    known = _format(doubts=[doubt], values={"start": r"resumed from (\d+)"})
+    assert known.doubts is not None
+
+    found = known.doubts(replace(_context("resumed from 50\n", 90), first_step=first))
+
+    assert [(problem.code, problem.message) for problem in found] == expected
+    assert known.doubts(replace(_context("", 90), first_step=first)) == ()
+
+
+def test_of_several_doubts_with_one_code_the_first_is_shown() -> None:
+    doubts = [{"pattern": word, "code": "off", "message": word} for word in ("one", "two", "three")]
+    known = _format(doubts=doubts)
+
+    assert _codes(known, "three two\n") == [("off", "two")]

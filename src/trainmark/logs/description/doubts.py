@@ -14,7 +14,14 @@ from trainmark.logs.description.sample import Filler
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem, Severity
 
-_KEYS = ("pattern", "code", "message", "severity", "times", "equal", "within")
+_KEYS = ("pattern", "code", "message", "severity", "times", "equal", "within", "value", "above")
+_SHOWN: Mapping[str, Mapping[str, float]] = {
+    "equal": {"left": 1.0, "right": 1.0},
+    "times": {"times": 2},
+    "value": {"value": 2.0, "above": 1.0},
+}
+"""The fields that a message may have, by the key that gives them."""
+_OF_LOG = frozenset({"first_step"})
 _WITHIN = 0.05
 
 _Read = Callable[[LogContext], Settings]
@@ -22,31 +29,47 @@ _Read = Callable[[LogContext], Settings]
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A problem that a pattern shows: by one match, by so many in the whole log, or by two numbers that differ."""
+    """A problem that a log shows.
 
-    pattern: re.Pattern[bytes]
+    By one match of the pattern, by so many ``times`` in the whole log, by two numbers of a line that are not ``equal``
+    ``within`` a share, or by a value ``above`` another.
+    """
+
+    pattern: re.Pattern[bytes] | None
     code: str
     message: str
     severity: Severity
     times: int | None
     equal: tuple[Expression, Expression] | None
     within: float
+    above: tuple[Expression, Expression] | None
 
     def check(self, context: LogContext, settings: _Read) -> Problem | None:
         """Return the problem if the log has it."""
+        if self.above is not None:
+            numbers = {} if context.first_step is None else {"first_step": float(context.first_step)}
+            value, least = (side(context.text, settings(context))(numbers) for side in self.above)
+            is_above = value is not None and least is not None and value > least
+            return self._problem(value=value or 0.0, above=least or 0.0) if is_above else None
+        assert self.pattern is not None
         if self.equal is not None:
-            return self._compare(context, settings(context), *self.equal)
+            return self._compare(self.pattern, context, settings(context), *self.equal)
         if self.times is not None:
             found = len(self.pattern.findall(context.notes))
             return self._problem(times=found) if found >= self.times else None
         return self._problem() if self.pattern.search(context.text) else None
 
     def _compare(
-        self, context: LogContext, words: Settings, left: Expression, right: Expression
+        self,
+        pattern: re.Pattern[bytes],
+        context: LogContext,
+        words: Settings,
+        left: Expression,
+        right: Expression,
     ) -> Problem | None:
         sides = [side(context.text, words) for side in (left, right)]
         pairs = []
-        for match in self.pattern.finditer(context.tail):
+        for match in pattern.finditer(context.tail):
             numbers = _numbers(match)
             one, other = (side(numbers) for side in sides)
             if one is not None and other:
@@ -71,45 +94,64 @@ def make_doubts(
     ]
     if not checks and not text.averages_since_start:
         return None, None
-    notes = [check.pattern.pattern for check in checks if check.times is not None]
+    notes = [check.pattern.pattern for check in checks if check.pattern and check.times is not None]
     resumed_from = sources.number(text.resumed_from, f"{text.where}: resumed_from")
     read = settings or (lambda _context: {})
 
     def doubts(context: LogContext) -> tuple[Problem, ...]:
-        found = tuple(problem for check in checks if (problem := check.check(context, read)))
+        found: dict[str, Problem] = {}
+        for check in checks:
+            if check.code not in found and (problem := check.check(context, read)):
+                found[check.code] = problem
         resumed = _resumed(context, start, resumed_from) if text.averages_since_start else ()
-        return (*found, *resumed)
+        return (*found.values(), *resumed)
 
     return doubts, re.compile(b"|".join(notes), re.MULTILINE) if notes else None
 
 
 def _doubt(keys: Mapping[str, Any], sources: Sources, where: str) -> _Doubt:
-    if set(keys) - set(_KEYS) or not {"pattern", "code", "message"} <= set(keys):
+    searched = "value" if "value" in keys else "pattern"
+    if set(keys) - set(_KEYS) or not {searched, "code", "message"} <= set(keys):
         raise InputError(
-            f"{where}: expected pattern, code, message (and severity, times, or equal and within)"
+            f"{where}: expected pattern, code, message (and severity, times, or equal and within), or value, above"
         )
-    severity, times, equal = keys.get("severity", "doubt"), keys.get("times"), keys.get("equal")
+    severity, times = keys.get("severity", "doubt"), keys.get("times")
     if severity not in set(Severity):
         raise InputError(f"{where}: severity is '{severity}'; expected {' or '.join(Severity)}")
     if times is not None and (not isinstance(times, int) or times < 1):
         raise InputError(f"{where}: times is '{times}'; expected a whole number above 0")
-    pattern = compile_pattern(str(keys["pattern"]), where)
-    sides = None
-    if equal is not None:
-        if not isinstance(equal, list) or len(equal) != 2:
-            raise InputError(f"{where}: equal: expected a list of two expressions")
-        names = frozenset(map(_field_of, pattern.groupindex))
-        left, right = (sources.expression(str(side), f"{where}: equal", names) for side in equal)
-        sides = (left, right)
+    pattern = compile_pattern(str(keys["pattern"]), where) if searched == "pattern" else None
+    names = frozenset(map(_field_of, pattern.groupindex if pattern else ()))
+    return _Doubt(
+        pattern,
+        str(keys["code"]),
+        _message(keys, where),
+        Severity(severity),
+        times,
+        _pair(keys["equal"], sources, f"{where}: equal", names) if "equal" in keys else None,
+        float(keys.get("within", _WITHIN)),
+        _pair([keys["value"], keys.get("above", 0)], sources, f"{where}: value", _OF_LOG)
+        if "value" in keys
+        else None,
+    )
+
+
+def _message(keys: Mapping[str, Any], where: str) -> str:
     message = str(keys["message"])
     try:
-        Filler().vformat(message, (), {"left": 1.0, "right": 1.0} if sides else {"times": 2} if times else {})
+        Filler().vformat(message, (), next((shown for key, shown in _SHOWN.items() if key in keys), {}))
     except KeyError as error:
         raise InputError(f"{where}: message: no field '{error.args[0]}'{error.args[1]}") from None
     except ValueError as error:
         raise InputError(f"{where}: message: cannot be filled in: {error}") from None
-    within = float(keys.get("within", _WITHIN))
-    return _Doubt(pattern, str(keys["code"]), message, Severity(severity), times, sides, within)
+    return message
+
+
+def _pair(sides: Any, sources: Sources, where: str, more: frozenset[str]) -> tuple[Expression, Expression]:
+    if not isinstance(sides, list) or len(sides) != 2:
+        raise InputError(f"{where}: expected a list of two expressions")
+    left, right = (sources.expression(str(side), where, more) for side in sides)
+    return left, right
 
 
 def _field_of(group: str) -> str:

@@ -275,16 +275,12 @@ def _by_pattern(text: str, where: str, within: str | None = None) -> Find:
 
 
 def _largest(text: str, where: str) -> Find:
-    """Return the finder of the largest number among several matches of a pattern; of one alone nothing is known."""
+    """Return the finder of the largest number among the matches of a pattern."""
     pattern = compile_pattern(text, where)
 
     def found(run: Run) -> float | None:
         numbers = [_as_number(_word(_first_of_groups(match))) for match in pattern.finditer(run.text)]
-        return (
-            max((number for number in numbers if number is not None), default=None)
-            if len(numbers) > 1
-            else None
-        )
+        return max((number for number in numbers if number is not None), default=None)
 
     return found
 
