@@ -36,19 +36,36 @@ BUFFERED = "buffered-output"
 
 
 def measured(
-    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord
+    case: Case,
+    card: Card,
+    folder: Path,
+    events: RunEvents,
+    record: OutcomeRecord,
+    warmup_steps: int | None = None,
 ) -> tuple[Outcome, str | None, Measurement | None]:
-    """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason."""
+    """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason.
+
+    ``warmup_steps`` are those that the suite states for programs of other projects; None if it states none.
+    """
     if record.outcome is not Outcome.OK:
         return record.outcome, record.reason, None
     try:
-        return record.outcome, record.reason, measure_run(case, card, folder, events, record.commands)
+        return (
+            record.outcome,
+            record.reason,
+            measure_run(case, card, folder, events, record.commands, warmup_steps),
+        )
     except NotMeasurable as error:
         return Outcome.INVALID, str(error), None
 
 
 def measure_run(
-    case: Case, card: Card, folder: Path, events: RunEvents, commands: Sequence[str] = ()
+    case: Case,
+    card: Card,
+    folder: Path,
+    events: RunEvents,
+    commands: Sequence[str] = (),
+    warmup_steps: int | None = None,
 ) -> Measurement:
     """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
 
@@ -56,7 +73,7 @@ def measure_run(
     """
     if card.log_format == OWN_FORMAT:
         return measure_events(events)
-    return _measure_log(case, card, folder, commands)
+    return _measure_log(case, card, folder, commands, warmup_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +160,9 @@ def _clock_of(log: RunLog) -> _Clock:
     return _Clock() if times is None else _Clock(times, are_buffered(times, INTERVAL_S))
 
 
-def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) -> Measurement:
+def _measure_log(
+    case: Case, card: Card, folder: Path, commands: Sequence[str], warmup_steps: int | None
+) -> Measurement:
     """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
     log = folder / LOG
     alone = read_run_log(card, folder, commands=commands).parsed
@@ -152,7 +171,7 @@ def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) 
     _require_format(card, read, log)
     work = work_of_step(case, card)
     printed = read.facts.global_batch
-    read, result = _measured_by_rule(card, work, _with_arrivals(_with_work(work, read), clock))
+    read, result = _measured_by_rule(card, work, warmup_steps, _with_arrivals(_with_work(work, read), clock))
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -188,20 +207,32 @@ def _measure_log(case: Case, card: Card, folder: Path, commands: Sequence[str]) 
     )
 
 
-def _measured_by_rule(card: Card, work: int | None, read: ParsedLog) -> tuple[ParsedLog, RuleResult]:
+def _measured_by_rule(
+    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
+) -> tuple[ParsedLog, RuleResult]:
     """Return the log and the result of the card's rule; in steps per second if nothing states the work of a step."""
-    result = measure_log(read, _rule_of(card))
+    rule = _rule_of(card, warmup_steps, read)
+    result = measure_log(read, rule)
+    if result.value is None and rule is not None and card.rule is None and card.skip is None:
+        # A program that prints only its results has no records to leave out.
+        rule, result = None, measure_log(read, None)
     if result.value is not None or work is not None or read.global_batch is not None:
         return read, result
     in_steps = replace(read, unit=STEPS, facts=replace(read.facts, global_batch=1))
-    counted = measure_log(in_steps, _rule_of(card))
+    counted = measure_log(in_steps, rule)
     return (read, result) if counted.value is None else (in_steps, counted)
 
 
-def _rule_of(card: Card) -> Rule | None:
-    """Return the card's rule; None for the window with the format's own warm-up, or the program's own summary."""
+def _rule_of(card: Card, warmup_steps: int | None, read: ParsedLog) -> Rule | None:
+    """Return the card's rule; None for the window with the format's own warm-up, or the program's own summary.
+
+    The suite's warm-up counts steps, of which a record may cover several; it applies to the window, unless the card
+    states the records to skip.
+    """
     if card.skip is not None:
         return find_rule(card.rule or RuleKind.WINDOW, card.skip)
+    if warmup_steps is not None and card.rule in (None, RuleKind.WINDOW):
+        return find_rule(RuleKind.WINDOW, -(-warmup_steps // max(1, read.step_interval)))
     return find_rule(card.rule) if card.rule else None
 
 

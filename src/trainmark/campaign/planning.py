@@ -32,6 +32,7 @@ def load_programs(suite: Suite) -> Workloads:
     for path in files:
         document = read_document(path)
         name, rule = document.values["log_format"], document.values.get("rule")
+        skip = document.values.get("skip")
         if name == OWN_FORMAT and rule in (None, "window"):
             continue
         if name == AUTO_FORMAT and rule is None:
@@ -54,7 +55,7 @@ def load_programs(suite: Suite) -> Workloads:
             raise document.error(("log_format",), str(error)) from None
         try:
             if rule is not None:
-                find_rule(rule)
+                find_rule(rule, skip)
         except InputError as error:
             raise document.error(("rule",), str(error)) from None
     return workloads

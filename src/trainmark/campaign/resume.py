@@ -165,7 +165,8 @@ def collect_run(
     """Return one finished run as a result; see ``RunResult`` for the fields."""
     folder = directory.run(case, record.repeat)
     events = read_events(folder / EVENTS)
-    outcome, reason, measurement = measured(case, workloads.find(case).card, folder, events, record)
+    card, stated = workloads.find(case).card, suite.protocol.stated_warmup_steps
+    outcome, reason, measurement = measured(case, card, folder, events, record, stated)
     own_window = None if measurement is None else measurement.window
     telemetry = summaries_of(case, folder, events, record.nodes, own_window)
     manifest = manifest_in(folder)

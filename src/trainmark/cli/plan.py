@@ -63,6 +63,7 @@ def plan(
     from trainmark.cli.suites import read_suite
     from trainmark.home import default_home
     from trainmark.suite import select
+    from trainmark.workload.card import OWN_FORMAT
 
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
@@ -70,7 +71,8 @@ def plan(
     with chosen_hosts(hosts, engine) as connected:
         plans = plan_campaign(resolved, cases, directory, default_home(os.environ), connected)
     if not as_json:
-        sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol))
+        foreign = all(getattr(found, "log_format", OWN_FORMAT) != OWN_FORMAT for found in plans)
+        sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol, foreign))
     printed: set[str] = set()
     for case, found in zip(cases, plans, strict=True):
         sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, printed))
@@ -94,13 +96,15 @@ def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     return render(make_job(suite, resolved.name, cases, only, settings, names, hosts), JobKind(kind))
 
 
-def _heading(name: str, cases: int, protocol: "Protocol") -> str:
+def _heading(name: str, cases: int, protocol: "Protocol", foreign: bool) -> str:
     fixed = protocol.min_repeats == protocol.max_repeats
     repeats = f"{protocol.min_repeats}" if fixed else f"{protocol.min_repeats} to {protocol.max_repeats}"
     runs = "run" if protocol.max_repeats == 1 else "runs"
+    steps = f"{protocol.steps} steps per run, the first {protocol.warmup_steps} not measured"
+    if foreign:
+        steps = "as many steps per run as the programs' commands say"
     return (
-        f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} {runs} each, "
-        f"{protocol.steps} steps per run, the first {protocol.warmup_steps} not measured "
+        f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} {runs} each, {steps} "
         f"(protocol {protocol.name.value})\n"
     )
 

@@ -68,6 +68,11 @@ class Protocol(Frozen):
         """The number of steps in the measured window."""
         return self.steps - self.warmup_steps
 
+    @property
+    def stated_warmup_steps(self) -> int | None:
+        """The warm-up steps that a suite states; None if they are the protocol's usual ones."""
+        return None if self.warmup_steps == _PRESETS[self.name]["warmup_steps"] else self.warmup_steps
+
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, value: Any) -> Any:

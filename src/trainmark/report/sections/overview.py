@@ -42,16 +42,13 @@ def section(context: Context) -> Section:
         blocks.append(Paragraph(plain(say("incomplete")), alert=True))
     if not any(case.estimate for case in results.cases):
         blocks.append(Paragraph(plain(say("nothing_measured")), alert=True))
-    steps = say(
-        "protocol_steps", steps=protocol.steps, warmup=protocol.warmup_steps, measured=protocol.measured_steps
-    )
     if protocol.min_repeats == protocol.max_repeats:
         repeats = say.count("protocol_repeats", protocol.min_repeats)
     else:
         repeats = say("protocol_repeats_range", low=protocol.min_repeats, high=protocol.max_repeats)
     if protocol.target_half_width is not None and protocol.min_repeats < protocol.max_repeats:
         repeats += say("protocol_target", target=f"{protocol.target_half_width * 100:g} %")
-    facts = [steps, repeats + say("stop"), *_constant(context)]
+    facts = [*_steps(context), repeats + say("stop"), *_constant(context)]
     if doubts := len(context.doubted):
         facts.append(say.count("doubts_above", doubts))
     if results.gates_off:
@@ -65,6 +62,31 @@ def section(context: Context) -> Section:
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     blocks += _advice(context)
     return Section("overview", say("overview_title"), tuple(blocks))
+
+
+def _steps(context: Context) -> list[str]:
+    """Return the steps of the protocol, unless all runs are of other projects' programs, and what those measured."""
+    say, protocol = context.say, context.results.protocol
+    found = [run.measurement for _, run in context.runs() if run.measurement is not None]
+    # Only the measurement of our own program counts its samples.
+    foreign = [one for one in found if one.samples is None]
+    sentences = []
+    if not foreign or len(foreign) < len(found):
+        sentences.append(
+            say(
+                "protocol_steps",
+                steps=protocol.steps,
+                warmup=protocol.warmup_steps,
+                measured=protocol.measured_steps,
+            )
+        )
+    if foreign:
+        left_out, used = (
+            say("range", low=min(numbers), high=max(numbers)) if len(set(numbers)) > 1 else str(numbers[0])
+            for numbers in ([one.warmup_steps for one in foreign], [one.measured_steps for one in foreign])
+        )
+        sentences.append(say("foreign_steps", warmup=left_out, measured=used))
+    return sentences
 
 
 def inspection_sentence(context: Context) -> list[str]:
