@@ -1,5 +1,6 @@
 """Keys of a format's description: where the end of a run is found, and facts of one section of a log."""
 
+import io
 import math
 import re
 from dataclasses import replace
@@ -7,13 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trainmark import logs
 from trainmark.errors import InputError
 from trainmark.logs.columns import Column
 from trainmark.logs.description.build import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext
-from trainmark.logs.model import EndState, Meaning, Records
+from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.model import EndState, Facts, Meaning, Records
+from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format
 
 
@@ -390,3 +394,44 @@ def test_of_several_doubts_with_one_code_the_first_is_shown() -> None:
     known = _format(doubts=doubts)
 
     assert _codes(known, "three two\n") == [("off", "two")]
+
+
+def _measured(text: str, *records: object, **keys: object) -> float | None:
+    known = _format(records=list(records), **keys)
+    log = logs.read_stream(io.BytesIO(text.encode()), GivenFormats((known,)), "-", Facts())
+    return measure_log(log, find_rule("window", 0)).value
+
+
+def test_samples_and_seconds_of_a_record_make_its_rate() -> None:
+    text = "".join(f"step {at} done: 100 images in {at % 2 + 1}.0 s\n" for at in range(1, 41))
+
+    assert _measured(text, "step {step} done: {samples} images in {seconds} s") == pytest.approx(100 / 1.5)
+
+
+def test_a_batch_with_only_time_stamps_makes_the_number() -> None:
+    text = "".join(
+        f"2026-03-01 12:{at:02}:00 step {10 * at}, batch size: 48, loss 1\n" for at in range(1, 41)
+    )
+
+    assert _measured(text, "{stamp} step {step}, batch size: {batch},") == pytest.approx(8.0)
+
+
+def test_varying_batches_with_only_time_stamps_give_no_number() -> None:
+    text = "".join(
+        f"2026-03-01 12:{at:02}:00 step {10 * at}, batch size: {40 + at}, loss 1\n" for at in range(1, 41)
+    )
+
+    assert _measured(text, "{stamp} step {step}, batch size: {batch},") is None
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("tick {step} took {seconds} s", r"needs \{steps\}, \{samples\} or \{rate\} too"),
+        ({"lines": ["at {step} rate {rate} ok", "took {seconds} s"]}, r"lines\[1\].*of a whole record"),
+        ({"lines": ["at {step} took {step_time_s} s", "load {extra_time_s} s"]}, "must be in the same line"),
+    ],
+)
+def test_a_field_that_needs_another_in_its_line_is_named(record: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        _format(records=[record])

@@ -16,7 +16,9 @@ def test_steps_of_an_excerpt_give_the_number_if_its_stamps_confirm_them(
     """The average since the start has the start in it; the difference of two averages is of the steps between."""
     lines = []
     for at, speed in enumerate((0.1875, 0.187692, 0.187879, 0.18806)):
-        stamp = f"2026-05-21T03:{50 + (interval_s or 0) * at // 60}:{(interval_s or 0) * at % 60:02}.029644300Z "
+        stamp = (
+            f"2026-05-21T03:{50 + (interval_s or 0) * at // 60}:{(interval_s or 0) * at % 60:02}.029644300Z "
+        )
         lines.append(
             f"{stamp if interval_s else ''}{{'loss': 0.4, 'train_speed(iter/s)': {speed}, 'epoch': 0.2, "
             f"'global_step/max_steps': '{300 + 5 * at}/4491', 'elapsed_time': '26m 40s'}}\n"

@@ -86,6 +86,20 @@ def apply_batches(records: Records, interval: int, *, averaged: bool) -> tuple[R
     return replace(records, samples=samples, rate=rates), found
 
 
+def find_batches(records: Records) -> tuple[Records, Batches]:
+    """Return the records without samples, and the batches that their lines print beside time stamps alone.
+
+    Without a rate, the samples of a record are the steps since the previous one times the only batch of all lines.
+    """
+    found = Batches()
+    assert records.samples is not None
+    for block in records.samples.blocks():
+        if len(found.kinds) < _MOST_KINDS:
+            kinds, counts = np.unique(block[np.isfinite(block)], return_counts=True)
+            found.kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
+    return replace(records, samples=None), found
+
+
 def _mean_batch(rows: Floats, before: Floats | None, interval: int, *, counted: bool) -> Floats:
     """Return the mean batch of each record's steps; NaN if it is unknown."""
     batch: Floats = rows[0]

@@ -146,8 +146,8 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
     microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``, and ``extra_time_s`` seconds
     that ``step_time_s`` leaves out; ``batch`` is the samples of one step over all devices, which turns its time
-    into a rate; ``seconds`` (of the record) turns a rate into
-    samples, or the ``steps`` of the record into the time of one;
+    into a rate; ``seconds`` (of the record) turns a rate into samples, samples into a rate, or the ``steps`` of the
+    record into the time of one;
     ``…_suffix`` is the factor of the unit that a line prints after a number (``1.2K``, ``35 ms``).
     """
     for name in [name for name in columns if name.endswith(SUFFIX)]:
@@ -170,6 +170,9 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
                 columns["step_time_s"] = np.where(steps > 0, seconds / steps, np.nan)
         elif "rate" in columns:
             columns["samples"] = seconds * columns["rate"]
+        elif "samples" in columns:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                columns["rate"] = np.where(seconds > 0, columns["samples"] / seconds, np.nan)
     if (batch := columns.pop("batch", None)) is not None:
         if "step_time_s" in columns and "rate" not in columns:
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from trainmark.logs.batches import Batches, apply_batches
+from trainmark.logs.batches import Batches, apply_batches, find_batches
 from trainmark.logs.columns import Column, Floats, in_step
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
@@ -46,9 +46,12 @@ def read_records(collected: LogCollector, known: Format) -> Read:
         )
     batches = None
     if known.records and "batch" in known.records[collected.pattern].groupindex and records.count:
-        averaged = known.meaning is Meaning.INTERVAL
-        records, batches = apply_batches(records, counters.interval, averaged=averaged)
-        problems += filter(None, [batches.problem()])
+        if records.rate is not None and records.step is not None:
+            averaged = known.meaning is Meaning.INTERVAL
+            records, batches = apply_batches(records, counters.interval, averaged=averaged)
+            problems += filter(None, [batches.problem()])
+        else:
+            records, batches = find_batches(records)
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
     return Read(

@@ -9,7 +9,7 @@ from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.doubts import make_doubts
 from trainmark.logs.description.ending import make_end
 from trainmark.logs.description.facts import read_sources
-from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.description.patterns import check_fields, compile_pattern
 from trainmark.logs.description.spread import Blocks, join_lines, merge_lines
 from trainmark.logs.format import (
     Format,
@@ -109,8 +109,8 @@ def _records(
             )
         several = join_lines(keys["lines"], where) if "lines" in keys else None
         pattern = compile_pattern(several or str(keys["pattern"]), where)
-        if not any(not name.startswith("_") for name in pattern.groupindex):
-            raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
+        if several is None:
+            check_fields(pattern, where)
         patterns.append(pattern)
         units.append(str(keys.get("unit", text.unit)))
         covers = keys.get("rate_covers", text.rate_covers)

@@ -1,6 +1,7 @@
 """Compilation of the patterns of a format's description, with one clear line for a pattern that cannot be used."""
 
 import re
+from collections.abc import Mapping
 from re import _parser as parser  # type: ignore[attr-defined]
 
 from trainmark.errors import InputError
@@ -10,6 +11,30 @@ from trainmark.logs.description.placeholders import FIELDS, expand
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _SUFFIXES = ("_billions", "_millions", "_thousands", "_suffix")
 _MORE_GROUPS = ("stamp", "s", "h", "m", "d")
+
+
+_NEEDED_FIELDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "seconds": (
+        ("steps", "samples", "rate"),
+        "{seconds} are those of a whole record: its line needs {steps}, {samples} or {rate} too; the time of one step, "
+        "or of an epoch whose samples are its global_batch, is {step_time_s}",
+    ),
+    "extra_time_s": (
+        ("step_time_s", "step_time_ms", "step_time_us"),
+        "{extra_time_s} is added to {step_time_s}, which must be in the same line",
+    ),
+}
+"""Fields that mean something only beside one of others, and the sentence for a line without them."""
+
+
+def check_fields(pattern: re.Pattern[bytes], where: str) -> None:
+    """Raise ``InputError`` naming ``where`` for a line that has no field, or one that needs another beside it."""
+    names = [name for name in pattern.groupindex if not name.startswith("_")]
+    if not names:
+        raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
+    for name, (others, sentence) in _NEEDED_FIELDS.items():
+        if name in names and not set(others) & set(names):
+            raise InputError(f"{where}: {sentence}")
 
 
 def compile_pattern(text: str, where: str) -> re.Pattern[bytes]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainmark.errors import InputError
 from trainmark.logs.columns import Floats
-from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.description.patterns import check_fields, compile_pattern
 from trainmark.logs.fields import column_of
 
 Blocks = Iterator[dict[str, Floats]]
@@ -20,11 +20,9 @@ def join_lines(lines: Any, where: str) -> str:
         raise InputError(f"{where}: lines: expected two patterns or more, the first of a record's first line")
     names: set[str] = set()
     for number, line in enumerate(lines):
-        own = set(compile_pattern(str(line), f"{where}: lines[{number}]").groupindex)
-        if not own:
-            raise InputError(
-                f"{where}: lines[{number}]: the pattern has no field, such as {{step}} or {{rate}}"
-            )
+        pattern = compile_pattern(str(line), f"{where}: lines[{number}]")
+        check_fields(pattern, f"{where}: lines[{number}]")
+        own = set(pattern.groupindex)
         if twice := sorted(names & own):
             raise InputError(
                 f"{where}: lines[{number}]: the field '{twice[0]}' is in an earlier line already"
