@@ -220,14 +220,14 @@ def test_a_program_that_says_ok_and_fails_has_failed(tmp_path: Path) -> None:
 
 def test_control_characters_of_a_log_stay_out_of_the_reason(tmp_path: Path) -> None:
     reason = judged(tmp_path, b"\x1b[31mbad\x00news\xff\n", 1)[1]
-    assert reason == "the program ended with exit code 1: ·[31mbad·news\ufffd"
+    assert reason == "the program ended with exit code 1: \\u001b[31mbad\\u0000news\ufffd"
 
 
 def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
     reason = judged(tmp_path, "x" * 1_000_000, 1)[1] or ""
     assert len(reason) < 300
     say(tmp_path / "events.jsonl", outcome="failed", reason="two\nlines", rank=0)
-    assert judged(tmp_path, "", 3) == (Outcome.FAILED, "two·lines")
+    assert judged(tmp_path, "", 3) == (Outcome.FAILED, "two\\nlines")
 
 
 def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:

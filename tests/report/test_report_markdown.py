@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trainmark.printable import printable
 from trainmark.report import Language, render_csv, render_markdown, render_table
 from trainmark.report.blocks import (
     Bullets,
@@ -25,7 +26,6 @@ from trainmark.report.blocks import (
     Table,
     cell,
     plain,
-    printable,
 )
 from trainmark.report.markdown import to_markdown
 from trainmark.schema.case import Case

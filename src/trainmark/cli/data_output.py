@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from trainmark.cli.output import unfiltered
+from trainmark.printable import printable_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -17,9 +20,8 @@ if TYPE_CHECKING:
 
 def print_line(line: str) -> None:
     """Print one line, with control characters and undecodable bytes in file names escaped."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     encoding = sys.stdout.encoding or "utf-8"
-    typer.echo(shown.encode(encoding, "backslashreplace").decode(encoding))
+    typer.echo(printable_line(line).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def print_json(value: object) -> None:
@@ -68,4 +70,4 @@ def _bar() -> "Bar":
         rich.MofNCompleteColumn(),
         rich.TimeRemainingColumn(),
     )
-    return rich.Progress(*columns, console=Console(stderr=True), transient=True)
+    return rich.Progress(*columns, console=Console(file=unfiltered(sys.stderr)), transient=True)

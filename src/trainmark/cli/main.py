@@ -58,7 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
     if argv[0] == "--version":
         sys.stdout.write(f"trainmark {__version__}\n")
         return 0
-    verb, rest = argv[0], argv[1:]
+    from trainmark.cli.output import printable_output
+
+    with printable_output():
+        return _run_verb(argv[0], argv[1:])
+
+
+def _run_verb(verb: str, rest: list[str]) -> int:
     if verb not in VERBS:
         sys.stderr.write(
             f"trainmark: no verb '{verb}'{nearest(verb, VERBS)} (`trainmark --help` lists all verbs)\n"

@@ -12,8 +12,10 @@ from rich.live import Live
 from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
+from trainmark.cli.output import unfiltered
 from trainmark.execution import Heartbeat
 from trainmark.insight.causes import with_causes
+from trainmark.printable import printable
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
@@ -40,7 +42,7 @@ class ProgressPrinter:
     """A progress listener that prints to a stream; use it as a context manager."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        stream = stream or sys.stderr
+        stream = unfiltered(stream or sys.stderr)
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._live = Live(console=self._console, transient=True) if stream.isatty() else None
         self._clock = _Clock(time.monotonic())
@@ -66,7 +68,7 @@ class ProgressPrinter:
         text = f"{what}: {done} of {total}"
         tenth = done * 10 // max(1, total)
         if self._live:
-            self._live.update(Text(text))
+            self._live.update(Text(printable(text)))
         elif self._prepared != (what, tenth):
             self._print(text)
         self._prepared = (what, tenth)
@@ -97,7 +99,7 @@ class ProgressPrinter:
         step = f"step {pulse.step}" if pulse.step is not None else "starting"
         text = f"    {step}, {pulse.elapsed_s:.0f} s"
         if self._live:
-            self._live.update(Text(text))
+            self._live.update(Text(printable(text)))
         elif time.monotonic() - self._printed_at >= _PULSE_INTERVAL_S:
             self._printed_at = time.monotonic()
             self._print(text)
@@ -120,7 +122,7 @@ class ProgressPrinter:
             self._live.update(Text(""))
 
     def _print(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._console.print(Text(printable(text)))
 
 
 def _inspected(result: RunResult) -> str:

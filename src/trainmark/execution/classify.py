@@ -21,6 +21,7 @@ from trainmark.execution.rank_errors import (
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
 from trainmark.node.stacks import Frame, crash_location
+from trainmark.printable import printable_line
 from trainmark.schema.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
@@ -320,7 +321,7 @@ def _quoted(line: bytes) -> str:
 
 def _readable(line: bytes) -> str:
     text = line.decode("utf-8", errors="replace").strip()
-    text = "".join(character if character.isprintable() else "·" for character in text)
+    text = printable_line(text)
     return text if len(text) <= 240 else f"{text[:237]}..."
 
 

@@ -133,11 +133,3 @@ def code(text: str) -> tuple[Span, ...]:
 def cell(text: str, detail: str = "") -> Cell:
     """Return a cell of plain text."""
     return Cell(plain(text), detail)
-
-
-def printable(text: str) -> str:
-    """Return ``text`` without control characters (such as colours in a log); tabs become spaces."""
-    return "".join(
-        c if c == "\n" or c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for c in text
-    )

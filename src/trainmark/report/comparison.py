@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from trainmark.report.blocks import printable
+from trainmark.printable import printable
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Scope, Side

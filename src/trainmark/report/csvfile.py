@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from trainmark.insight import judged
+from trainmark.printable import printable
 from trainmark.report.axes import WHERE
 from trainmark.schema.case import Case, axes_of
 from trainmark.schema.findings import Doubt, Findings, RatioKind
@@ -189,9 +190,10 @@ def _word(value: StrEnum | None) -> str | None:
 
 
 def _field(value: Any) -> Any:
-    """Return a field's value; text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """Return a field's printable value; text that a spreadsheet would run as a formula gets a leading apostrophe."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text

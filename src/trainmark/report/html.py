@@ -11,7 +11,8 @@ from unicodedata import east_asian_width
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trainmark.report.blocks import Bullets, Cell, Chart, Code, Paragraph, Report, Style, Table, printable
+from trainmark.printable import printable
+from trainmark.report.blocks import Bullets, Cell, Chart, Code, Paragraph, Report, Style, Table
 from trainmark.report.language import Language, catalogue
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed; dispatchEvent(new Event('vega'));"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from trainmark.printable import printable
 from trainmark.report.blocks import (
     Block,
     Bullets,
@@ -16,7 +17,6 @@ from trainmark.report.blocks import (
     Style,
     Table,
     plain,
-    printable,
 )
 
 _SPECIAL = re.compile(r"[\\`*|~$]|\](?=[(\[:])|\[(?=[ xX]\])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -89,14 +89,9 @@ def _inline(spans: tuple[Span, ...]) -> str:
 
 
 def _span(span: Span) -> str:
-    text = (
-        _code(span.text)
-        if span.style is Style.CODE
-        else escape(span.text)
-        if span.text.strip()
-        else span.text
-    )
-    if span.style is Style.PLAIN and span.text.strip():
+    shown = printable(span.text)
+    text = _code(span.text) if span.style is Style.CODE else escape(span.text) if shown.strip() else shown
+    if span.style is Style.PLAIN and shown.strip():
         # Spaces at the ends separate this piece from its neighbours.
         text = " " * span.text.startswith(" ") + text + " " * span.text.endswith(" ")
     return f"[{_bracketed(span.text)}]({span.href})" if span.href else text

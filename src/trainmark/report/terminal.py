@@ -5,7 +5,8 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from trainmark.report.blocks import Cell, Table, printable
+from trainmark.printable import printable
+from trainmark.report.blocks import Cell, Table
 from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections import repeats
