@@ -141,7 +141,9 @@ class Bench:
         self.suite.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         return load_suite(self.suite)
 
-    def order(self, resume: bool = False, cases: tuple[Case, ...] | None = None) -> Order:
+    def order(
+        self, resume: bool = False, cases: tuple[Case, ...] | None = None, retry_failed: bool = False
+    ) -> Order:
         suite = load_suite(self.suite)
         chosen = suite.cases if cases is None else cases
         return Order(
@@ -152,13 +154,18 @@ class Bench:
             self.folder / "home",
             ("trainmark", "run", str(self.suite)),
             (LocalHost() if self.processes else InProcessHost(),),
+            retry_failed=retry_failed,
         )
 
     def run(
-        self, listener: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
+        self,
+        listener: Any = None,
+        resume: bool = False,
+        cases: tuple[Case, ...] | None = None,
+        retry_failed: bool = False,
     ) -> Results:
         with _in_this_process():
-            return run_campaign(self.order(resume, cases), listener or Silent()).results
+            return run_campaign(self.order(resume, cases, retry_failed), listener or Silent()).results
 
     def words(self, *more: str) -> list[str]:
         return ["run", str(self.suite), "--out", str(self.out), *more]

@@ -174,3 +174,33 @@ def test_relative_out_directories_work(bench: Bench, tmp_path: Path, monkeypatch
     bench.write()
     monkeypatch.chdir(tmp_path)
     assert run_campaign(replace(bench.order(), out=Path("out")), Silent()).results.holds
+
+
+def test_failed_runs_are_repeated_on_request_and_their_files_stay(bench: Bench) -> None:
+    bench.write(behaving("crashes"), {}, protocol={**REPEATS, "repeats": 1})
+    before = bench.run()
+    failed, fine = before.cases
+    assert (failed.outcome, fine.outcome) == (Outcome.FAILED, Outcome.OK)
+    saved = inodes(bench)
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert listener.started == [], "resume alone repeats no finished run"
+    bench.run(listener, resume=True, retry_failed=True)
+    assert listener.started == [(failed.id, 1)]
+    assert (bench.out / "runs" / failed.id / "1.interrupted-1" / "train.log").exists()
+    fine_runs = {path: node for path, node in saved.items() if f"/{fine.id}/" in path}
+    assert inodes(bench).items() >= fine_runs.items()
+    assert len(stored(bench)) == 2
+
+
+def test_the_command_says_how_failed_runs_are_repeated(bench: Bench) -> None:
+    bench.write(behaving("crashes"), protocol={**REPEATS, "repeats": 1})
+    done = bench.call()
+    (line,) = [line for line in done.stderr.splitlines() if "--retry-failed" in line]
+    assert done.returncode == 1
+    assert line.startswith("run 1 of ")
+    assert "gave no number (failed, " in line
+    assert f"repeat it with: trainmark run {bench.suite} --out {bench.out} --retry-failed" in line
+    again = bench.call("--retry-failed")
+    assert "is repeated: failed, " in again.stderr
+    assert (bench.out / "runs" / bench.order().cases[0].id / "1.interrupted-1").is_dir()

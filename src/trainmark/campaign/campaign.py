@@ -42,7 +42,7 @@ from trainmark.workload import UnsupportedByCard
 class Order:
     """An order for a campaign: suite, selected cases, hosts, result directory, and whether to resume.
 
-    ``quiet`` is the wait for a quiet machine before each run.
+    ``quiet`` is the wait for a quiet machine before each run. With ``retry_failed``, failed runs are repeated.
     """
 
     suite: Suite
@@ -53,6 +53,7 @@ class Order:
     command: tuple[str, ...]
     hosts: tuple[Host, ...] = field(default_factory=lambda: (LocalHost(),))
     quiet: QuietWait | None = None
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
     ):
         for damage in directory.set_damaged_aside():
             listener.readying(damage)
+        for repeated in directory.set_failed_aside(order.cases) if order.retry_failed else ():
+            listener.readying(repeated)
         persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
         try:
             finished = FinishedRuns(order.cases, directory, persistence)

@@ -15,12 +15,13 @@ import typer
 import typer.core
 
 from trainmark.cli.main import INTERRUPTED
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, counted, nearest
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
     from trainmark.cli.command_suite import CommandSuite
     from trainmark.report import Language
+    from trainmark.schema.results import Results
     from trainmark.schema.suite import Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -65,6 +66,13 @@ def run(
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run; finished runs are not repeated.")
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Like --resume, and repeat the runs that failed, timed out or were invalid; their files are kept.",
+        ),
     ] = False,
     hosts: Annotated[
         str | None,
@@ -176,7 +184,7 @@ def run(
         raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
     _check_minutes(wait_quiet)
     _pin(cpus, hosts)
-    call = _Call(out, only, resume, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
+    call = _Call(out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
     if words is None:
         assert suite is not None
         resolved = read_suite(suite)
@@ -211,6 +219,7 @@ class _Call:
     out: Path | None
     only: str | None
     resume: bool
+    retry_failed: bool
     hosts: str | None
     engine: str | None
     wait_quiet: float | None
@@ -262,7 +271,8 @@ class _Call:
             suite=resolved,
             cases=resolved.cases if self.only is None else select(resolved.cases, self.only),
             out=directory,
-            resume=self.resume,
+            resume=self.resume or self.retry_failed,
+            retry_failed=self.retry_failed,
             home=default_home(os.environ),
             command=self.command(words, directory),
             quiet=None if self.wait_quiet is None else QuietWait(self.wait_quiet),
@@ -292,7 +302,21 @@ class _Call:
             again = shlex.join(shlex.split(ending.results.command or ""))
             sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
             raise typer.Exit(INTERRUPTED)
+        sys.stderr.write(_retry_advice(ending.results))
         raise typer.Exit(0 if ending.results.holds else 1)
+
+
+def _retry_advice(results: "Results") -> str:
+    """Return one line on the failed runs and how to repeat them; empty if there are none."""
+    failed = [(case, run) for case in results.cases for run in case.runs if run.outcome.is_retried]
+    if not failed:
+        return ""
+    case, run = failed[0]
+    runs = f"run {run.repeat} of {case.id} gave no number ({run.outcome}, {run.reason})"
+    more = f", nor did {counted(len(failed) - 1, 'other run')}" if len(failed) > 1 else ""
+    again = shlex.join(shlex.split(results.command or "trainmark run"))
+    them = "them" if len(failed) > 1 else "it"
+    return f"{runs}{more}; repeat {them} with: {again} --retry-failed\n"
 
 
 def _check_minutes(given: float | None) -> None:

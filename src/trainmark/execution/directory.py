@@ -151,6 +151,19 @@ class ResultDirectory:
                 )
         return reported
 
+    def set_failed_aside(self, cases: Iterable[Case]) -> list[str]:
+        """Set aside the failed runs of these cases, so that they are repeated; report each."""
+        reported = []
+        for case in cases:
+            for repeat, record in self.finished(case).items():
+                if record.outcome.is_retried:
+                    aside = _set_aside(self.run(case, repeat))
+                    reported.append(
+                        f"run {repeat} of {case.id} is repeated: {record.outcome}, {record.reason} "
+                        f"(kept as {aside.name})"
+                    )
+        return reported
+
 
 @contextmanager
 def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Iterator[ResultDirectory]:

@@ -31,6 +31,11 @@ class Outcome(StrEnum):
     """It was not run: not chosen, or not reached yet."""
 
     @property
+    def is_retried(self) -> bool:
+        """True if ``--retry-failed`` repeats such a run: another one may end differently."""
+        return self in (Outcome.TIMEOUT, Outcome.FAILED, Outcome.INVALID)
+
+    @property
     def label(self) -> str:
         """The text that replaces the number in a table."""
         return {"oom": "OOM", "timeout": "timeout"}.get(self.value, self.value)
