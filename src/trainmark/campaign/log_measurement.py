@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +193,7 @@ def _measure_log(
         data_wait=_data_wait(read, result),
         peak_memory_bytes=(),
         final_loss=None,
+        witnessed=_witnessed(alone),
         steadiness=judge_records(read, result.skipped),
         suspicions=(
             *(
@@ -234,6 +235,13 @@ def _rule_of(card: Card, warmup_steps: int | None, read: ParsedLog) -> Rule | No
     if warmup_steps is not None and card.rule in (None, RuleKind.WINDOW):
         return find_rule(RuleKind.WINDOW, -(-warmup_steps // max(1, read.step_interval)))
     return find_rule(card.rule) if card.rule else None
+
+
+def _witnessed(alone: ParsedLog) -> dict[str, str]:
+    """Return the facts that the log states itself, as words."""
+    facts = {"format": alone.format, "framework": alone.framework}
+    facts |= {field.name: getattr(alone.facts, field.name) for field in fields(alone.facts)}
+    return {name: str(value) for name, value in facts.items() if value is not None}
 
 
 def _require_format(card: Card, read: ParsedLog, log: Path) -> None:

@@ -15,6 +15,7 @@ from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
 from trainmark.campaign.log_measurement import measured
+from trainmark.campaign.model_flops import model_flops
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import (
@@ -173,6 +174,10 @@ def collect_run(
     doubts: tuple[Suspicion, ...] = ()
     checks: tuple[GateCheck, ...] | None = None
     if measurement is not None:
+        card = workloads.find(case).card
+        flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry)
+        if flops is not None:
+            measurement = measurement.model_copy(update={"model_flops": flops})
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         own = workloads.find(case).card.log_format == OWN_FORMAT
         evidence = Evidence(

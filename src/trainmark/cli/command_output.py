@@ -51,8 +51,16 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
     if first.step_times is not None:
         times = first.step_times
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
+    if first.witnessed:
+        yield "log", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in first.witnessed.items())
     yield from _machine(measured)
     yield from _energy(measured)
+    if (flops := first.model_flops) is not None:
+        yield (
+            "MFU",
+            f"{flops.mfu:.1%} (6 operations for each of {flops.parameters / 1e6:.4g} M parameters, "
+            f"{flops.parameters_by}; {flops.peak_by})",
+        )
     if first.data_wait is not None:
         yield "data wait", f"{first.data_wait:.1%} of the step"
     yield from _inspections(measured)

@@ -12,10 +12,11 @@ from typing import Any
 
 import yaml
 
-from trainmark.errors import InputError
+from trainmark.errors import InputError, nearest
 from trainmark.schema.case import UNKNOWN
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
+from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import neutral_task
 from trainmark.workload import Recognised, placeholders_in, program_files, recognise
 from trainmark.workload.card import AUTO_FORMAT
@@ -44,6 +45,8 @@ class CommandOptions:
     work_per_step: int | None = None
     skip: int | None = None
     devices: int | None = None
+    parameters: str | None = None
+    precision: str | None = None
     nodes: int | None = None
 
 
@@ -104,6 +107,10 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         card["environment_variables"] = {name: f"{{{name}}}" for name in variables}
     stop = {key: value for key, value in (("steps", given.steps), ("seconds", given.seconds)) if value}
     card |= {"stop_after": stop} if stop else {}
+    if given.parameters is not None:
+        card["parameters"] = _parameters(given.parameters)
+    if given.precision is not None:
+        card["axes"] = {"precision": {"only": [_precision(given.precision)]}}
     for key in ("unit", "work_per_step", "skip"):
         if (value := getattr(given, key)) is not None:
             card[key] = value
@@ -127,6 +134,8 @@ def _suite(
     defaults = {"task": neutral_task(), "workload": name, "framework": framework}
     if devices is not None and devices > 1:
         defaults["devices_per_node"] = devices  # type: ignore[assignment]
+    if given.precision is not None:
+        defaults["precision"] = given.precision
     if given.nodes is not None:
         defaults["nodes"] = given.nodes  # type: ignore[assignment]
     points = [
@@ -176,6 +185,25 @@ def _typed(value: str) -> int | float | str:
         # 016 and 1e3 stay as they were written: a program may read them otherwise.
         return number if str(number) == value else value
     return value
+
+
+def _parameters(text: str) -> int:
+    found = re.fullmatch(r"([\d.]+)\s*([kMB]?)", text)
+    try:
+        count = float(found[1]) * {"": 1, "k": 1e3, "M": 1e6, "B": 1e9}[found[2]] if found else 0.0
+    except ValueError:
+        count = 0.0
+    if count < 1:
+        raise InputError(f"--parameters {text}: should be a number such as 124M or 1.2B")
+    return round(count)
+
+
+def _precision(text: str) -> str:
+    if text not in set(Precision):
+        raise InputError(
+            f"--precision {text}: unknown{nearest(text, Precision)} (known: {', '.join(Precision)})"
+        )
+    return text
 
 
 def _require_used(varied: Mapping[str, object], words: Sequence[str]) -> None:

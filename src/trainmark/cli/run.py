@@ -160,6 +160,17 @@ def run(
     skip: Annotated[
         int | None, _of_command("--skip", "The number of records to leave out as warm-up.", min=0)
     ] = None,
+    parameters: Annotated[
+        str | None,
+        _of_command(
+            "--parameters",
+            "The number of the model's parameters, for the MFU, if the log does not say.",
+            metavar="124M",
+        ),
+    ] = None,
+    precision: Annotated[
+        str | None, _of_command("--precision", "The precision, such as amp-bf16, if the log does not say.")
+    ] = None,
     devices: Annotated[
         int | None,
         _of_command("--devices", "The devices of each node, if the command does not show them.", min=1),
@@ -193,19 +204,21 @@ def run(
     from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
 
     given = CommandOptions(
-        name,
-        vary or (),
-        env or (),
-        repeats,
-        until_half_width,
-        steps,
-        seconds,
-        timeout,
-        log_format,
-        unit,
-        work_per_step,
-        skip,
-        devices,
+        name=name,
+        vary=vary or (),
+        env=env or (),
+        repeats=repeats,
+        until_half_width=until_half_width,
+        steps=steps,
+        seconds=seconds,
+        timeout=timeout,
+        format=log_format,
+        unit=unit,
+        work_per_step=work_per_step,
+        skip=skip,
+        devices=devices,
+        parameters=parameters,
+        precision=precision,
     )
     found = command_suite(words, given, Path.cwd())
     directory = out or default_directory(found.name)

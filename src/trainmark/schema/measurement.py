@@ -115,6 +115,20 @@ class Steadiness(Frozen):
     correlation: float | None = None
 
 
+class ModelFlops(Frozen):
+    """The MFU of another program's language model by ``6N``: six operations for each parameter and token.
+
+    ``parameters_by`` and ``peak_by`` name the sources: the log or the user, and a data sheet.
+    """
+
+    parameters: int
+    parameters_by: str
+    operations_per_token: float
+    peak_operations_per_s: float
+    peak_by: str
+    mfu: float
+
+
 class Measurement(Frozen):
     """The measurement of one run.
 
@@ -129,7 +143,8 @@ class Measurement(Frozen):
     bandwidth of all devices, ``roofline`` the shortest possible step time by both peaks, as a share of the actual step
     time. ``steps_skipped`` is the number of steps of the whole run that overflowed in FP16 and left the weights
     unchanged; null without dynamic loss scaling, or if they are not counted. ``data_wait`` is the share of the window
-    in which rank 0 waited for its loader. ``peak_memory_bytes`` has one value per rank.
+    in which rank 0 waited for its loader. ``peak_memory_bytes`` has one value per rank. ``witnessed`` are the
+    facts that another program's log states itself: its format, model, precision, devices and batch.
     """
 
     unit: str
@@ -152,6 +167,8 @@ class Measurement(Frozen):
     peak_bytes_per_s: float | None = None
     roofline: float | None = None
     steps_skipped: int | None = None
+    witnessed: Mapping[str, str] = Field(default_factory=dict)
+    model_flops: ModelFlops | None = None
     steadiness: Steadiness
     suspicions: tuple[Suspicion, ...]
 

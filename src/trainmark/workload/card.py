@@ -205,10 +205,11 @@ class Card(Frozen):
     data (default: the task's first form). ``unit`` is the log's unit, if it is not the task's.
     ``log_format: auto`` reads the log by whichever known format it has, or else by a guess, which is a doubt.
     ``work_per_step`` is the number of units of one step of all devices, for a log that does not print it: a number, or
-    an expression over placeholders, axes and options (``{block_size} * {global_batch}``); ``skip`` the
-    number of records that the rule leaves out as warm-up (default: the format's). ``stop_after`` ends a program that
-    has no step limit. ``working_directory`` is the folder in which the program is started: ``run`` (its run's own),
-    ``source`` (the program's), or a path relative to the card's file.
+    an expression over placeholders, axes and options (``{block_size} * {global_batch}``); ``parameters``
+    is the number of the model's parameters, likewise; ``skip`` is the number of records that the rule leaves out as
+    warm-up (default: the format's). ``stop_after`` ends a program that has no step limit. ``working_directory`` is the
+    folder in which the program is started: ``run`` (its run's own), ``source`` (the program's), or a path relative to
+    the card's file.
 
     ``unlogged_steps`` is the number of steps for which the log has no record.
 
@@ -229,6 +230,7 @@ class Card(Frozen):
     log_format: str | Mapping[str, Any]
     rule: str | None = None
     unit: str | None = None
+    parameters: Annotated[int, Field(strict=True, gt=0)] | None = None
     skip: Annotated[int, Field(strict=True, ge=0)] | None = None
     stop_after: StopAfter | None = None
     work_per_step: Annotated[int, Field(strict=True, gt=0)] | str | None = None

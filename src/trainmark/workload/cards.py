@@ -12,6 +12,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.programs import card_files
 from trainmark.schema.case import Case, axes_of
 from trainmark.schema.launcher import Launcher
+from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.suite import Document, read_document
 from trainmark.tasks import TASKS, case_of
 from trainmark.workload.arithmetic import NUMBERS, expression_names, expressions_in
@@ -196,6 +197,8 @@ def _check_values(document: Document, card: Card) -> None:
         ]
     for key, axis, text in uses:
         kind = type(default.value(axis)) if axis in default.axes else None
+        if kind is UnknownPrecision:
+            kind = Precision
         if kind is not None and issubclass(kind, StrEnum) and text not in [*kind]:
             known = ", ".join(kind)
             raise document.error(key, f"no case has {axis} '{text}'{nearest(text, [*kind])} (known: {known})")
