@@ -34,9 +34,9 @@ def home_with_mistake(folder: Path, mistake: str) -> Path:
 @pytest.mark.parametrize(
     ("mistake", "reported"),
     [
-        ("eighty", "predictions of the first step was 32, not 8 as asked for"),
+        ("eighty", "predictions of the first step was 32, not 8 as requested"),
         pytest.param(
-            "all-words", "predictions of the first step was 48, not 8 as asked for", marks=pytest.mark.rare
+            "all-words", "predictions of the first step was 48, not 8 as requested", marks=pytest.mark.rare
         ),
         ("padding-counted", "192 tokens of a batch are counted as no padding, but 144 are none"),
     ],

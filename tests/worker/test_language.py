@@ -163,7 +163,7 @@ def test_gradients_that_are_summed_over_the_ranks_show_in_the_optimizers_moments
     first, second = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
-    assert "the gradients of the 2 ranks are summed and not averaged" in doubt
+    assert "the gradients of the 2 ranks are summed instead of averaged" in doubt
 
 
 @pytest.mark.parametrize(

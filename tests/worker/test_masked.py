@@ -182,7 +182,7 @@ def test_adamw_in_lambs_name_is_a_doubt_with_dropout_too(dropout: float, tmp_pat
     ("mistake", "clip_norm", "said"),
     [
         # Gradients that are clipped are as long as their sum would be: here they are shorter than the recipe's norm.
-        ("ranks-summed", 100, "the gradients of the 2 ranks are summed and not averaged"),
+        ("ranks-summed", 100, "the gradients of the 2 ranks are summed instead of averaged"),
         ("ranks-divide-twice", 100, "the mean of the 2 ranks' gradients is divided by 2 once more"),
         ("ranks-clip-alone", 1, "the gradients count 0.7"),
     ],
@@ -222,7 +222,7 @@ def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: 
     """Eighty words of a sequence in the place of twenty are four times the work of the largest product."""
     ran = start("pytorch", tmp_path, {**RUN, "predictions": 20}, mistake)[0]
     assert (ran.code, ran.last["outcome"]) == (3, "invalid")
-    assert ran.last["reason"] == f"predictions of the first step was {predicted}, not 20 as asked for"
+    assert ran.last["reason"] == f"predictions of the first step was {predicted}, not 20 as requested"
 
 
 @training

@@ -236,7 +236,7 @@ def test_a_run_sees_that_its_adam_leaves_rows_alone(tmp_path: Path) -> None:
     (ran,) = start("pytorch", tmp_path, {**RUN, "dropout": 0.5}, "lazy")
     assert ran.code == 0, ran.stderr
     (doubt,) = [found["sentence"] for found in ran.last["suspect"] if found["code"] == "rows-left-alone"]
-    assert "stand still: a lazy Adam, where the published one was asked for" in doubt
+    assert "do not change: a lazy Adam instead of the published one" in doubt
 
 
 @in_pytorch
@@ -263,4 +263,4 @@ def test_gradients_that_are_summed_over_the_ranks_show_in_the_optimizers_moments
     ran = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
     assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
     (doubt,) = [found["sentence"] for found in ran[0].last["suspect"] if found["code"] == "update-differs"]
-    assert "the gradients of the 2 ranks are summed and not averaged" in doubt
+    assert "the gradients of the 2 ranks are summed instead of averaged" in doubt

@@ -123,7 +123,7 @@ except RunError as error:
 """,
     )
 
-    assert said == "invalid: compute_dtype of the first step was float32, not bfloat16 as asked for"
+    assert said == "invalid: compute_dtype of the first step was float32, not bfloat16 as requested"
 
 
 def test_an_overflow_leaves_weights_and_momentum_and_halves_the_scale() -> None:

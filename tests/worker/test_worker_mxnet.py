@@ -27,7 +27,7 @@ except RunError as error:
     print(json.dumps([error.outcome, error.reason]))
 """)
 
-    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
+    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as requested"]
 
 
 def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_never() -> None:

@@ -142,7 +142,7 @@ def test_real_images_are_the_same_for_any_number_of_loader_processes_and_a_broke
         ({"precision": "fp16"}, "it has fp32, tf32, amp-fp16, amp-bf16"),
         ({"layout": "nhwc"}, "has the layout nchw only"),
         ({"compiler": "xla"}, "it has none, graph"),
-        ({"device": "cuda"}, "OneFlow sees no CUDA device here"),
+        ({"device": "cuda"}, "OneFlow finds no CUDA device here"),
         ({"collective": "horovod"}, "it has native"),
     ],
 )

@@ -116,7 +116,7 @@ print(json.dumps(told))
 
     assert fp32[1] is None
     assert [losses for losses, _ in forced] == [fp32[0]] * 3, "PaddlePaddle has learned AMP on a CPU"
-    reason = "compute_dtype of the first step was float32, not {} as asked for"
+    reason = "compute_dtype of the first step was float32, not {} as requested"
     assert [said for _, said in forced] == [
         ["invalid", reason.format(dtype)] for dtype in ("bfloat16", "float16", "bfloat16")
     ]

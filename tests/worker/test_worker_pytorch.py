@@ -49,7 +49,7 @@ except RunError as error:
     print(json.dumps([error.outcome, error.reason]))
 """)
 
-    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
+    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as requested"]
 
 
 # The models and the recipe.

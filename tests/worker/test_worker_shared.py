@@ -74,7 +74,7 @@ def test_a_rank_gets_the_gpu_of_its_number(
 @pytest.mark.parametrize(
     ("seen", "local_rank", "shown", "said"),
     [
-        (0, 0, False, "cuda was asked for, but MXNet sees no CUDA device here"),
+        (0, 0, False, "cuda was requested, but MXNet finds no CUDA device here"),
         (1, 1, False, "local rank 1 has no GPU: MXNet sees 1 on this node"),
         (2, 2, True, "local rank 2 has no GPU: MXNet sees 2 on this node"),
     ],

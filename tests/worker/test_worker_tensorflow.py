@@ -41,7 +41,7 @@ training._precision = PRECISIONS["amp-bf16"]
 print(json.dumps(refused(training.actual)))
 """)
 
-    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
+    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as requested"]
 
 
 def test_nchw_without_onednn_is_unsupported_and_not_a_failure(tmp_path: Path) -> None:

@@ -214,5 +214,5 @@ def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
 
 def _differs(reason: Optional[str], doubts: List[Tuple[str, str]]) -> None:
     if reason is not None:
-        told = f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
+        told = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
         doubts.append(("update-differs", told))

@@ -98,30 +98,36 @@ def _parser(words: List[str]) -> Tuple[argparse.ArgumentParser, Task]:
         "--framework", choices=framework_names(), required=True, help="the framework that trains"
     )
     case.add_argument("--task", choices=task_names(), default=task.name, help="if not given: the model's")
-    case.add_argument("--model", choices=sorted(task.models), default=task.models[0], help="what is trained")
-    case.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
-    case.add_argument("--batch-per-device", type=positive, default=32, metavar="N", help="samples a rank")
-    case.add_argument("--compiler", default="none", help="a compiler that the framework has")
-    case.add_argument("--data", default=SYNTHETIC, help="synthetic, or what the loader reads")
-    case.add_argument("--loader", default="native", help="what reads and decodes real data")
-    case.add_argument("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
-    case.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what computes")
-    case.add_argument("--threads", type=count, default=0, metavar="N", help="of this rank; 0: as they are")
     case.add_argument(
-        "--collective", default=NATIVE, help="what the ranks talk through; native: the framework's"
+        "--model", choices=sorted(task.models), default=task.models[0], help="the model to train"
     )
+    case.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
+    case.add_argument("--batch-per-device", type=positive, default=32, metavar="N", help="samples per rank")
+    case.add_argument("--compiler", default="none", help="a compiler of the framework")
+    case.add_argument("--data", default=SYNTHETIC, help="synthetic, or the path of real data")
+    case.add_argument("--loader", default="native", help="the loader of real data")
+    case.add_argument("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
     case.add_argument(
-        "--gradients", default=NATIVE, help="how the ranks average them; native: the framework's usual way"
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="the device of the rank"
+    )
+    case.add_argument("--threads", type=count, default=0, metavar="N", help="of this rank; 0: the default")
+    case.add_argument("--collective", default=NATIVE, help="the ranks' collectives; native: the framework's")
+    case.add_argument(
+        "--gradients", default=NATIVE, help="the exchange of gradients; native: the framework's usual one"
     )
     protocol = parser.add_argument_group("protocol")
-    protocol.add_argument("--steps", type=positive, default=120, metavar="N", help="all, the first included")
+    protocol.add_argument(
+        "--steps", type=positive, default=120, metavar="N", help="all steps, including the first"
+    )
     protocol.add_argument("--warmup-steps", type=count, default=20, metavar="N", help="steps not measured")
     protocol.add_argument("--seed", type=count, default=0, metavar="N", help="of weights and data")
-    protocol.add_argument("--events", metavar="FILE", help="what rank 0 writes; standard output if not given")
+    protocol.add_argument(
+        "--events", metavar="FILE", help="the file for rank 0's events; default: standard output"
+    )
     protocol.add_argument("--memory-limit", type=positive, metavar="BYTES", help="of this process's data")
     protocol.add_argument(
         "--equivalence", metavar="FILE",
-        help="train the three steps in this file (.npz) instead, and write what they computed as the events",
+        help="train the three steps in this file (.npz) instead, and write their results as the events",
     )  # fmt: skip
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--learning-rate", type=float, help="if not given: the task's, by the global batch")

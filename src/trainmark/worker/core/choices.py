@@ -1,6 +1,6 @@
-"""What a framework, a device or a launcher offers, and how a run is told that it asked for something else.
+"""Checks that a framework, a device or a launcher supports the requested settings.
 
-All of it raises ``RunError`` (unsupported), before the ranks meet, so that no rank waits for one that has left.
+They raise ``RunError`` (unsupported) before the rendezvous of the ranks, so that no rank waits for one that has left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def one_of(framework: str, axis: str, name: str, there: Iterable[str]) -> None:
 
 
 def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> None:
-    """Raise for a framework older than ``oldest``; what follows the numbers of a version does not matter."""
+    """Raise for a framework older than ``oldest``; suffixes of a version are ignored."""
     numbers = re.match(r"\d+(\.\d+)*", version)
     if numbers is None or tuple(int(part) for part in numbers.group(0).split(".")) < oldest:
         wanted = ".".join(map(str, oldest))
@@ -31,18 +31,18 @@ def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> No
 def own_gpu(
     framework: str, asked: str, seen: int, place: Place, environment: Mapping[str, str] = os.environ
 ) -> Optional[int]:
-    """Return which of the ``seen`` GPUs is this rank's, or None for the CPU; raise if there is none for it.
+    """Return this rank's GPU among the ``seen`` visible ones, or None for the CPU; raise if there is no GPU for it.
 
-    Some launchers show each rank its own GPU alone; without such a sign two ranks must not share one.
+    Some launchers make only its own GPU visible to each rank; without a sign of this, two ranks must not share one.
     """
     if asked == "cpu" or (asked == "auto" and not seen):
         return None
     if not seen:
-        raise RunError(UNSUPPORTED, f"cuda was asked for, but {framework} sees no CUDA device here")
+        raise RunError(UNSUPPORTED, f"cuda was requested, but {framework} finds no CUDA device here")
     if place.local_rank < seen:
         return place.local_rank
     if seen == 1 and "CUDA_VISIBLE_DEVICES" in environment:
         return 0
     raise RunError(
-        UNSUPPORTED, f"local rank {place.local_rank} has no GPU: {framework} sees {seen} on this node"
+        UNSUPPORTED, f"local rank {place.local_rank} has no GPU: {framework} finds {seen} on this node"
     )

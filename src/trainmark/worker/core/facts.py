@@ -1,4 +1,4 @@
-"""What a framework's worker says of a run: what it is made of, what the first step computed with, what was asked."""
+"""The facts of a run, and the observed and the expected settings of its first step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .outcomes import INVALID, RunError
 
 
 class Facts(NamedTuple):
-    """What a run is made of, in the framework's own words; the same in every step of it.
+    """The constant facts of a run, in the framework's own words.
 
     ``device`` is cpu or cuda; ``parameters`` are the trainable ones, counted in the network; ``threads`` is None
-    where the framework cannot say; ``implementation`` is that of the optimizer; ``peak_memory_of`` says what
-    ``Training.peak_memory_bytes`` counts; ``others`` are of this framework alone (versions, levels, switches).
+    if unknown; ``implementation`` is the optimizer's; ``peak_memory_of`` names the memory that
+    ``Training.peak_memory_bytes`` counts; ``others`` are specific to this framework (versions, levels, switches).
     """
 
     framework_version: str
@@ -31,12 +31,12 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What the first step really computed with: read from the framework's objects, never from the request.
+    """The observed settings of the first step, read from the framework's objects, never from the request.
 
-    Types are like ``bfloat16``; ``compute_dtype`` is that of the inside of the network, behind its first layer. TF32
-    may be left out on a CPU, which has none. What this framework offers no way to see is None *and* named in
-    ``unseen``: None alone means that nothing was seen, and is invalid. A task adds fields for its own axes in a
-    subclass; ``either`` in one of them fits whatever was asked for.
+    Types are like ``bfloat16``; ``compute_dtype`` is the type inside the network, after its first layer. TF32 may be
+    omitted on a CPU, which has none. A value that cannot be observed in this framework is None *and* listed in
+    ``unseen``: None alone means a missing observation, and is invalid. A task adds fields for its own axes in a
+    subclass; ``either`` matches any requested value.
     """
 
     compute_dtype: Optional[str]
@@ -49,7 +49,7 @@ class Seen:
 
 
 class Expected(NamedTuple):
-    """What the precision that was asked for means; the rest stands in the settings."""
+    """The expected types of the requested precision; the settings have the other expectations."""
 
     compute_dtype: str
     weight_dtype: str = "float32"
@@ -57,9 +57,9 @@ class Expected(NamedTuple):
 
 
 def as_asked(seen: Seen, asked: Mapping[str, Any], device: str) -> Dict[str, Any]:
-    """Return what was seen, the same keys for every framework, and under ``unseen`` what could not be.
+    """Return the observed values, with the same keys for every framework, and ``unseen``, the unobservable ones.
 
-    Raises ``RunError`` (invalid) for what differs from ``asked``, and for what should have been seen and was not.
+    Raises ``RunError`` (invalid) for a value that differs from ``asked``, and for a missing observation.
     """
     if device == "cpu":
         seen = replace(seen, tf32_matmul=False, tf32_convolution=False)
@@ -67,9 +67,9 @@ def as_asked(seen: Seen, asked: Mapping[str, Any], device: str) -> Dict[str, Any
     for name, value in found.items():
         if value is None and name not in seen.unseen:
             raise RunError(
-                INVALID, f"{name} of the first step was not seen, so it is not known to be {asked[name]}"
+                INVALID, f"{name} of the first step was not observed, so it may not be {asked[name]}"
             )
         if value not in (None, "either", asked[name]):
-            raise RunError(INVALID, f"{name} of the first step was {value}, not {asked[name]} as asked for")
+            raise RunError(INVALID, f"{name} of the first step was {value}, not {asked[name]} as requested")
     unseen = sorted(name for name, value in found.items() if value is None)
     return {**found, **({"unseen": unseen} if unseen else {}), **seen.others}

@@ -1,4 +1,4 @@
-"""Where a step's batch comes from, whatever the framework."""
+"""The sources of a step's batch, for every framework."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from .queues import Loading, loading
 
 
 class Feed:
-    """A source of batches without end; what a batch is, each framework says for itself."""
+    """An endless source of batches; each framework has its own type of batch."""
 
     epoch_samples: int
-    """Samples in an epoch: of the data set, or as many as the settings say."""
+    """Samples in an epoch: of the data set, or from the settings."""
 
     decoder: Optional[str] = None
-    """What decodes the samples; None where nothing does."""
+    """The decoder of the samples; None without one."""
 
     workers: Optional[int] = None
-    """Processes or threads that really load, where they are not as many as the settings say."""
+    """The actual number of loading processes or threads, if it differs from the settings."""
 
     wait_s: float = 0.0
-    """How long the last call of ``next`` waited for the loader."""
+    """The time that the last call of ``next`` waited for the loader, in seconds."""
 
     ahead: Optional[float] = None
-    """Batches that can be in flight: being made, or made and not yet taken; None where nothing is loaded."""
+    """Batches that can be in flight (being made, or made and not yet taken); None without a loader."""
 
     produced: Optional[Produced] = None
-    """Counts the samples that the loader has made; None where it cannot be asked."""
+    """A counter of the samples that the loader has made; None if it has no count."""
 
     counted: Optional[List[int]] = None
-    """Of each batch that was fetched the work that its samples do not tell; None where they tell it all."""
+    """The work of each fetched batch that does not follow from its samples; None if all of it does."""
 
     uncounted = 0
-    """Samples that the loader may have in hand before it counts them."""
+    """Samples that the loader may have read before it counts them."""
 
     taken = 0
     """Batches that were fetched from the loader."""
 
     unreadable: Optional[List[str]] = None
-    """Files that could not be decoded, for which black pictures stand in their batches; None where one ends the run."""
+    """Files that could not be decoded and were replaced by black pictures; None if such a file ends the run."""
 
     def next(self) -> Any:
         """Return the next batch; the device may still be filling it, in the order of its work."""
@@ -51,11 +51,11 @@ class Feed:
         """End threads and processes."""
 
     def loading(self) -> Loading:
-        """Return what the loader has made so far, and what was taken."""
+        """Return the loader's counts of made and taken samples."""
         return loading(self.produced, self.taken)
 
     def timed(self, fetch: Callable[[], Any]) -> Any:
-        """Return what ``fetch`` waits for, and keep how long that took; raise it if it is a ``RunError``."""
+        """Return the result of ``fetch`` and record its duration; raise it if it is a ``RunError``."""
         started = time.perf_counter()
         fetched = fetch()
         self.taken += 1
@@ -69,7 +69,7 @@ class FixedFeed(Feed):
     """One batch, already where it is needed, used in every step."""
 
     def __init__(self, batch: Any, epoch_samples: int) -> None:
-        """Take the batch as the framework has it."""
+        """Store the batch in the framework's form."""
         self.epoch_samples, self._batch = epoch_samples, batch
 
     def next(self) -> Any:
@@ -78,7 +78,7 @@ class FixedFeed(Feed):
 
 
 class LoadedFeed(Feed):
-    """Batches from an iterator, which yields a ``RunError`` in the place of a batch that could not be read."""
+    """Batches from an iterator, which yields a ``RunError`` instead of a batch that could not be read."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LoadedFeed(Feed):
         ahead: Optional[float] = None,
         produced: Optional[Produced] = None,
     ) -> None:
-        """Take over the iterator; ``ready`` makes of what it yields a batch where and as the step needs it."""
+        """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
         self.epoch_samples, self.decoder = epoch_samples, decoder
         self.ahead, self.produced = ahead, produced
         self._batches, self._ready = batches, ready

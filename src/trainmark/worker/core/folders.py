@@ -1,4 +1,4 @@
-"""The tasks and the frameworks that there are: the worker's folders, and those of extensions."""
+"""The existing tasks and frameworks: the worker's folders, and those of extensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .outcomes import UNSUPPORTED, RunError, first_sentence
 from .task import Task
 
 PACKAGE = (__package__ or "").rpartition(".")[0]
-"""The worker, by the name under which it was loaded."""
+"""The worker's package, by the name under which it was loaded."""
 
 TASKS = "tasks"
 
@@ -27,7 +27,7 @@ def task_names() -> List[str]:
 
 
 def find_task(name: str) -> Task:
-    """Return a task by its name, which is that of its folder with ``-`` for ``_``."""
+    """Return a task by its name: the folder's name with ``-`` for ``_``."""
     task: Task = _import(TASKS, _folder(name)).TASK
     return task
 
@@ -44,9 +44,9 @@ def task_of_model(model: str) -> Optional[Task]:
 
 
 def import_framework(name: str) -> Any:
-    """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` where it cannot be imported.
+    """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` if it cannot be imported.
 
-    A folder of the same name in an extension belongs to it: another task for this framework.
+    A folder of the same name in an extension is part of it: another task for this framework.
     """
     package = _import_beside(name)
     places = [str(Path(root) / name) for root in sys.modules[PACKAGE].__path__]
@@ -55,7 +55,7 @@ def import_framework(name: str) -> Any:
 
 
 def import_trainer(framework: Any, name: str, task: str) -> Any:
-    """Return what trains a task in a framework, which has ``open_training``; raise ``RunError`` if there is none."""
+    """Return the package of a task in a framework, which has ``open_training``; raise ``RunError`` if it is missing."""
     trained = sorted(set(map(_name, _folders(framework))) & set(task_names()))
     if task not in trained:
         raise RunError(
@@ -69,7 +69,7 @@ def _import_beside(framework: str, *folders: str) -> Any:
     try:
         return _import(framework, *folders)
     except Exception as error:
-        # Not an ImportError alone: a placeholder raises what it likes, and MXNet an AttributeError for a new numpy.
+        # Not only ImportError: a placeholder may raise any error, and MXNet raises AttributeError for a new numpy.
         reason = first_sentence(error)
         raise RunError(
             UNSUPPORTED, f"{framework} cannot be imported by {sys.executable}: {reason}"

@@ -1,7 +1,7 @@
-"""The gaps of a framework's worker: combinations of axes that it has, and that cannot be trained, with the reason.
+"""The gaps of a framework's worker: unsupported combinations of its axes, with the reason.
 
-They stand in ``gaps.json``: of all workers in this folder, of a framework in its own, of one task in the task's below
-that. The card of a built-in program is made of the same files: a plan says in the same words what is refused here.
+They are in files ``gaps.json``: for all workers in this folder, for a framework in its folder, for one task in the
+task's folder below that. The card of a built-in program uses the same files, so a plan reports the same reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GAPS = "gaps.json"
 
 
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
-    """Raise ``RunError`` with the reason of the first gap that the run is in; ``device`` is ``cpu`` or ``cuda``."""
+    """Raise ``RunError`` with the reason of the first gap that matches the run; ``device`` is ``cpu`` or ``cuda``."""
     axes: Dict[str, Any] = {
         **vars(settings.recipe),
         **vars(settings),
@@ -42,7 +42,7 @@ def _gaps(framework: str, task: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _holds(value: Any, wanted: str) -> bool:
-    """Tell whether an axis has the value; ``!value`` means any other, and an axis that the task lacks has none."""
+    """Return whether an axis has the value; ``!value`` means any other, and a missing axis matches none."""
     if value is None:
         return False
     return str(value) != wanted[1:] if wanted.startswith("!") else str(value) == wanted

@@ -1,15 +1,15 @@
-"""The run is witnessed to its end: after the window, steps that are not timed are looked into.
+"""Verification of a run to its end: after the window, steps that are not timed are verified.
 
-Two more steps are trained by the function that is timed, at the recipe's full learning rate, on the run's own ranks and
-data. The weights before and after the first give the velocity that it left behind, v = (w_0 - w_1) / l; then each
-rank's own gradient g of the next batch is computed without any exchange, averaged here and not by the framework, and
-the second step must be
+The timed function trains two more steps, at the recipe's full learning rate, on the run's own ranks and
+data. The weights before and after the first give the resulting velocity, v = (w_0 - w_1) / l; then each rank's own
+gradient g of the next batch is computed without any exchange, averaged here and not by the framework, and the second
+step must be
 
-    w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the rate, the momentum and the decay that were asked for
+    w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the requested rate, momentum and decay
 
-on elements drawn from every parameter. The rate and the momentum that fit best are told. Of an adaptive optimizer the
-velocity does not follow from the weights: there its own moments are read before and after the second step
-(``adam_update.py``). Nothing of this is in the window, and what a framework offers no way to see is null.
+on elements sampled from every parameter. The best-fitting rate and momentum are reported. The velocity of an adaptive
+optimizer does not follow from the weights: its moments are read before and after the second step instead
+(``adam_update.py``). All of this runs after the window, and values that cannot be observed are null.
 """
 
 from __future__ import annotations
@@ -26,45 +26,46 @@ from .training import Training
 WITNESS_STEPS = 2
 
 ROUNDING = 2.0**-24
-"""Of FP32, in parts of the value."""
+"""The rounding of FP32, relative to the value."""
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
-"""How far rate and momentum, and the residual, may be off: in FP32, and where products are of fewer bits."""
+"""The allowed deviations of rate and momentum, and of the residual: in FP32, and with products of fewer bits."""
 
 EXPLAINED = 0.5
-"""Where products are rounded, another rate or momentum is believed if it leaves less than this part of the residual.
+"""With rounded products, another rate or momentum is accepted if it leaves less than this part of the residual.
 
-Two ways to compute a gradient in 16 bits differ by noise, which makes the fitted rate too small.
+Two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
 """
 
 UNSEEN_DECAY = 0.005
-"""Another decay is told from this difference on, and if it leaves less than ``EXPLAINED`` of the residual."""
+"""Another decay is reported from this difference on, if it leaves less than ``EXPLAINED`` of the residual."""
 
 SWALLOWED = 4
-"""A step of so many roundings may leave a parameter as it is: momentum may be against the gradient."""
+"""A step of at most this many roundings may not change a parameter, because momentum may oppose the gradient."""
 
 SCALED = ("amp-fp16", "fp16")
 
 TRIED_OUT = (10, 0.05)
-"""Steps that a loss scale may leave out: a number, or a part of all of them.
+"""The steps that a loss scale may skip: a number, or a share of all steps.
 
-Ten halvings bring 2 ** 16, where scales begin, to 64; every 2 000 steps or so one more is tried.
+Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps a larger scale is tried.
 """
 
 Doubts = List[Tuple[str, str]]
 
 
 class Looked(NamedTuple):
-    """What ``after_window`` of the last event says, and the doubts (codes and sentences) in it."""
+    """The content of ``after_window`` in the last event, and its doubts (codes and sentences)."""
 
     said: Dict[str, Any]
     doubts: Doubts
 
 
 def look(training: Training, settings: Settings) -> Looked:
-    """Train and look into ``WITNESS_STEPS`` steps after step ``settings.steps - 1``. All ranks call it.
+    """Train and verify ``WITNESS_STEPS`` steps after step ``settings.steps - 1``. All ranks must call it.
 
-    What cannot be seen is null; a failure of the look itself ends a run of several ranks, and is a doubt of one rank.
+    Values that cannot be observed are null. A failure of the verification ends a run of several ranks, and is a doubt
+    in a run of one rank.
     """
     try:
         return _look(training, settings)
@@ -72,7 +73,7 @@ def look(training: Training, settings: Settings) -> Looked:
         if training.ranks.place.world_size > 1:
             raise
         reason = first_sentence(error)
-        sentence = f"The steps after the window could not be looked into: {reason}"
+        sentence = f"The steps after the window could not be verified: {reason}"
         return Looked({"failed": reason}, [("not-witnessed", sentence)])
 
 
@@ -86,12 +87,12 @@ def _look(training: Training, settings: Settings) -> Looked:
     training.step(first)
     training.synchronize()
     between = training.look_at_weights()
-    # After the batch of the step that is looked into was fetched, in which its pictures are seen too.
+    # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
     changed = _changed(batch, last_batch)
     last_batch = _turned(training, settings, batch) or last_batch
     alone, reason = _own_pass(training)
-    # A pass changes running statistics alone.
+    # A pass changes only running statistics.
     if (alone is not None or reason is not None) and not all(map(training.task.is_trainable, between)):
         training.load_weights(between)
     if reason is not None:
@@ -133,18 +134,18 @@ def _look(training: Training, settings: Settings) -> Looked:
 
 
 def _clip(training: Training, settings: Settings, alone: Any) -> Optional[float]:
-    """Return by what a rank on its own clipped its gradients; over several the norm of the mean is known to nobody."""
+    """Return the clipping factor of a single rank; with several ranks, no rank knows the norm of the mean."""
     if alone is None or training.ranks.place.world_size > 1:
         return None
     return clipping(alone.gradients, settings.recipe, getattr(alone, "norm", None))
 
 
 def _agreement(training: Training) -> Tuple[Dict[str, Any], Doubts]:
-    """Return whether several ranks hold the same parameters now."""
+    """Return whether several ranks have the same parameters."""
     if training.ranks.place.world_size == 1:
         return {}, []
     agree = len({values[0] for values in training.gather([training.digest()])}) == 1
-    sentence = "After one more step the ranks hold different parameters."
+    sentence = "After one more step the ranks have different parameters."
     return {"ranks_agree": agree}, [] if agree else [("ranks-disagree-later", sentence)]
 
 
@@ -156,7 +157,7 @@ def _told(said: Dict[str, Any], doubts: Doubts, more: Tuple[Dict[str, Any], Doub
 def _turned(
     training: Training, settings: Settings, batch: Optional[Sequence[Any]]
 ) -> Optional[Tuple[Any, ...]]:
-    """Train on another batch from now on where one batch is made up for all steps and the task has another."""
+    """Train on another batch from now on, if all steps had one synthetic batch and the task has another."""
     if batch is None or not settings.synthetic:
         return None
     other = training.task.another(settings, batch)
@@ -166,7 +167,7 @@ def _turned(
 
 
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
-    """Return the framework's own count; what an optimizer leaves out after an overflow, it does not count either."""
+    """Return the framework's own count of steps; an optimizer does not count steps that it skips after an overflow."""
     taken, asked = training.steps_taken(), settings.steps
     if taken is None or not _scale_may_overflow(settings):
         may_be = taken in (None, asked)
@@ -179,18 +180,18 @@ def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict
         few, part = TRIED_OUT
         if may_be and (asked - taken > max(few, part * asked) or 2 * taken < asked):
             sentence = (
-                f"{asked - taken} of {asked} steps overflowed and were left out: their updates took no time."
+                f"{asked - taken} of {asked} steps overflowed and were skipped: their updates took no time."
             )
             doubts.append(("steps-skipped", sentence))
     if not may_be:
-        sentence = f"{asked} steps were asked for, and {taken} were taken."
+        sentence = f"{asked} steps were requested, but {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
     share = training.share_looked_at()
     return {"steps_taken": taken, **skipped, **({"share_looked_at": share} if share < 1 else {})}
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:
-    """Return what each rank's loader makes of a known sample: what rank 0 saw, and the doubts of all of them."""
+    """Return the loaders' outputs for a known sample: rank 0's observations, and the doubts of all ranks."""
     if settings.synthetic:
         return Looked({}, [])
     doubts: Doubts = []
@@ -201,19 +202,19 @@ def _loader_path(training: Training, settings: Settings) -> Looked:
         said = None if told is None else told[0]
     except Exception as error:
         said = {"failed": first_sentence(error)}
-        sentence = f"What the loader makes of a known sample could not be looked into: {said['failed']}"
+        sentence = f"The loader's output for a known sample could not be verified: {said['failed']}"
         doubts.append(("not-witnessed", sentence))
     ranks = [values[0] for values in training.gather([len(doubts)])]
     others = [rank for rank, count in enumerate(ranks) if count]
     if others and not doubts:
         doubts.append(
-            ("loader-differs", f"What the loaders of ranks {others} make of a known sample is in doubt.")
+            ("loader-differs", f"The output of the loaders of ranks {others} for a known sample is in doubt.")
         )
     return Looked({"loader_path": said}, doubts)
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
-    """Return whether the loss is scaled by what the run tries out: a step that overflows is left out, as it should."""
+    """Return whether the loss scale is dynamic, so that a step that overflows is correctly skipped."""
     return settings.precision in SCALED and settings.recipe.loss_scale is None
 
 
@@ -223,7 +224,7 @@ def _is_without_update(training: Training, before: Mapping[str, Any], after: Map
 
 
 def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
-    """Return the pass of this rank's batch alone, or why a rank has none: it may need memory that a step does not."""
+    """Return the pass of this rank's batch alone, or why a rank has none (it may need more memory than a step)."""
     alone, reason = None, None
     try:
         alone = training.own_pass()
@@ -244,9 +245,9 @@ def _changed(one: Optional[Any], other: Optional[Any]) -> Optional[bool]:
 def _stood_still(
     training: Training, steps: List[Any], rate: float, mean: Optional[Mapping[str, Any]], doubts: Doubts
 ) -> Dict[str, Any]:
-    """Return which parameters one of the steps left as they were, and whether running statistics moved in both.
+    """Return the parameters that a step did not change, and whether running statistics changed in both.
 
-    ``mean`` has the drawn elements of the gradients: a parameter whose step rounding swallows may stand still.
+    ``mean`` has the sampled elements of the gradients: a step smaller than rounding may leave a parameter unchanged.
     """
     is_trainable = training.task.is_trainable
     unchanged = [
@@ -281,8 +282,8 @@ def _is_rounded_away(
 ) -> bool:
     """Return whether a step of gradient descent is too small for the parameter's own digits.
 
-    A batch norm's scale before a depthwise convolution that has a batch norm behind it changes nothing of the loss:
-    its gradient is what rounding makes of zero. One that is zero throughout is another thing: nothing reaches it.
+    A batch norm's scale before a depthwise convolution followed by a batch norm does not change the loss: its gradient
+    is zero up to rounding. A gradient that is exactly zero everywhere means that no gradient reaches the parameter.
     """
     recipe = training.settings.recipe
     if mean is None or isinstance(recipe, AdamRecipe) or not mean[name].any():
@@ -293,7 +294,7 @@ def _is_rounded_away(
 
 
 class _Update:
-    """The second step's update, on elements drawn from each parameter."""
+    """The second step's update, on elements sampled from each parameter."""
 
     def __init__(
         self, training: Training, settings: Settings, rate: float, before: Any, between: Any, after: Any
@@ -303,9 +304,9 @@ class _Update:
         self._before, self._between, self._after = before, between, after
 
     def solved(self, mean: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
-        """Return rate and momentum as the update shows them, and what of it they leave unexplained.
+        """Return the rate and momentum solved from the update, and the unexplained part of the update.
 
-        ``mean`` has the drawn elements of the gradients, averaged over the ranks.
+        ``mean`` has the sampled elements of the gradients, averaged over the ranks.
         """
         import numpy as np
 
@@ -330,22 +331,22 @@ class _Update:
         decay = _more_decay(terms, decays, update, residual)
         as_asked = residual <= most_left and abs(rate / self._rate - 1) <= off
         if decay is not None:
-            reason: Optional[str] = f"parameters decay by {decay:.2g} more than was asked for"
+            reason: Optional[str] = f"parameters decay by {decay:.2g} more than was requested"
         elif as_asked or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
             reason = None
         else:
             reason = self._what_is_wrong(rate / self._rate, momentum, residual, off)
         if reason is not None:
             sentence = (
-                f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
+                f"The update after the window does not match the recipe and all ranks' batches: {reason}."
             )
             doubts.append(("update-differs", sentence))
         return {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
 
     def _equations(self, mean: Mapping[str, Any]) -> Tuple[Any, Any, Any]:
-        """Return what the update is made of: velocity and gradient (n, 2), ``_more_decay``'s columns, and itself (n,).
+        """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
 
-        Each parameter's rows are in parts of its update's size.
+        Each parameter's rows are divided by the size of its update.
         """
         import numpy as np
 
@@ -354,7 +355,7 @@ class _Update:
             weights = drawn(self._between, name)
             update = weights - drawn(self._after, name)
             size = float(np.sqrt(np.mean(update**2)))
-            # An update that FP32 rounds away says nothing of what was added.
+            # An update that FP32 rounds away does not show the added value.
             if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
                 continue
             decay = self._training.task.decay(self._settings, name)
@@ -366,22 +367,22 @@ class _Update:
         return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
 
     def _what_is_wrong(self, times: float, momentum: Optional[float], residual: float, off: float) -> str:
-        """Return why the update is another one; its rate is ``times`` the one that was asked for."""
+        """Return why the update differs; its rate is ``times`` the requested one."""
         ranks = self._training.ranks.place.world_size
         asked = self._settings.recipe.momentum
         if ranks > 1 and abs(times / ranks - 1) <= off:
-            return f"the gradients of the {ranks} ranks are summed and not averaged"
+            return f"the gradients of the {ranks} ranks are summed instead of averaged"
         if momentum is not None and abs(times - 1) <= off and abs(momentum - asked) > off:
-            return f"the momentum is {momentum:.3g} and not {asked:.3g}"
+            return f"the momentum is {momentum:.3g} instead of {asked:.3g}"
         if abs(times - 1) > off:
-            return f"the gradients count {times:.3g} times as much as the learning rate says"
-        return f"{residual:.0%} of it is something else"
+            return f"the gradients count {times:.3g} times as much as with the learning rate"
+        return f"{residual:.0%} of it is unexplained"
 
 
 def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> Optional[float]:
-    """Return by how much more than asked parameters decay, if that explains what rate and momentum leave of the update.
+    """Return the excess of the decay over the requested one, if it explains the rest of the update.
 
-    ``decays`` are the weights: in one column of those that are to decay, in the other of those that are not.
+    ``decays`` are the weights: one column for parameters with weight decay, one for those without.
     """
     import numpy as np
 

@@ -49,7 +49,7 @@ class Peers(Ranks):
                 self._links[0].send(place.rank)
         except OSError as error:
             raise RunError(
-                FAILED, f"lost contact with another rank: they did not meet ({error})", peer_lost=True
+                FAILED, f"lost contact with another rank: the rendezvous failed ({error})", peer_lost=True
             ) from error
 
     def counted(self) -> int:

@@ -1,4 +1,4 @@
-"""One run as it was asked for: what every task has. A task adds fields of its own in a subclass."""
+"""The requested settings of a run that all tasks share; a task adds its own in a subclass."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ADAM, ADAMW, LAMB = "adam", "adamw", "lamb"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the weights are updated. ``learning_rate`` is the rate after the warm-up epochs.
+    """The update of the weights. ``learning_rate`` is the rate after the warm-up epochs.
 
-    ``loss_scale`` is None for dynamic loss scaling; it is used by the fp16 precisions alone.
+    ``loss_scale`` is None for dynamic loss scaling; only the fp16 precisions use it.
     """
 
     learning_rate: float
@@ -33,11 +33,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class AdamRecipe(Recipe):
-    """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
+    """An adaptive optimizer: ``momentum`` is beta 1 (gradients), ``second_momentum`` is beta 2 (squares).
 
-    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient;
-    ``adam`` has none. Gradients whose norm, of all parameters together, is more than ``clip_norm`` are made as long as
-    that; None: as they are. Over the first ``warmup_updates`` the rate rises from 0, whatever ``warmup_epochs`` are.
+    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled, so it is not part of the gradient;
+    ``adam`` has none. The norm of all gradients is clipped at ``clip_norm`` (None: no clipping). Over the first
+    ``warmup_updates`` the rate rises from 0, regardless of ``warmup_epochs``.
     """
 
     optimizer: str
@@ -54,11 +54,11 @@ class AdamRecipe(Recipe):
 
 @dataclass(frozen=True)
 class Settings:
-    """One run as it was asked for. ``steps`` counts every step, the first and the warm-up included.
+    """The requested settings of a run. ``steps`` counts every step, including the first one and the warm-up.
 
-    Of them and of ``warmup_steps`` ``drain_steps`` come on top of what was asked for: they drain the loader's queues.
-    ``witness_steps`` of a training come after all those that a run measures; they are at the full learning rate.
-    ``epoch_samples`` is the length of an epoch of made-up samples.
+    ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
+    ``witness_steps`` follow the measured steps, at the full learning rate.
+    ``epoch_samples`` is the length of an epoch of synthetic samples.
     """
 
     framework: str
@@ -87,5 +87,5 @@ class Settings:
 
     @property
     def synthetic(self) -> bool:
-        """Whether the samples are made up on the device instead of read."""
+        """Whether the samples are synthetic instead of read."""
         return self.data == SYNTHETIC

@@ -1,4 +1,4 @@
-"""What a framework's worker has to offer, and what is the same for all of them."""
+"""The interface of a framework's worker, and the parts that all workers share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .task import Task
 from .window import Marks, Steps
 
 NONE = "none"
-"""The compiler that compiles nothing, in every framework."""
+"""The value of the compiler for no compiler, in every framework."""
 
 
 class Gradients(Protocol):
-    """A rank's batch by itself; it may have ``layers`` too, as ``Task.looked`` takes what was seen."""
+    """A rank's pass of its batch alone; it may have ``layers`` too, the observations for ``Task.looked``."""
 
     @property
     def gradients(self) -> Mapping[str, Any]:
@@ -31,7 +31,7 @@ class Gradients(Protocol):
 
 
 class OwnPass(NamedTuple):
-    """One rank's batch by itself: gradients of the loss alone by the shared names, and what was seen of the layers."""
+    """One rank's pass of its batch alone: gradients of the loss by the shared names, and the layers' observations."""
 
     gradients: Mapping[str, Any]
     layers: Any = None
@@ -40,8 +40,8 @@ class OwnPass(NamedTuple):
 class Observation(Protocol):
     """One forward and backward pass without an update, in training mode; arrays are numpy's, float32.
 
-    ``gradients`` are those of the loss alone (no weight decay in them), by the shared names and in their shapes. What
-    else there is to see, a task says in a type of its own.
+    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes. A task has
+    its own type for further observations.
     """
 
     @property
@@ -56,18 +56,18 @@ class Observation(Protocol):
 class Training(Steps):
     """One rank that is ready to train; a framework's folder for a task has ``open_training(settings, place)``.
 
-    See ``docs/worker.md`` for how to add a framework or a task: the methods that are not implemented here are those
-    that it writes.
+    ``docs/worker.md`` describes how to add a framework or a task, which implements the methods that are not implemented
+    here.
     """
 
     task: Task
-    """What is trained; set by the class."""
+    """The task; set by the class."""
 
     epoch_samples: int
-    """Samples in an epoch: of the data set, or as many as the settings say for synthetic data."""
+    """Samples in an epoch: of the data set, or from the settings for synthetic data."""
 
     data_waits_s: List[float]
-    """For each step, how long the host waited for the loader in it (seconds)."""
+    """The host's wait for the loader in each step, in seconds."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Training(Steps):
     ) -> None:
         """Fetch the first batch: from ``feed``, or the synthetic one.
 
-        ``to_batch`` makes a batch of the task's numpy arrays: on the device, and as the step takes it.
+        ``to_batch`` converts the task's numpy arrays to a batch on the device, in the form for the step.
         """
         self.settings, self.ranks, self.marks, self._to_batch = settings, ranks, marks, to_batch
         self.feed: Feed = feed or FixedFeed(
@@ -93,26 +93,26 @@ class Training(Steps):
             self.rates[-settings.witness_steps :] = [settings.recipe.learning_rate] * settings.witness_steps
         self.batch = self.feed.next()
 
-    # What a framework's worker writes, besides ``synchronize``.
+    # The methods that a framework's worker implements, in addition to ``synchronize``.
 
     def train(self, index: int) -> None:
-        """Hand step ``index`` over to the device, all of it: the rate, forward, backward, update, keeping the loss.
+        """Launch the whole step ``index`` on the device: set the rate, forward, backward, update, store the loss.
 
-        The batch is ``self.batch``, the rate ``self.rates[index]``. What is timed is this, and fetching the next
-        batch; write it as a good user of the framework would.
+        The batch is ``self.batch``, the rate ``self.rates[index]``. This method and the fetch of the next batch are
+        timed; write it as a good user of the framework would.
         """
         raise NotImplementedError
 
     def facts(self) -> Facts:
-        """Return what the run is made of."""
+        """Return the facts of the run: device, versions, implementations."""
         raise NotImplementedError
 
     def seen(self) -> Seen:
-        """Return what the first step really computed with. Called once, after it; hooks may be taken away here."""
+        """Return the observations of the first step. Called once, after it; hooks may be removed here."""
         raise NotImplementedError
 
     def expected(self) -> Expected:
-        """Return what the first step should have computed with."""
+        """Return the expected observations of the first step."""
         raise NotImplementedError
 
     def own_losses(self) -> List[float]:
@@ -120,9 +120,9 @@ class Training(Steps):
         raise NotImplementedError
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over parameters and running statistics (numpy, float32), and leave the optimizer's state as it is.
+        """Load parameters and running statistics (numpy, float32), without changing the optimizer's state.
 
-        Names and shapes are those of the task's ``Check``; all of them are given.
+        All names and shapes of the task's ``Check`` are given.
         """
         raise NotImplementedError
 
@@ -131,25 +131,25 @@ class Training(Steps):
         raise NotImplementedError
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the very model and loss of ``train``, and update no parameter.
+        """Pass the batch forward and backward with the same model and loss as ``train``, without an update.
 
-        Running statistics may change; the caller loads them again. A task has its own type of what is returned.
+        Running statistics may change; the caller loads them again. A task has its own type of the result.
         """
         raise NotImplementedError
 
-    # What a framework's worker may show of the steps after the window; what it does not is null in the events.
+    # Optional observations of the steps after the window; missing ones are null in the events.
 
     COUNTS_UPDATES = True
-    """Whether ``steps_taken`` leaves out the steps that overflowed, which changed no weight."""
+    """Whether ``steps_taken`` excludes the steps that overflowed, which changed no weight."""
 
     def steps_taken(self) -> Optional[int]:
-        """Return how many steps the model or the optimizer has counted itself."""
+        """Return the model's or the optimizer's own count of steps."""
         return None
 
     def look_at_weights(self) -> Dict[str, Any]:
-        """Return what ``read_weights`` does; of a large model it may be some rows of each parameter, always the same.
+        """Return the weights to verify: all, or for a large model some rows of each parameter, always the same.
 
-        Then ``read_moments`` and ``own_pass`` return those rows too, and ``share_looked_at`` tells their share.
+        ``read_moments`` and ``own_pass`` then return the same rows, and ``share_looked_at`` their share.
         """
         return self.read_weights()
 
@@ -158,16 +158,16 @@ class Training(Steps):
         return 1.0
 
     def read_moments(self) -> Optional[Moments]:
-        """Return what an adaptive optimizer keeps of the gradients so far."""
+        """Return the moments of an adaptive optimizer."""
         return None
 
     def watched_step(self, index: int) -> Any:
-        """Do step ``index``, and return what was seen of its layers, as ``Task.looked`` takes it."""
+        """Run step ``index``, and return the observations of its layers for ``Task.looked``."""
         self.step(index)
         return None
 
     def own_pass(self) -> Optional[Gradients]:
-        """Pass this rank's batch at hand forward and backward, alone: its gradients are exchanged with nobody.
+        """Pass this rank's current batch forward and backward alone, without an exchange of gradients.
 
         Running statistics may change; the caller loads them again.
         """
@@ -176,7 +176,7 @@ class Training(Steps):
         return self.observe()
 
     def read_batch(self) -> Optional[Tuple[Any, ...]]:
-        """Return this rank's batch at hand as numpy arrays."""
+        """Return this rank's current batch as numpy arrays."""
         import numpy as np
 
         return tuple(
@@ -184,33 +184,33 @@ class Training(Steps):
         )
 
     def loader_path(self) -> Optional[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
-        """Return what the run's loader makes of a known sample, for the events, and doubts; None: it is not shown."""
+        """Return the loader's output for a known sample, for the events, and doubts; None if it cannot be observed."""
         return None
 
     def products(self, _size: int) -> Optional[Callable[[int], None]]:
-        """Return what does a product of two matrices in the type of the run, as often as asked, and waits for it.
+        """Return a function that multiplies two matrices in the run's type a given number of times, and waits.
 
-        They have ``size`` rows and columns and lie on this rank's device. None: the framework has no such probe.
+        They have ``size`` rows and columns, on this rank's device. None: the framework has no such probe.
         """
         return None
 
     def sums(self, _values: int) -> Optional[Callable[[int], None]]:
-        """Return what adds one row of values to another in place, as often as asked, and waits for it.
+        """Return a function that adds one array to another in place a given number of times, and waits.
 
-        The values, four bytes each, lie on this rank's device: two are read and one is written each time. None: the
+        The values have four bytes, on this rank's device: two are read and one is written each time. None: the
         framework has no such probe.
         """
         return None
 
     def alone(self) -> Optional[Callable[[], None]]:
-        """Return what passes the batch at hand forward and backward as the step does, with nothing exchanged.
+        """Return a function that passes the current batch forward and backward like the step, without exchange.
 
-        It may hand all of it over without waiting, and must leave no gradient behind. None: there is no such pass.
+        It may launch everything without waiting, and must leave no gradient behind. None: there is no such pass.
         """
         return None
 
     def all_reduce(self) -> Optional[Tuple[int, Callable[[], None]]]:
-        """Return how many bytes of gradients a step exchanges, and an all-reduce of as many; None: there is none."""
+        """Return the bytes of gradients that a step exchanges, and an all-reduce of that size; None without one."""
         return None
 
     def keeps_fp32_weights(self) -> bool:
@@ -218,13 +218,13 @@ class Training(Steps):
         return self.expected().weight_dtype == "float32"
 
     def peak_memory_bytes(self) -> int:
-        """Return the most memory that this rank held, of what ``Facts.peak_memory_of`` says: here, the process."""
+        """Return this rank's peak memory, of the kind in ``Facts.peak_memory_of`` (here: the process)."""
         return peak_resident_bytes()
 
-    # What is the same for all.
+    # The common part of all workers.
 
     def step(self, index: int) -> None:
-        """Train on the batch at hand, then fetch the next one while the device still computes."""
+        """Train on the current batch, then fetch the next one while the device still computes."""
         self.train(index)
         self.batch = self.feed.next()
         self.data_waits_s[index] = self.feed.wait_s
@@ -234,11 +234,11 @@ class Training(Steps):
         return None if self.feed.ahead is None else self.feed.loading()
 
     def counted(self, _first: int, _last: int) -> Dict[str, int]:
-        """Return this rank's work in these steps, less the last of them, by counters that the samples do not tell."""
+        """Return this rank's work in these steps except the last, for counters that do not follow from the samples."""
         return {}
 
     def mark(self, slot: int) -> None:
-        """Note when the device is done with everything handed over so far."""
+        """Mark the time at which the device has finished everything launched so far."""
         self.marks.mark(slot)
 
     def seconds_between(self, earlier: int, later: int) -> float:
@@ -254,7 +254,7 @@ class Training(Steps):
         return self.ranks.gather(values)
 
     def describe(self) -> Dict[str, Any]:
-        """Return what this run is made of, for the PARAMETER event; the recipe is added to the optimizer."""
+        """Return the facts of this run for the PARAMETER event; the recipe is added to the optimizer."""
         facts = self.facts()
         scale = (self.settings.recipe.loss_scale or "dynamic") if facts.loss_scaled else None
         loaders = {} if self.feed.workers is None else {"loader_workers": self.feed.workers}
@@ -279,7 +279,7 @@ class Training(Steps):
         }
 
     def actual(self) -> Dict[str, Any]:
-        """Return what the first step really used; raise ``RunError`` (invalid) if it was not what was asked."""
+        """Return the observations of the first step; raise ``RunError`` (invalid) if they differ from the request."""
         settings, expected, facts = self.settings, self.expected(), self.facts()
         asked = {
             "compute_dtype": expected.compute_dtype,
@@ -299,7 +299,7 @@ class Training(Steps):
         """Return the loss of every step, averaged over the ranks; NaN for steps not done. All ranks call it."""
         steps = self.settings.steps
         own = (self.own_losses() + [float("nan")] * steps)[:steps]
-        # Ranks exchange whole numbers: a loss goes as the bits of a double.
+        # Ranks exchange integers, so a loss is sent as the bits of a double.
         bits = struct.unpack(f"<{steps}q", struct.pack(f"<{steps}d", *own))
         ranks = [struct.unpack(f"<{steps}d", struct.pack(f"<{steps}q", *part)) for part in self.gather(bits)]
         return [sum(step) / len(ranks) for step in zip(*ranks)]

@@ -1,10 +1,10 @@
-"""The timing protocol: the one place that decides what is timed, by which clock, and what must not happen then.
+"""The timing protocol: the only place that defines the timed work, the clock, and what must not happen meanwhile.
 
-    step 0                 by itself, the device synchronised before and after it: ``first_step_s``; compilation,
-                           algorithm search and lazy start-up fall into it
-    (check)                what the first step really computed with is verified and written
-    steps 1 … W-1          warm-up: the very same loop as the window
-    synchronise, barrier   the device is idle and all ranks are there
+    step 0                 timed separately, the device synchronised before and after it: ``first_step_s``; it includes
+                           compilation, algorithm search and lazy start-up
+    (check)                the observations of the first step are verified and written
+    steps 1 … W-1          warm-up: the same loop as the window
+    synchronise, barrier   the device is idle and all ranks have arrived
     t0
     steps W … N-1          the measured window: the device is never synchronised, nothing is written, no value is
                            read back; the end of each step is *marked* (a device event, or the host's clock where
@@ -29,16 +29,16 @@ from typing import Any, Callable, List, NamedTuple, Optional
 from .queues import Loading
 
 BEAT_NS = 1_000_000_000
-"""How far apart two heartbeats are at least."""
+"""The shortest time between two heartbeats."""
 
 NEVER = 1 << 63
 
 
 class Steps:
-    """What the protocol drives. The base of every framework's training."""
+    """The interface that the protocol calls; the base of every framework's training."""
 
     def step(self, index: int) -> None:
-        """Do training step ``index``, or hand all of it to the device; do not wait for it."""
+        """Run training step ``index``, or launch all of it on the device, without waiting for it."""
         raise NotImplementedError
 
     def mark(self, slot: int) -> None:
@@ -58,15 +58,15 @@ class Steps:
         raise NotImplementedError
 
     def compile_s(self) -> Optional[float]:
-        """Return the seconds spent compiling so far, or None where nothing compiles or nobody counts."""
+        """Return the seconds spent compiling so far, or None without a compiler or a count."""
         return None
 
     def compilations(self) -> Optional[int]:
-        """Return how many programs were compiled so far, or None where that cannot be seen."""
+        """Return the number of programs compiled so far, or None if unknown."""
         return None
 
     def loading(self) -> Optional[Loading]:
-        """Return what the loader has made and what was taken of it, or None where nothing is loaded."""
+        """Return the loader's counts of made and taken samples, or None without a loader."""
         return None
 
 
@@ -83,10 +83,10 @@ class Marks:
 
 
 class Timeline(NamedTuple):
-    """What one rank's clock saw. ``step_s`` has one entry a step; its first is ``first_step_s``.
+    """The times of one rank. ``step_s`` has one entry per step; its first is ``first_step_s``.
 
-    ``compiled_in_window`` is the number of programs compiled in the window, None where that cannot be seen. ``loading``
-    has the states of the loader after the first step, at the window's start and at its end; None where there is none.
+    ``compiled_in_window`` is the number of programs compiled in the window, None if unknown. ``loading`` has the states
+    of the loader after the first step, at the window's start and at its end; None without a loader.
     """
 
     first_step_s: float
@@ -120,9 +120,9 @@ class EventMarks(Marks):
     """Marks by events on the stream that trains; recording one costs the host a few microseconds."""
 
     def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
-        """Make the events beforehand, because making one is dearer than recording it.
+        """Create the events in advance, because creating one costs more than recording it.
 
-        An event has ``record()`` and ``elapsed_time(later)``, in milliseconds, as those of torch and its like.
+        An event has ``record()`` and ``elapsed_time(later)`` in milliseconds, like torch's events.
         """
         self._events: List[Any] = [make_event() for _ in range(slots)]
 
@@ -136,7 +136,7 @@ class EventMarks(Marks):
 
 
 def slots_for(steps: int) -> int:
-    """Return how many marks a run of ``steps`` steps needs: the end of each, and the window's start."""
+    """Return the number of marks for a run of ``steps`` steps: the end of each, and the window's start."""
     return steps + 1
 
 
@@ -149,10 +149,10 @@ def measure(
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     wall_clock: Callable[[], float] = time.time,
 ) -> Timeline:
-    """Run ``steps`` training steps by the protocol above and return what this rank's clock saw.
+    """Run ``steps`` training steps by the protocol above and return this rank's times.
 
-    ``after_first_step`` may raise to end the run. ``beat`` gets the number of steps handed over so far, at most
-    once a second. Needs ``1 <= warmup_steps < steps``. Slot i of the marks is
+    ``after_first_step`` may raise to end the run. ``beat`` gets the number of steps launched so far, at most
+    once per second. Needs ``1 <= warmup_steps < steps``. Slot i of the marks is
     the end of step i; slot ``steps`` is the start of the window.
     """
     assert 1 <= warmup_steps < steps

@@ -32,7 +32,7 @@ def choose_platform(asked: str, place: Place) -> str:
             UNSUPPORTED, f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
         )
     if asked == CUDA and not driver:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but there is no NVIDIA driver here (/dev/nvidiactl)")
+        raise RunError(UNSUPPORTED, "cuda was requested, but there is no NVIDIA driver here (/dev/nvidiactl)")
     gpu = own_gpu("JAX", asked, _gpus_shown() if plugin and driver else 0, place)
     if gpu is None:
         jax.config.update("jax_platforms", CPU)

@@ -21,7 +21,7 @@ def choose_device(asked: str, place: Place) -> str:
     """Return ``cpu`` or ``cuda`` and make this rank's one the current one; raise ``RunError`` if it is not there."""
     built = paddle.device.is_compiled_with_cuda()
     if asked == "cuda" and not built:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but this PaddlePaddle is built for CPUs only")
+        raise RunError(UNSUPPORTED, "cuda was requested, but this PaddlePaddle is built for CPUs only")
     index = own_gpu("PaddlePaddle", asked, paddle.device.cuda.device_count() if built else 0, place)
     if index is None:
         paddle.device.set_device("cpu")

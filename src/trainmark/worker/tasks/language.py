@@ -44,7 +44,7 @@ def add_language_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     )  # fmt: skip
     text.add_argument(
         "--warmup-updates", type=count, metavar="N",
-        help="steps over which the rate rises from 0, whatever the warm-up epochs",
+        help="steps over which the rate rises from 0, regardless of the warm-up epochs",
     )  # fmt: skip
     text.add_argument(
         "--epoch-sequences", type=positive, metavar="N", dest="epoch_samples",

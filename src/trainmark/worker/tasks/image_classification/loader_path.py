@@ -117,12 +117,14 @@ def judged(
     doubts: List[Tuple[str, str]] = []
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
     if other is not None:
-        sentence = f"Of a known picture the loader makes {other[0]} x {other[1]} pixels, not {side} x {side}."
+        sentence = (
+            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}."
+        )
         doubts.append(("image-size-differs", sentence))
     if not off <= OFF_LEVELS:
         sentence = (
-            f"What the loader makes of a known picture is {off:.3g} of 255 levels off: it is not decoded, not "
-            "normalised or not scaled as asked."
+            f"The loader's output for a known picture is off by {off:.3g} of 255 levels: it is decoded, normalised or "
+            "scaled differently than requested."
         )
         return said, [*doubts, ("known-picture-differs", sentence)]
     wrong = sum(not part.allowed for part in parts)
@@ -130,18 +132,18 @@ def judged(
         doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
     elif different < len(parts) / 2 or areas[1] < 2 * areas[0]:
         sentence = (
-            f"Of a known picture the loader takes {different} different parts in {len(parts)} pictures, of "
-            f"{areas[0]:.0%} to {areas[1]:.0%} of its area: random ones were asked for."
+            f"The loader crops {different} different parts from {len(parts)} copies of a known picture, of "
+            f"{areas[0]:.0%} to {areas[1]:.0%} of its area, but random crops were requested."
         )
         doubts.append(("crop-not-random", sentence))
     elif wrong > OUTSIDE * len(parts):
         sentence = (
-            f"{wrong} of {len(parts)} parts that the loader takes of a known picture are not of 8 to 100 % of its "
-            "area and an aspect of 3/4 to 4/3."
+            f"{wrong} of {len(parts)} crops of a known picture are outside of 8 to 100 % of its area and an aspect of "
+            "3/4 to 4/3."
         )
         doubts.append(("crop-not-random", sentence))
     elif not 0 < mirrored < len(parts):
-        sentence = f"Of {len(parts)} known pictures the loader mirrors {mirrored}: about half were asked for."
+        sentence = f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested."
         doubts.append(("crop-not-random", sentence))
     return said, doubts
 

@@ -88,8 +88,8 @@ def looked(
             doubts.append(
                 (
                     "input-not-normalised",
-                    f"What the network got has the mean {mean:.3g} and the deviation {deviation:.3g}: pictures "
-                    "normalised as asked are near 0 and 1.",
+                    f"The network's input has the mean {mean:.3g} and the deviation {deviation:.3g}, but correctly "
+                    "normalised pictures are near 0 and 1.",
                 )
             )
     said = {

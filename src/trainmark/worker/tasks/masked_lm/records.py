@@ -80,17 +80,17 @@ class RecordFiles:
         except KeyError as error:
             raise RunError(FAILED, f"{where} has no {error.args[0]}") from error
         except (ValueError, IndexError, struct.error) as error:
-            raise RunError(FAILED, f"{where} is no Example: {error}") from error
+            raise RunError(FAILED, f"{where} is not an Example: {error}") from error
         places, words, weights = slots
         length = int(mask.sum())
         problems = [
             (
                 (len(tokens), len(mask), len(segments)) != (own.sequence_length,) * 3,
-                f"has {len(tokens)} tokens, and {own.sequence_length} were asked for",
+                f"has {len(tokens)} tokens, but {own.sequence_length} were requested",
             ),
             (
                 {len(slot) for slot in slots} != {own.predictions},
-                f"has room for {len(places)} hidden words, and {own.predictions} were asked for",
+                f"has room for {len(places)} hidden words, but {own.predictions} were requested",
             ),
             (not 0 < length <= len(mask) or not mask[:length].all(), "has padding between its tokens"),
             (

@@ -48,7 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     text.add_argument(
         "--padding", type=int, default=0, metavar="PERCENT",
-        help="of made-up tokens; what is read has its own",
+        help="of synthetic tokens; real data have their own",
     )  # fmt: skip
     text.add_argument("--optimizer", choices=(ADAMW, LAMB), default=ADAMW, help="both with decoupled decay")
     text.add_argument("--dropout", type=float, default=0.1, help="share of values that are dropped")

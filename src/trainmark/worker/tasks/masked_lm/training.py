@@ -43,6 +43,6 @@ class MaskedTraining(LanguageTraining):
         counts = read[-1] if read else work[WITHOUT_PADDING]
         if there != counts:
             raise RunError(
-                INVALID, f"{counts} tokens of a batch are counted as no padding, but {there} are none"
+                INVALID, f"{counts} tokens of a batch are counted as non-padding, but it has {there}"
             )
         return {**found, WITHOUT_PADDING: there}

@@ -36,14 +36,14 @@ def rows_told(
     part, doubts = still / rows, []
     if settings.table_gradients != SPARSE_GRADIENTS and part > LEFT:
         sentence = (
-            f"{still} of {rows} rows of the tables that only the step before looked up stand still: "
-            "a lazy Adam, where the published one was asked for."
+            f"{still} of {rows} rows of the tables that only the previous step looked up do not change: "
+            "a lazy Adam instead of the published one."
         )
         doubts.append(("rows-left-alone", sentence))
     elif settings.table_gradients == SPARSE_GRADIENTS and part < 1 - LEFT and place_from().world_size == 1:
         sentence = (
-            f"{rows - still} of {rows} rows of the tables that only the step before looked up move: "
-            "an Adam of all rows, where sparse gradients were asked for."
+            f"{rows - still} of {rows} rows of the tables that only the previous step looked up change: "
+            "an Adam of all rows instead of sparse gradients."
         )
         doubts.append(("rows-move", sentence))
     return {"rows_left": part}, doubts

@@ -61,7 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     clicks = parser.add_argument_group("clicks")
     clicks.add_argument(
         "--vocabulary", type=positive, default=VOCABULARY, metavar="N", help="rows of each of Wide & Deep's "
-        "tables, or of all of DLRM's together",
+        "tables, or of all of DLRM's tables",
     )  # fmt: skip
     clicks.add_argument(
         "--embedding-width", type=positive, metavar="N",
@@ -69,13 +69,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     clicks.add_argument(
         "--table-gradients", choices=(DENSE_GRADIENTS, SPARSE_GRADIENTS), default=DENSE_GRADIENTS,
-        help="of all rows, or of those that were looked up: then Adam leaves the others alone",
+        help="of all rows, or only of looked-up rows; Adam then does not change the others",
     )  # fmt: skip
     clicks.add_argument("--second-momentum", type=float, default=0.999, help="of Adam (beta 2)")
     clicks.add_argument("--epsilon", type=float, default=1e-8, help="of Adam")
     clicks.add_argument(
-        "--dropout", type=float, help="share of values dropped behind a hidden layer; if not given: 0.5 of "
-        "Wide & Deep, none of DLRM",
+        "--dropout", type=float, help="share of values dropped after a hidden layer; default: 0.5 for "
+        "Wide & Deep, 0 for DLRM",
     )  # fmt: skip
     clicks.add_argument(
         "--epoch-samples", type=positive, default=EPOCH_SAMPLES, metavar="N",

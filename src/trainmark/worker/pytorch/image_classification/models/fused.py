@@ -240,7 +240,7 @@ def _both(dy: Any, more: Any, module: Any) -> Tuple[Any, Any, Optional[Tuple[int
     """Return a block end's two gradients as rows, and the images' extent if the second is of a quarter of them."""
     if module.quartered and dy is not None and more is not None:
         return _gradient(dy), _gradient(more), (dy.shape[2], dy.shape[3])
-    assert not module.quartered or more is None, "nobody reads the block's output but its shortcut"
+    assert not module.quartered or more is None, "only its shortcut reads the block's output"
     return (*_present(dy, more), None)
 
 
