@@ -38,7 +38,7 @@ def home_with_mistake(folder: Path, mistake: str) -> Path:
         pytest.param(
             "all-words", "predictions of the first step was 48, not 8 as requested", marks=pytest.mark.rare
         ),
-        ("padding-counted", "192 tokens of a batch are counted as no padding, but 144 are none"),
+        ("padding-counted", "192 tokens of a batch are counted as non-padding, but it has 144"),
     ],
 )
 def test_the_certificate_does_not_hold_and_names_what_the_first_step_did(

@@ -230,7 +230,7 @@ def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: 
 def test_padding_that_is_counted_as_tokens_is_no_valid_run(tmp_path: Path) -> None:
     ran = start("pytorch", tmp_path, {**RUN, "padding": PADDING}, "padding-counted")[0]
     assert (ran.code, ran.last["outcome"]) == (3, "invalid")
-    assert ran.last["reason"] == "128 tokens of a batch are counted as no padding, but 96 are none"
+    assert ran.last["reason"] == "128 tokens of a batch are counted as non-padding, but it has 96"
 
 
 @in_pytorch
