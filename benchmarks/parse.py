@@ -55,6 +55,12 @@ FORMATS = (
     "timm",
     "torchtitan",
     "torchvision-references",
+    "fairseq2",
+    "llama-factory",
+    "mmsegmentation",
+    "ms-swift",
+    "nanotron",
+    "nvidia-ncf",
     "ngc-pytorch-convnets+mpirun",
     "ngc-mxnet-convnets+mpirun",
 )
@@ -125,7 +131,7 @@ def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: in
         file.write(b"".join(line + b"\n" for line in lines[:first]))
         for turn in range(1 << 30):
             for line, match in zip(lines[first:last], matched[first:last], strict=True):
-                counted = match is not None and (counters or "step" in match.re.groupindex)
+                counted = match is not None and (counters or _counter_of(match) is not None)
                 file.write(
                     (_later(line, match, turn * steps) if turn and match and counted else line) + b"\n"
                 )
@@ -134,8 +140,13 @@ def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: in
         file.write(b"\n".join(lines[last:]))
 
 
+def _counter_of(match: re.Match[bytes]) -> str | None:
+    """Return the group with the counter of a record: its step, or its epoch if it has no step."""
+    return next((name for name in ("step", "epoch") if name in match.re.groupindex), None)
+
+
 def _later(line: bytes, match: re.Match[bytes], by: int) -> bytes:
-    start, end = match.span("step" if "step" in match.re.groupindex else 2)
+    start, end = match.span(_counter_of(match) or 2)
     return line[:start] + b"%d" % (int(line[start:end]) + by) + line[end:]
 
 

@@ -226,3 +226,22 @@ def test_an_expression_that_depends_on_digits_reads_each_line() -> None:
 )
 def test_expressions_that_depend_on_digits_are_detected(pattern: bytes, expected: bool) -> None:
     assert depends_on_digits(re.compile(pattern)) is expected
+
+
+@pytest.mark.parametrize("places", [0, 1, 3, 12])
+def test_numbers_with_an_exponent_are_read_in_bulk_to_the_doubles_that_float_gives(places: int) -> None:
+    generator = random.Random(places)
+    words = [f"{generator.uniform(-9, 9):.{places}e}".lstrip("-") for _ in range(20)]
+    words += [f"{generator.random() * 10.0 ** generator.randrange(-6, 9):.{places}e}" for _ in range(200)]
+    text = "".join(f"step {number} rate: {word} samples/s\n" for number, word in enumerate(words)).encode()
+
+    found = regular_fields(re.compile(rb"step (?P<step>\d+) rate: (?P<rate>[\d.]+(?:e[+-]?\d+)?) "), text)
+
+    assert found is not None
+    assert found["rate"].tolist() == [float(word) for word in words]
+
+
+def test_an_exponent_beyond_exact_powers_is_left_to_the_expression() -> None:
+    text = b"".join(b"step %d rate: 2.5e+40 samples/s\n" % number for number in range(30))
+
+    assert regular_fields(re.compile(rb"step (?P<step>\d+) rate: (?P<rate>[\d.]+e\+\d+) "), text) is None

@@ -24,7 +24,7 @@ _LONGEST_BETWEEN = 7
 """Most varying characters between a constant one and a number: they are compared as one word."""
 _NEWLINE, _BLANK, _POINT = b"\n ."
 _LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
-_NUMBER = re.compile(rb"(\d+)(?:\.(\d*))?")
+_NUMBER = re.compile(rb"(\d+)(?:\.(\d*))?(?:[eE]([+-]?)(\d{1,2}))?")
 
 _Match = re.Match[bytes]
 
@@ -146,7 +146,17 @@ def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
     if len(numbers) < len(words):
         raise IrregularError
     whole, places = (table.each([len(number[part] or b"") for number in numbers]) for part in (1, 2))
-    return table.characters.decimals(starts, whole, places)
+    if not any(number[4] for number in numbers):
+        return table.characters.decimals(starts, whole, places)
+    if not all(number[4] for number in numbers):
+        raise IrregularError
+    powers = table.starts(
+        [match.start(name) + number.start(4) for match, number in zip(matches, numbers, strict=True)]
+    )
+    digits = table.each([len(number[4]) for number in numbers])
+    signs = table.each([-1 if number[3] == b"-" else 1 for number in numbers])
+    exponents = table.characters.decimals(powers, digits, 0).astype(np.int64) * signs
+    return table.characters.scientific(starts, whole, places, exponents)
 
 
 def _stamps(table: LineTable, starts: Starts, words: list[bytes]) -> Floats:

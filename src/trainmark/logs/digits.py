@@ -16,6 +16,9 @@ _MOST_PLACES = 17
 ROOM = 32
 """Padding after a text, so that eight characters, or the longest number, can be loaded from any position."""
 _LARGEST_EXACT = 1 << 53
+_MOST_EXACT_DIGITS = 15
+"""Most digits of which every number is exact as a double; 10**22 is the largest exact power of ten."""
+_LARGEST_EXACT_POWER = 22
 _SIGNIFICAND = (1 << 52) - 1
 _BIAS = 1075
 """Exponent bias of a double: ``significand * 2**(exponent - 1075)``."""
@@ -136,12 +139,10 @@ class Characters:
         most = int(np.max(whole)) + most_places
         if most > _MOST_DIGITS and not isinstance(whole, int):
             return self._decimals_by_size(starts, whole, places)
-        mantissa = self._digits(starts, whole)
+        mantissa = self._mantissa(starts, whole, places, most_places)
         if not most_places:
             return mantissa.astype(np.float64)
         scale = int(_POWERS[most_places])
-        mantissa *= scale
-        mantissa += self._fraction(shifted(starts, whole + 1), places, most_places)
         values: Floats = mantissa / float(scale)
         if most < len(str(_LARGEST_EXACT)):
             return values
@@ -151,6 +152,29 @@ class Characters:
             size, digits = (int(np.broadcast_to(of, len(starts))[index]) for of in (whole, places))
             values[index] = float(self.single[start : start + size + 1 + digits].tobytes())
         return values
+
+    def scientific(self, starts: Starts, whole: Ints | int, places: Ints | int, exponents: Ints) -> Floats:
+        """Return the numbers of ``decimals`` times powers of ten, which is one rounding as in ``float``.
+
+        Raises ``IrregularError`` if digits and power are not both exact as doubles.
+        """
+        most_places = int(np.max(places))
+        if np.min(whole) < 1 or np.max(whole) + most_places > _MOST_EXACT_DIGITS:
+            raise IrregularError
+        mantissa = self._mantissa(starts, whole, places, most_places).astype(np.float64)
+        powers = exponents - most_places
+        if np.abs(powers).max() > _LARGEST_EXACT_POWER:
+            raise IrregularError
+        scale = 10.0 ** np.arange(_LARGEST_EXACT_POWER + 1)
+        return np.where(powers < 0, mantissa / scale[np.abs(powers)], mantissa * scale[np.abs(powers)])
+
+    def _mantissa(self, starts: Starts, whole: Ints | int, places: Ints | int, most_places: int) -> Ints:
+        """Return the digits of the numbers at ``starts`` as integers, with ``most_places`` after the point."""
+        mantissa = self._digits(starts, whole)
+        if most_places:
+            mantissa *= int(_POWERS[most_places])
+            mantissa += self._fraction(shifted(starts, whole + 1), places, most_places)
+        return mantissa
 
     def _decimals_by_size(self, starts: Starts, whole: Ints, places: Ints | int) -> Floats:
         """Return ``decimals`` of numbers of which some have many digits before the point, and others many after it."""

@@ -13,6 +13,7 @@ from trainmark.logs.description.expressions import evaluate, names_in, parse_exp
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import count_items
 from trainmark.logs.hardware import read_hardware
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import Facts
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import is_on, mentions_mixed_precision
@@ -35,6 +36,7 @@ _SOURCE_KEYS = (
     "is",
 )
 _LARGEST = 10**15
+_LARGE_BYTES = 1 << 16
 
 Settings = Mapping[str, str]
 Find = Callable[["Run"], str | float | None]
@@ -329,6 +331,9 @@ def _section(where: str, within: str | None) -> Callable[[Run], bytes | None]:
 
 
 def _first_group(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
+    # A plain word is found many times faster than a pattern; to know the words takes longer than a small text.
+    if len(text) > _LARGE_BYTES and not can_match(pattern, text):
+        return None
     match = pattern.search(text)
     return None if match is None else _first_of_groups(match)
 
