@@ -44,11 +44,12 @@ def make_sample(
     ``gpus``, ``gpu_list`` (0,1,…), ``batch`` (per device), ``global_batch``, ``amp`` (True or False; ``{amp:on|off}``
     are other words), ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds),
     ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
-    since 1970), ``elapsed_s``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``, ``step_time_ms``,
-    ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``,
-    ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and ``averages_from``;
-    lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so
-    far); the end has ``elapsed_s``, ``elapsed_hms``, ``samples``, ``mean_rate``, ``overall_rate`` and ``best_rate``.
+    since 1970), ``elapsed_s``, ``elapsed_ms``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``,
+    ``step_time_ms``, ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_step_time_ms``,
+    ``last_rate``, ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and
+    ``averages_from``; lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line)
+    and ``samples`` (so far); the end has ``elapsed_s``, ``elapsed_hms``, ``samples``, ``mean_rate``,
+    ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or not {"line", "end"} & set(parts):
         raise InputError(f"{where}: expected line or end, and head")
@@ -113,6 +114,7 @@ def _values(line: Line, run: SampleRun) -> dict[str, Any]:
         "clock": line.clock,
         "ms": line.clock.microsecond // 1000,
         "elapsed_s": line.elapsed_s,
+        "elapsed_ms": 1000 * line.elapsed_s,
         "elapsed_hms": str(timedelta(seconds=int(line.elapsed_s))),
         "average_steps_per_s": line.step / line.elapsed_s,
         "elapsed": f"{int(line.elapsed_s) // 60:02}:{int(line.elapsed_s) % 60:02}",
