@@ -75,8 +75,8 @@ def test_a_rank_gets_the_gpu_of_its_number(
     ("seen", "local_rank", "shown", "said"),
     [
         (0, 0, False, "cuda was requested, but MXNet finds no CUDA device here"),
-        (1, 1, False, "local rank 1 has no GPU: MXNet sees 1 on this node"),
-        (2, 2, True, "local rank 2 has no GPU: MXNet sees 2 on this node"),
+        (1, 1, False, "local rank 1 has no GPU: MXNet finds 1 on this node"),
+        (2, 2, True, "local rank 2 has no GPU: MXNet finds 2 on this node"),
     ],
 )
 def test_two_ranks_do_not_share_a_gpu_in_silence(seen: int, local_rank: int, shown: bool, said: str) -> None:
@@ -129,7 +129,7 @@ def test_every_key_that_differs_from_what_was_asked_is_invalid(name: str) -> Non
 def test_what_cannot_be_seen_is_declared_or_the_run_is_invalid() -> None:
     blind = replace(SEEN, compute_dtype=None, tf32_matmul=None)
 
-    with pytest.raises(RunError, match="invalid: compute_dtype of the first step was not seen"):
+    with pytest.raises(RunError, match="invalid: compute_dtype of the first step was not observed"):
         as_asked(blind, ASKED, "cuda")
     declared = as_asked(replace(blind, unseen=("tf32_matmul", "compute_dtype")), ASKED, "cuda")
     assert declared["compute_dtype"] is None
