@@ -6,10 +6,11 @@ import pytest
 
 from trainmark.cli.main import main
 
-GROUPS = ("data", "env", "reference", "store")
+GROUPS = ("card", "data", "env", "reference", "store")
 COMMANDS = (
     *(["data", name] for name in ("make", "convert", "index", "verify", "make-tokens", "make-masked")),
     *(["data", name] for name in ("make-clicks", "convert-clicks")),
+    *(["card", name] for name in ("check", "show")),
     *(["env", name] for name in ("create", "check", "remove", "lock")),
     *(["store", "add"], ["reference", "show"], ["explain"], ["parse"], ["audit"], ["report"], ["run"]),
 )

@@ -35,11 +35,12 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
         result = measure_log(log, rule)
         doubtful |= is_doubtful(log, result)
         shown = known or next((one for one in formats() if one.name == log.format), None)
-        sys.stdout.writelines(f"{line}\n" for line in _explain(path, log, result, shown))
+        sys.stdout.writelines(f"{line}\n" for line in explain_lines(path, log, result, shown))
     return 1 if doubtful else 0
 
 
-def _explain(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
+def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
+    """Yield how a log was read: its lines, facts, witnesses, number and problems."""
     from trainmark.logs.guess.reading import NAME, proposal, propose
     from trainmark.measure.rules.row import reading_problems
 
@@ -84,6 +85,11 @@ def _lines(path: str, known: "Format") -> Iterator[str]:
             named = ((name, word) for name, word in match.groupdict().items() if word is not None)
             yield f"    {_shown(lines[at])}"
             yield "    " + ", ".join(f"{name} = {word.decode('utf-8', 'replace')}" for name, word in named)
+    if not known.records:
+        # A format that reads its records by itself shows at least the lines by which it is recognised.
+        hits = {at for at, line in enumerate(lines) if known.mark.search(b"\n" + line)}
+        yield f"  mark: matches {len(hits)} of the first {len(lines)} lines"
+        yield from (f"    {_shown(lines[at])}" for at in sorted(hits)[:2])
     if known.records:
         yield "  lines that no pattern matches:"
         others = (line for at, line in enumerate(lines) if at not in matched)

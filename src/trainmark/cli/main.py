@@ -18,6 +18,7 @@ VERBS = {
     "explain": "Explain why a throughput differs from a published one.",
     "reference": "List published throughputs; show one with its recipe and source.",
     "store": "Add result directories to a database; list its campaigns.",
+    "card": "Make, check, list and show cards, which describe training programs.",
     "env": "Create, check and list the frameworks' environments.",
     "data": "Create, convert, index and verify data sets.",
 }

@@ -12,8 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
 
+from trainmark.cli.command_words import WithCommand, words_of
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, counted, nearest
 
@@ -26,25 +26,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-_WORDS = "trainmark.command"
-"""The key in the context's ``meta`` of the words after ``--``."""
-
-
-class _WithCommand(typer.core.TyperCommand):
-    """A command that keeps everything after ``--`` as it is."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[_WORDS], args = tuple(args[at + 1 :]), args[:at]
-        return super().parse_args(ctx, args)
-
 
 def _of_command(flag: str, text: str, **more: Any) -> Any:
     return typer.Option(flag, help=text, rich_help_panel="With -- COMMAND", **more)
 
 
-@app.command(cls=_WithCommand)
+@app.command(cls=WithCommand)
 def run(
     context: typer.Context,
     suite: Annotated[
@@ -190,7 +177,7 @@ def run(
 
     if lang not in set(Language):
         raise InputError(f"--lang {lang}: no report in this language{nearest(lang, Language)} (en, zh)")
-    words: tuple[str, ...] | None = context.meta.get(_WORDS)
+    words = words_of(context)
     if (suite is None) is (words is None):
         raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
     _check_minutes(wait_quiet)
