@@ -203,6 +203,28 @@ def test_what_nvml_does_not_report_is_not_clean(changes: dict[str, Any], name: G
     assert [gate for gate, answer in checks.items() if answer is Answer.UNCHECKED] == [name]
 
 
+@pytest.mark.parametrize(
+    ("own", "unseen", "answer"),
+    [
+        (1, 0, Answer.CLEAN),
+        (0, 1, Answer.CLEAN),
+        (0, 0, Answer.UNCHECKED),
+        (1, 1, Answer.UNCHECKED),
+        (None, 0, Answer.CLEAN),
+    ],
+)
+def test_processes_on_a_gpu_are_known_only_where_nvml_lists_those_of_the_run(
+    own: int | None, unseen: int, answer: Answer
+) -> None:
+    """Check NVML in a container, which lists no process at all, or the run's own by a number outside of it."""
+    gpu = replace(GPU, run_processes_max=own, unseen_processes_max=unseen)
+    checks = {
+        c.gate: c.answer
+        for c in check_gates(evidence(telemetry=replace(QUIET, gpus=(gpu,)), gpus=(0,))).checks
+    }
+    assert checks[GateName.GPU_SHARED] is answer
+
+
 def test_a_gpu_run_without_a_gpu_in_its_samples_is_not_clean() -> None:
     case = case_of(batch_per_device=8, device="cuda")
     checks = {

@@ -85,6 +85,7 @@ def test_a_foreign_process_on_the_gpu_is_listed_and_an_invisible_one_is_counted(
     sample = sample_gpu(Nvml(FakeNvml([stranger, run, unseen, os.getpid()])), 0, object(), (run,), PROC)
     assert sample.foreign_pids == (stranger,)
     assert sample.unseen_processes == 1
+    assert sample.run_processes == 1
 
 
 def test_a_gpu_without_any_counter_gives_nulls() -> None:

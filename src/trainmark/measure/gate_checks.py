@@ -136,10 +136,23 @@ def _clock(evidence: Evidence) -> Iterator[GateReading]:
 
 def foreign_processes(evidence: Evidence) -> Inspection:
     """Read which processes of others compute on the GPUs."""
-    # One process that is not visible here is the run's own: NVML reports it by its number outside the container.
-    known = [gpu.unseen_processes_max in (0, 1) for gpu, _ in _gpus(evidence)]
-    missing = "NVML lists no processes, or several whose owner is not visible in this container"
+    known = [_lists_processes(gpu, is_used=evidence.gpus is not None) for gpu, _ in _gpus(evidence)]
+    missing = "NVML lists no process of the run, or processes whose owner is not visible in this container"
     return _gpu_inspection(evidence, _gpu_shared(evidence), known, missing)
+
+
+def _lists_processes(gpu: GpuSummary, *, is_used: bool) -> bool:
+    """Return whether NVML lists the processes on a GPU; in some containers it lists none, not even the run's own.
+
+    One process that is not visible here is the run's own if none other is: NVML reports it by its number outside of the
+    container.
+    """
+    unseen, own = gpu.unseen_processes_max, gpu.run_processes_max
+    if unseen is None or unseen > 1:
+        return False
+    if own is None:  # of an older trainmark
+        return True
+    return unseen == 0 if own else unseen == 1 or not is_used
 
 
 def _gpu_shared(evidence: Evidence) -> Iterator[GateReading]:

@@ -321,6 +321,7 @@ def sample_gpu(
         unseen_processes=None if pids is None or visible is None else len(pids) - len(visible),
         energy_j=None if energy_mj is None else energy_mj / 1000,
         violations_s=_violations(nvml, handle) if slow else None,
+        run_processes=None if pids is None else len(set(pids) & set(run_pids)),
     )
 
 

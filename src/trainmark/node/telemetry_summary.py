@@ -252,6 +252,7 @@ def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample
         unseen_processes_max=max(_present(sample.unseen_processes for sample in samples), default=None),
         clock_dropped_share=_dropped(samples),
         samples=len(samples),
+        run_processes_max=max(_present(sample.run_processes for sample in samples), default=None),
     )
 
 

@@ -90,7 +90,8 @@ class GpuSample:
     ``energy_j`` and ``violations_s`` are NVML's counters, which only grow: the energy used since the driver was loaded,
     and by policy (``thermal``, ``power``, ...) the time for which it lowered the clocks.
 
-    The two counters are read about once a second; the samples in between have None.
+    The two counters are read about once a second; the samples in between have None. ``run_processes`` counts the
+    processes of the run that compute on this GPU; None in files of older versions.
     """
 
     index: int
@@ -105,6 +106,7 @@ class GpuSample:
     unseen_processes: int | None
     energy_j: float | None = None
     violations_s: Mapping[str, float] | None = None
+    run_processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,8 @@ class GpuSummary(Frozen):
     ``clock_dropped_share`` is the share of busy samples whose clock is more than 5 % below the window's highest, for
     another reason than the power limit. ``samples`` counts those of this GPU in the window. ``energy_j`` is the energy
     that it used in the window (None if the window is too short for it), and ``violation_shares`` gives by policy the
-    share of the window for which NVML's
-    counters say that the policy lowered the clocks.
+    share of the window for which NVML's counters say that the policy lowered the clocks. ``run_processes_max`` is the
+    largest number of the run's own processes that NVML listed on this GPU.
     """
 
     index: int
@@ -155,6 +157,7 @@ class GpuSummary(Frozen):
     samples: int | None = None
     energy_j: float | None = None
     violation_shares: Mapping[str, float] = Field(default_factory=dict)
+    run_processes_max: int | None = None
 
 
 class TelemetrySummary(Frozen):
