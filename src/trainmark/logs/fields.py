@@ -224,6 +224,9 @@ def numbers(words: Sequence[bytes]) -> Floats:
     """Return ``words`` (at least one) as floats; NaN for a word that is not a number."""
     if words.count(words[0]) == len(words):
         return np.full(len(words), number(words[0]))
+    if not all(words):
+        # A group that many matches do not have: an exception for each would take most of the time.
+        words = [word or b"nan" for word in words]
     try:
         return np.fromiter(map(float, words), np.float64, len(words))
     except ValueError:
