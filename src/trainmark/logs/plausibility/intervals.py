@@ -26,8 +26,8 @@ class Intervals:
     duration by the record's rate or step time, in seconds if ``absolute``, else in an unknown unit; ``slack`` is its
     uncertainty, as differences of averages with few digits are coarse. ``clock_s`` is the seconds between the time
     stamps. NaN marks values that a record lacks and intervals across two epochs; with averages since the epoch's start
-    the first record covers all steps up to it. NaN are also intervals before a restart, with averages the rest of its
-    epoch, and intervals with another batch than the usual one.
+    the first record covers all steps up to it. Intervals before a restart (with averages: the rest of its epoch),
+    and intervals with another batch than the usual one, are NaN too.
     """
 
     first: int

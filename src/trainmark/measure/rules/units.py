@@ -21,7 +21,7 @@ class Dimension(StrEnum):
 class Unit:
     """A published unit: a value x in it is ``scale`` · x items (or steps) per second, or ``scale`` · x seconds for one.
 
-    ``item`` is the word of what is counted, with ``/s``, as the logs' own units are written.
+    ``item`` is the counted item with ``/s``, in the notation of the logs' own units.
     """
 
     dimension: Dimension
@@ -58,7 +58,7 @@ _FLOPS = re.compile(r"([tp])flops?(?:/s)?", re.IGNORECASE)
 
 
 def parse_unit(text: str) -> Unit | None:
-    """Return what people write as a unit (``tok/s/GPU``, ``ms/step``, ``it/s``, ``TFLOPS``, ``%``); None if unknown."""
+    """Return the unit of a spelling (``tok/s/GPU``, ``ms/step``, ``it/s``, ``TFLOPS``, ``%``); None if unknown."""
     compact = re.sub(r"\s*(?:/|\bper\b)\s*", "/", text.strip()).replace(" ", "")
     if compact.lower() in ("%", "mfu", "mfu%", "%mfu", "mfu(%)"):
         return Unit(Dimension.MFU, scale=0.01)

@@ -1,8 +1,8 @@
 """Witnesses: all ways to the throughput that one log allows, compared with the number in one place.
 
-A number that two independent witnesses give is believed; where they differ by more than 5 % the number carries a doubt
-that names both, and the explanation if one fits. The time stamps are compared by the median interval, because
-evaluations and checkpoints between two records are no contradiction.
+A number is confirmed if two independent witnesses agree. If they differ by more than 5 %, the number has a doubt that
+names both, and an explanation if one fits. Time stamps are compared by the median interval, because evaluations and
+checkpoints between two records are not a contradiction.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
     if log.records.rate is None or log.meaning is Meaning.RUNNING:
         return None
     if log.meaning is Meaning.SAMPLED:
-        # The number may be by the clock, and the scope of the rates unknown.
+        # The number may use the clock while the scope of the rates is unknown.
         try:
             found = series(log)
         except NoNumberError:

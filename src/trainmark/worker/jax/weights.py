@@ -1,4 +1,4 @@
-"""Trees of weights."""
+"""Functions on trees of weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Llama as a torch module; what its layers are stands in ``architectures.py``."""
+"""Llama as a torch module; ``architectures.py`` describes its layers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .attention import Shape, attend
 from .model import Decoder
 
 SHARES_HEADS = torch.__version__ >= "2.5"
-"""Whether torch's attention takes fewer heads of keys and values than of queries."""
+"""Whether torch's attention supports fewer key-value heads than query heads."""
 
 
 class Norm(nn.Module):
-    """RMSNorm: the last axis over the root of its mean square, times a weight."""
+    """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
 
     def __init__(self, width: int) -> None:
-        """Begin with ones."""
+        """Initialise the weight with ones."""
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
@@ -30,7 +30,7 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each position attends to itself and to those before it; several heads of queries to one of keys and values."""
+    """Causal attention in which several query heads share one key-value head."""
 
     cudnn = False
 
@@ -57,16 +57,16 @@ class Attention(nn.Module):
 
 
 def turned(x: Any, angles: Any) -> Any:
-    """Turn the pairs of columns (i, i + half) of each head by its position's angles, in FP32."""
+    """Rotate the pairs of columns (i, i + half) of each head by its position's angles, in FP32."""
     wide, (cosines, sines) = x.float(), angles
     first, second = wide.chunk(2, dim=-1)
     return (wide * cosines + torch.cat((-second, first), dim=-1) * sines).to(x.dtype)
 
 
 def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool) -> Any:
-    """Return what the heads attend to.
+    """Return the output of attention with shared key-value heads.
 
-    In FP32, and on CPUs, its kernels do not share heads: there keys and values are written out for each.
+    Torch's kernels do not share heads in FP32 and on CPUs; keys and values are then repeated for each query head.
     """
     shares = SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32
     if shares:
@@ -76,7 +76,7 @@ def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool)
 
 
 class Mlp(nn.Module):
-    """SwiGLU: a product through SiLU times another product, and a product back."""
+    """SwiGLU: a product through SiLU, times another product, followed by a third product."""
 
     def __init__(self, model: Llama) -> None:
         """Take the model's shape."""
@@ -93,7 +93,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and perceptron, each added to what it got."""
+    """Attention and perceptron, each with a residual connection."""
 
     def __init__(self, model: Llama) -> None:
         """Take the model's shape."""
@@ -124,19 +124,19 @@ class LlamaModel(Decoder):
         self._shape = (model.heads, model.shared_heads, model.head)
 
     def attention(self, batch: int, length: int) -> Shape:
-        """Return what attention is given of a batch."""
+        """Return the shapes of attention's inputs for a batch."""
         heads, shared_heads, head = self._shape
         return Shape(batch, length, heads, shared_heads if SHARES_HEADS else heads, head, causal=True)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> LlamaModel:
-        """Leave the angles in FP32, whatever the weights become: 16 bits cannot tell far positions apart."""
+        """Leave the angles in FP32 when the weights are cast: 16 bits cannot distinguish distant positions."""
         angles = self.angles
         super()._apply(fn, recurse)
         self.angles = angles.to(self.angles.device)
         return self
 
     def hidden(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to what is classified (batch, length, width)."""
+        """Map tokens (batch, length) to the classifier's input (batch, length, width)."""
         x, angles = self.tokens(tokens), self.angles[:, : tokens.shape[1]]
         for block in self.blocks:
             x = block(x, angles)

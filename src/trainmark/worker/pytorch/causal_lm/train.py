@@ -1,4 +1,4 @@
-"""A rank's training of a language model in PyTorch: what is built before the first step, and what is seen of it."""
+"""A rank's training of a language model in PyTorch: its setup before the first step, and its observation."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTr
 
 
 WHOLE, FEW = 1 << 28, 1 << 18
-"""A model of more parameters than the first is looked into by rows: of each parameter about so many elements."""
+"""Models with more parameters than the first number are verified by rows, about the second number of elements each."""
 
 
 def rows_of(model: LanguageModel) -> Dict[str, Any]:
-    """Return the rows of the large parameters of a large model that are looked at, drawn by their names.
+    """Return the verified rows of a large model's large parameters, sampled by the parameters' names.
 
-    The look after the window reads weights and moments time and again: of a billion parameters that takes a minute.
+    The verification reads weights and moments several times, which takes a minute for a billion parameters.
     """
     named = model.named_tensors()
     if sum(tensor.numel() for tensor in named.values()) <= WHOLE:
@@ -69,7 +69,7 @@ def rows_of(model: LanguageModel) -> Dict[str, Any]:
 
 
 class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
-    """A language model, which gives its own loss, and the witness in it."""
+    """The training of a language model that computes its own loss, with the hooks that observe it."""
 
     settings: LanguageSettings
     model: LanguageModel
@@ -126,16 +126,16 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         self._stream = output.dtype
 
     def _forward(self) -> Tuple[Any, Any]:
-        """Return nothing and the loss of the whole batch at hand."""
+        """Return None (instead of logits) and the loss of the whole current batch."""
         with self.autocast:
             return None, self.network(*self.prepared(1))
 
     def prepared(self, _parts: int) -> Tuple[Any, ...]:
-        """Return the batch at hand as the model's loss takes it, to be cut into so many parts."""
+        """Return the current batch in the form for the model's loss, before it is split into parts."""
         return self.batch
 
     def _pass(self) -> Any:
-        """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
+        """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
         total, last = None, self.parts - 1
         parts = list(zip(*(array.split(self.settings.part) for array in self.prepared(self.parts))))
         if self._watching:
@@ -149,14 +149,14 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return total
 
     def clip(self) -> None:
-        """Clip the norm of all gradients together; nothing of it is read back to the host."""
+        """Clip the norm of all gradients, without copying anything to the host."""
         longest = self.settings.recipe.clip_norm
         if longest is not None:
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
     def seen(self) -> Seen:
-        """Return what the first product's hook saw; it stays in a compiled model."""
+        """Return the observations of the first product's hook, which remains in a compiled model."""
         compiler, (dtype, shape) = self.settings.compiler, self._seen_output
         self._watching = False
         if compiler == NONE:
@@ -179,7 +179,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         )
 
     def own_pass(self) -> Any:
-        """Pass the batch through plain torch's loss, whatever the step's is."""
+        """Pass the batch with torch's plain loss, regardless of the step's loss."""
         kernel, self.model.cross_entropy = self.model.cross_entropy, None
         try:
             return super().own_pass()
@@ -187,19 +187,19 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             self.model.cross_entropy = kernel
 
     def steps_taken(self) -> int:
-        """Return how many steps the optimizer has counted."""
+        """Return the optimizer's count of steps."""
         return steps_taken(self.optimizer)
 
     def read_moments(self) -> Optional[Moments]:
-        """Return what the optimizer keeps."""
+        """Return the optimizer's moments."""
         return moments(self.optimizer, self.named_tensors(), self.looked_at)
 
     def look_at_weights(self) -> Dict[str, Any]:
-        """Return the parameters, of a large model some rows of each."""
+        """Return the parameters, or for a large model some rows of each."""
         return self.looked_at(self.named_tensors())
 
     def share_looked_at(self) -> float:
-        """Return the share of the elements that is looked at."""
+        """Return the share of verified elements."""
         looked_at = 0
         for name, tensor in self.named_tensors().items():
             rows = self._rows.get(name)
@@ -207,7 +207,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return looked_at / count_parameters(self.model)
 
     def looked_at(self, tensors: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return numpy arrays of the tensors, or of the drawn rows of large ones."""
+        """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
         return read(
             {
                 name: tensor if self._rows.get(name) is None else tensor.detach()[self._rows[name]]
@@ -216,7 +216,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         )
 
     def watched_step(self, index: int) -> LayersSeen:
-        """Do the step, and look at its products: in it, or of a compiled one in the same pass without the compiler."""
+        """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""
         if self.settings.compiler == NONE:
             return watched(self.model, lambda: self.step(index))
         seen = watched(self.model, self._logits)

@@ -1,4 +1,4 @@
-"""Wide & Deep and DLRM as torch modules; what their layers are stands in ``architectures.py``."""
+"""Wide & Deep and DLRM as torch modules; ``architectures.py`` describes their layers."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from ..weights import count_parameters
 
 
 def build(model: Recommender, dropout: float, sparse: bool) -> ClickModel:
-    """Return the module of a description; ``sparse``: its tables' gradients are lists of rows."""
+    """Return the module of a model description; with ``sparse`` the tables' gradients are lists of rows."""
     if isinstance(model, Dlrm):
         return DlrmModel(model, sparse)
     return WideDeepModel(model, dropout, sparse)
 
 
 class ClickModel(NamedModel):
-    """A recommender with the loss behind it: what a compiler should see in one piece."""
+    """A recommender with its loss, so that a compiler gets both in one piece."""
 
     table: nn.Embedding
-    """The deep one, or all of them."""
+    """The deep table, or all tables in one."""
 
     products: nn.ModuleDict
 
@@ -51,7 +51,7 @@ class ClickModel(NamedModel):
     def forward(self, dense: Any, categories: Any, crossed: Any, labels: Any) -> Any:
         """Return the mean binary cross entropy."""
         logits = self.logits(dense, categories, crossed)
-        # In FP32: a logarithm of 16 bits is what loss scaling cannot mend.
+        # In FP32, because loss scaling cannot correct a logarithm in 16 bits.
         return functional.binary_cross_entropy_with_logits(logits.float(), labels)
 
     def named_products(self) -> Dict[str, Any]:
@@ -74,10 +74,10 @@ def _products(model: Recommender) -> nn.ModuleDict:
 
 
 class WideDeepModel(ClickModel):
-    """Both sides."""
+    """Wide & Deep, with both sides."""
 
     def __init__(self, model: WideDeep, dropout: float, sparse: bool = False) -> None:
-        """Draw the weights from torch's generator; their number is asserted."""
+        """Initialise the weights with torch's generator; their number is asserted."""
         super().__init__()
         self.wide = nn.Embedding(model.vocabulary, 1, sparse=sparse)
         self.deep = self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
@@ -91,7 +91,7 @@ class WideDeepModel(ClickModel):
         self._count(model)
 
     def tables(self) -> Dict[str, Any]:
-        """Return both."""
+        """Return the weights of both tables."""
         return {WIDE: self.wide.weight, DEEP: self.deep.weight}
 
     def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
@@ -104,10 +104,10 @@ class WideDeepModel(ClickModel):
 
 
 class DlrmModel(ClickModel):
-    """The 26 tables in one array, the interaction as one batched product, of which half is looked at."""
+    """DLRM: the 26 tables in one array, the interaction as one batched product, of which one half is used."""
 
     def __init__(self, model: Dlrm, sparse: bool) -> None:
-        """Draw the weights from torch's generator as the authors' program does; their number is asserted."""
+        """Initialise the weights with torch's generator like the authors' program; their number is asserted."""
         super().__init__()
         self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
         with torch.no_grad():
@@ -119,16 +119,16 @@ class DlrmModel(ClickModel):
             nn.init.normal_(product.weight, std=math.sqrt(2 / (outputs + inputs)))
             nn.init.normal_(product.bias, std=math.sqrt(1 / outputs))
         first, second = map(torch.tensor, pairs())
-        # As places in the flat products: selecting by one index adds nothing up on the way back.
+        # Indices into the flat products: selecting with one index needs no accumulation in the backward pass.
         self.register_buffer("places", first * VECTORS + second, persistent=False)
         self._count(model)
 
     def tables(self) -> Dict[str, Any]:
-        """Return all of them as one."""
+        """Return the weights of all tables as one array."""
         return {TABLES: self.table.weight}
 
     def logits(self, dense: Any, categories: Any, _crossed: Any) -> Any:
-        """Return those of the last layer; no field is crossed."""
+        """Return the logits of the last layer; DLRM has no crossed fields."""
         x = dense.to(self.table.weight.dtype)
         for name, product in self.products.items():
             if name == "top1":
@@ -139,7 +139,7 @@ class DlrmModel(ClickModel):
         return x.squeeze(1)
 
     def _interaction(self, bottom: Any, rows: Any) -> Any:
-        """Return the bottom's vectors (batch, width) and, behind them, the products of all pairs with ``rows``."""
+        """Return the bottom's vectors (batch, width), followed by the products of all pairs with ``rows``."""
         vectors = torch.cat([bottom[:, None], rows.to(bottom.dtype)], dim=1)
         products = torch.bmm(vectors, vectors.transpose(1, 2))
         return torch.cat([bottom, products.flatten(1).index_select(1, self.places).to(bottom.dtype)], dim=1)

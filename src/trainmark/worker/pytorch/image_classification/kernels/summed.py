@@ -1,6 +1,6 @@
-"""A convolution that adds up its output, and the squares of it, while it writes it: for the batch norm behind it.
+"""A convolution that also sums up its output and the squares of it, for the batch norm that follows.
 
-cuDNN has such kernels (``genstats`` in the epilogue) for FP16; they are reached through NVIDIA's package
+cuDNN has such kernels (``genstats`` in the epilogue) for FP16, available through NVIDIA's package
 ``nvidia-cudnn-frontend``. The backward pass is torch's own.
 """
 
@@ -18,7 +18,7 @@ from .quarter import quarter_gradients, whole_of
 
 
 class Geometry(NamedTuple):
-    """What a plan is made for; sizes are (outer, channels, height, width)."""
+    """The key of a plan; sizes are (outer, channels, height, width)."""
 
     device: Any
     images: Tuple[int, ...]
@@ -28,13 +28,13 @@ class Geometry(NamedTuple):
 
 
 MOST_ELEMENTS = (1 << 31) - 1
-"""Of a tensor that cuDNN indexes by 32 bits; of larger ones the convolution goes over parts of the batch."""
+"""The largest tensor that cuDNN indexes with 32 bits; larger ones are processed in parts of the batch."""
 
 REFUSALS = (RuntimeError, getattr(cudnn, "cudnnGraphNotSupportedError", RuntimeError))
 
 
 def _plan(geometry: Geometry) -> _Plan:
-    """Return the plan, made once; raise ``RunError`` (unsupported) where this cuDNN has none for this GPU and shape."""
+    """Return the cached plan; raise ``RunError`` (unsupported) if cuDNN has none for this GPU and shape."""
     if geometry not in _plans:
         try:
             _plans[geometry] = _Plan(geometry)
@@ -45,15 +45,15 @@ def _plan(geometry: Geometry) -> _Plan:
             raise RunError(
                 UNSUPPORTED,
                 f"cuDNN {torch.backends.cudnn.version()} (nvidia-cudnn-frontend {cudnn.__version__}) has no FP16"
-                f" convolution with sums behind it on {torch.cuda.get_device_name(geometry.device)}"
+                f" convolution with sums in its epilogue on {torch.cuda.get_device_name(geometry.device)}"
                 f" for images {geometry.images} and weight {geometry.weight}, stride {geometry.stride}:"
-                f" {reason[0] if reason else type(error).__name__}; take the compiler fused",
+                f" {reason[0] if reason else type(error).__name__}; use the compiler fused",
             ) from error
     return _plans[geometry]
 
 
 class _Plan:
-    """One convolution of cuDNN's with the sums behind it."""
+    """One cuDNN convolution with sums in its epilogue."""
 
     def __init__(self, geometry: Geometry) -> None:
         self._handle = _handle(geometry.device)
@@ -80,7 +80,7 @@ class _Plan:
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         graph.check_support()
-        # The first plan of the heuristics: on an H200 the best of eight gave 0.5 % more.
+        # The first plan of the heuristics; on an H200 the best of eight was 0.5 % faster.
         graph.build_plans()
         self._graph, self._bytes = graph, max(graph.get_workspace_size(), 1)
 
@@ -114,7 +114,7 @@ class Summed(Function):
     def forward(
         ctx: Any, x: Any, weight: Any, stride: Tuple[int, int], padding: Tuple[int, int], quarter: bool
     ) -> Any:
-        """Both tensors are channels last, in FP16; ``quarter``: x is the positions that the convolution reads."""
+        """Compute output and sums of channels-last FP16 tensors; with ``quarter``, x has only the read positions."""
         ctx.save_for_backward(x, weight)
         ctx.quarter = quarter
         x = whole_of(x) if quarter else x
@@ -134,7 +134,7 @@ class Summed(Function):
         sums = sums[0] if len(parts) == 1 else sums.sum(0)
         ctx.geometry = geometry
         ctx.mark_non_differentiable(sums)
-        # Without it backward would be given zeros for the sums, a kernel for each convolution.
+        # Otherwise backward would get zeros for the sums, which costs a kernel for each convolution.
         ctx.set_materialize_grads(False)
         return y, sums
 
