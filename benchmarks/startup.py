@@ -35,6 +35,9 @@ def seconds(command: list[str]) -> float:
     return time.perf_counter() - began
 
 
+PLAN_RATIO = 40
+"""The budget of ``plan`` of 10,000 cases: its processor time over that of ``--help``, the least of all repeats each."""
+
 SMALL_LOGS = 600
 SMALL_STEPS = 40
 
@@ -57,6 +60,18 @@ def write_small_logs(folder: Path) -> Path:
     for number in range(SMALL_LOGS):
         (folder / f"{number:04}.log").write_text(texts[number % len(texts)])
     return folder / "0000.log"
+
+
+def report_plan(repeats: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder) / "matrix.yaml"
+        suite.write_text(MATRIX)
+        command = [*TRAINMARK, "plan", str(suite)]
+        usage = min(cpu_seconds([*TRAINMARK, "--help"]) for _ in range(repeats))
+        ours = min(cpu_seconds(command) for _ in range(max(2, repeats // 4)))
+    ratio = ours / usage
+    verdict = "within" if ratio <= PLAN_RATIO else "OVER"
+    print(f"plan of 10,000 cases: {ours:.2f} s of CPU, {ratio:.0f} x --help ({verdict} {PLAN_RATIO} x)")
 
 
 def report_parse(repeats: int) -> None:
@@ -98,6 +113,7 @@ def main() -> None:
             print(
                 f"{name}: median {ours:.3f} s of {repeats} ({verdict} {budget_s:g} s), {ratio:.1f} x the interpreter"
             )
+    report_plan(repeats)
     report_parse(repeats)
 
 

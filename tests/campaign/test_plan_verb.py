@@ -1,6 +1,8 @@
 """``trainmark plan``: every case with its commands, and nothing run, made or written."""
 
 import json
+import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -108,3 +110,25 @@ def test_a_name_that_nothing_has_is_reported_with_its_line(
         assert main([verb, str(suite), "--out", str(tmp_path / "out")]) == 2
         assert f"{suite}{reported}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_processor_time_of_a_plan_grows_slowly_with_its_cases(tmp_path: Path) -> None:
+    """One case more costs at most a fiftieth of ``--help``; reading the machine or the cards anew costs far more."""
+    axes = "{precision: [fp32, bf16], layout: [nchw, nhwc], batch_per_device: [%s]}"
+    seconds = {}
+    for batches in (1, 251):
+        suite = tmp_path / f"{batches}.yaml"
+        listed = ", ".join(map(str, range(1, batches + 1)))
+        suite.write_text(f"name: matrix\nenvironment: system\naxes: {axes % listed}\n")
+        seconds[batches] = min(_cpu_s("plan", str(suite)) for _ in range(2))
+    usage = min(_cpu_s("--help") for _ in range(3))
+    assert (seconds[251] - seconds[1]) / 1000 < usage / 50
+
+
+def _cpu_s(*words: str) -> float:
+    """Return the processor time of ``trainmark`` with these words."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "trainmark.cli.main", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

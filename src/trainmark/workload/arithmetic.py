@@ -37,7 +37,7 @@ def parse_work(text: str, where: str) -> expr:
 
 def expressions_in(word: str) -> list[str]:
     """Return the expressions in a word of a command: ``{=batch * 2}`` has one."""
-    return _COMPUTED.findall(word)
+    return _COMPUTED.findall(word) if "{=" in word else []
 
 
 def expression_names(text: str, where: str) -> frozenset[str]:

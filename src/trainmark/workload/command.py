@@ -12,7 +12,14 @@ from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
-from trainmark.workload.arithmetic import NoNumberError, computed, numbers_of, whole, with_numbers
+from trainmark.workload.arithmetic import (
+    NoNumberError,
+    computed,
+    expressions_in,
+    numbers_of,
+    whole,
+    with_numbers,
+)
 from trainmark.workload.card import Card, Counts, TypedOption
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled, placeholders_in
@@ -115,8 +122,7 @@ def program_words(
     options = card.option_values(case)
     chosen = {name: _text(options[name]) for name in card.named_options if name in options}
     _require_batch(case, card, chosen)
-    numbers = numbers_of(case, known, options)
-    command = [_with_numbers(card, word, numbers) for word in card.command]
+    command = [_with_numbers(word, case, card, known) for word in card.command]
     words = [text for word in command for text in _filled_words(word, known, chosen)]
     for axis in case.axes:
         if axis not in _NOT_FLAGS:
@@ -147,7 +153,7 @@ def program_words(
                     f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
                 )
             flags = flags[text]
-        words += [filled(_with_numbers(card, word, numbers), known, text) for word in flags]
+        words += [filled(_with_numbers(word, case, card, known), known, text) for word in flags]
     work_of_step(case, card)
     return tuple(words)
 
@@ -169,9 +175,11 @@ def work_of_step(case: Case, card: Card) -> int | None:
         raise UnsupportedByCard(f"workload '{card.name}': work_per_step: {error}") from None
 
 
-def _with_numbers(card: Card, word: str, numbers: Mapping[str, float]) -> str:
+def _with_numbers(word: str, case: Case, card: Card, texts: Mapping[str, str]) -> str:
+    if not expressions_in(word):
+        return word
     try:
-        return with_numbers(word, numbers)
+        return with_numbers(word, numbers_of(case, texts, card.option_values(case)))
     except NoNumberError as error:
         raise UnsupportedByCard(f"workload '{card.name}': the word '{word}': {error}") from None
 
@@ -191,7 +199,7 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
     split as a shell would, so that it can be several words, or none."""
     if (alone := word.removeprefix("{").removesuffix("}")) in chosen and word == f"{{{alone}}}":
         return shlex.split(chosen[alone])
-    return [filled(word, {**known, **chosen})]
+    return [filled(word, {**known, **chosen} if chosen else known)]
 
 
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
@@ -203,7 +211,7 @@ def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str
             given |= combination.environment_variables
     options = card.option_values(case)
     chosen = {name: _text(options[name]) for name in card.named_options if name in options}
-    return {name: filled(text, {**texts, **chosen}) for name, text in given.items()}
+    return {name: filled(text, {**texts, **chosen} if chosen else texts) for name, text in given.items()}
 
 
 def commit_of(case: Case, card: Card) -> str | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 PLACEHOLDERS: Mapping[str, str] = {
     "value": "the axis's or the option's value",
@@ -40,9 +41,10 @@ PLACEHOLDERS: Mapping[str, str] = {
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def placeholders_in(word: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def placeholders_in(word: str) -> tuple[str, ...]:
     """Return the placeholders of a word."""
-    return _PLACEHOLDER.findall(word)
+    return tuple(_PLACEHOLDER.findall(word)) if "{" in word else ()
 
 
 def filled(word: str, known: Mapping[str, str], value: str | None = None) -> str:
