@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_unless_file(path: Path) -> None:
+    """Remove a folder, a link, a pipe or a device at ``path``; a regular file stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.is_symlink() or not path.is_file():
+        path.unlink(missing_ok=True)
 
 
 def to_json(value: Any) -> str:

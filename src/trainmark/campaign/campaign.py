@@ -10,7 +10,7 @@ from trainmark.campaign.case_search import run_case
 from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.identity_check import require_same_identity
+from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import Persistence, explain_full_disk
 from trainmark.campaign.planning import load_programs
@@ -32,6 +32,7 @@ from trainmark.node import Host, HostError, LocalHost, deferred_signals, map_hos
 from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
 from trainmark.schema.names import RESULTS, RUNS
+from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.results import Results
 from trainmark.schema.suite import Suite
 from trainmark.store import write_results
@@ -135,11 +136,29 @@ class _Campaign:
     def _require_same_programs(self) -> None:
         """Raise, before anything runs, if runs would be added to runs of a program that has changed."""
         protocol, executor = self.order.suite.protocol, self.executor
+        if self._program_changes_itself():
+            return
         for case in self.order.cases:
             runs = self.finished.of(case)
             if runs and wants_another(protocol, as_attempts(runs)):
                 with suppress(UnsupportedByCard):
                     require_same_identity(executor.directory, case, executor.identifier.program(case))
+
+    def _program_changes_itself(self) -> bool:
+        runs = (run for case in self.order.cases for run in self.finished.of(case))
+        return any(doubt.code == SOURCE_CHANGED for run in runs for doubt in run.suspicions)
+
+    def _run(self, case: Case, repeat: int) -> OutcomeRecord:
+        """Run a case; a run of a program that has changed itself since its earlier runs has failed."""
+        try:
+            return run_case(self.executor, case, repeat)
+        except UnlikeRunsError as error:
+            if not self._program_changes_itself():
+                raise
+            folder = self.executor.directory.run(case, repeat)
+            folder.mkdir(parents=True, exist_ok=True)
+            reason = f"not started, since the program changes itself: {error}"
+            return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=Outcome.FAILED, reason=reason)
 
     def _certify(self) -> None:
         """Check first that the frameworks do equal work, if the suite requires it."""
@@ -171,7 +190,7 @@ class _Campaign:
             case = cases[index]
             repeat = self.finished.next_repeat(case)
             self.listener.run_begins(case, repeat, schedule.progress)
-            result = self.finished.keep(case, run_case(self.executor, case, repeat))
+            result = self.finished.keep(case, self._run(case, repeat))
             schedule.add(*as_attempts([result]))
             self.listener.run_ended(result, schedule.progress)
 

@@ -16,6 +16,7 @@ from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.quiet import QuietWait
+from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
 from trainmark.campaign.stopping import StopWatch
 from trainmark.execution import (
@@ -175,6 +176,10 @@ class Executor:
         watch = StopWatch(self.run_env.workload(request.case).card, request.folder, self._watch)
         ended = run_plan(plan, request.folder, limits, self.run_env.hosts, watch, steps)
         record = check_expected_files(ended, plan)
+        if manifest_in(request.folder) is None:
+            # The program has removed or replaced it.
+            with deferred_signals():
+                write_manifest(request.folder, setting.manifest)
         if record.outcome is Outcome.OK:
             with deferred_signals():
                 requested = request.requested.id

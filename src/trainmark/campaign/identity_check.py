@@ -20,6 +20,9 @@ from trainmark.schema.plan import Plan
 FOLDER = "identity"
 """In a result directory: the entries of each part of its runs' identities, by digest."""
 
+SOURCE_CHANGED = "source-changed"
+"""The code of the doubt that a program changed while it ran."""
+
 _SHOWN = 3
 _LONGEST = 60
 
@@ -73,7 +76,7 @@ def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tu
         f"the program changed while it ran: {again.word}: {', '.join(changes[:_SHOWN])}{more}; "
         "if it writes these files itself, list them under 'ignore' of the card's source"
     )
-    return (Suspicion(code="source-changed", sentence=sentence, about=About.WORK),)
+    return (Suspicion(code=SOURCE_CHANGED, sentence=sentence, about=About.WORK),)
 
 
 def require_same_commands(directory: ResultDirectory, case: Case, record: OutcomeRecord, plan: Plan) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainmark.campaign.log_measurement import read_run_log
 from trainmark.logs import ParsedLog
 from trainmark.node import Heartbeat, Watch
+from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
 from trainmark.workload import Card
 
@@ -42,6 +43,9 @@ class StopWatch:
         if elapsed_s < self._next_read_s:
             return 0
         began = time.monotonic()
+        # A program may have put a pipe in its place, which would block.
+        if not (self.folder / LOG).is_file():
+            return 0
         try:
             steps = steps_shown(read_run_log(self.card, self.folder).parsed)
         except OSError:

@@ -46,7 +46,7 @@ def read_events(path: Path) -> RunEvents:
     """Read an events file; a missing file reads as an empty one."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         text = ""
     return parse_events(text.split("\n"))
 

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from trainmark.node.run_files import restored
+
 INTERVAL_S = 0.01
 """Seconds between two looks at the log's size: the resolution of the arrival times."""
 
@@ -35,7 +37,11 @@ class ArrivalClock:
     def _work(self) -> None:
         try:
             # The descriptor stays valid if the program removes its folder.
-            with self._log.open("rb") as log, self._path.open("wb", buffering=0) as file:
+            with (
+                self._log.open("rb") as log,
+                self._path.open("w+b", buffering=0) as file,
+                restored(self._path, file),
+            ):
                 size, stopping = 0, False
                 file.write(f"{time.time():.4f} 0\n".encode())
                 while True:

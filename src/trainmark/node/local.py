@@ -37,6 +37,7 @@ from trainmark.node.processes import (
     stopped_ranks,
 )
 from trainmark.node.reserving import reserve
+from trainmark.node.run_files import remove_obstacles, restore_folder, restored
 from trainmark.node.stacks import FAULTHANDLER_ENV, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
@@ -208,12 +209,14 @@ class LocalHost:
             return self._observe(job)
         words, environment = self._starting(job)
         try:
-            log = job.log.open("wb", buffering=0)
+            log = job.log.open("w+b", buffering=0)
         except OSError as error:
             raise TrainmarkError(f"{job.log}: cannot be written: {error.strerror}") from None
         oom_kills, at = kernel_oom_kills(), time.time()
         with ExitStack() as opened, ExitStack() as telemetry:
-            opened.enter_context(log)
+            # This descriptor outlives the file's name, which the program may remove.
+            telemetry.enter_context(log)
+            telemetry.enter_context(restored(job.log, log))
             log.write(job.heading)
             errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
             nvml = telemetry.enter_context(open_nvml()) if job.telemetry else None
@@ -282,6 +285,9 @@ class LocalHost:
         started = self._jobs.pop(pid)
         code = 0 if started.process is None else started.process.wait()
         started.telemetry.close()
+        if started.job.telemetry is not None:
+            restore_folder(started.job.directory)
+            remove_obstacles(started.job.directory, started.job.signs)
         if code != 0:
             _keep_spawn_errors(started.job, started.at)
         return JobEnd(code, kernel_oom_kills() - started.oom_kills)
@@ -319,6 +325,9 @@ class LocalHost:
 
 def read_tail(path: Path) -> bytes:
     """Return the end of a file; empty for a missing one."""
+    # A named pipe in its place would block, and a device has no end.
+    if not path.is_file():
+        return b""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -362,7 +371,7 @@ def _without(base: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return 0
 
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from trainmark.node.accelerators import Nvml
+from trainmark.node.run_files import restored
 from trainmark.node.usage import NodeUsage, ProcessTree, find_quota_counter, read_node
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
@@ -195,7 +196,7 @@ class Telemetry:
     def _work(self) -> None:
         try:
             # Unbuffered: every line is one write, at once visible to readers.
-            with self._path.open("wb", buffering=0) as file:
+            with self._path.open("w+b", buffering=0) as file, restored(self._path, file):
                 file.write(to_line(self._sampler.header(self._interval_s)))
                 due = started = self._clock.monotonic()
                 pacing = Pacing(self._interval_s)
