@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.campaign.log_facts import contradictions, missing_facts
+from trainmark.campaign.result_measurement import measure_result
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.logs.columns import Column, Floats
@@ -74,6 +75,8 @@ def measure_run(
     """
     if card.log_format == OWN_FORMAT:
         return measure_events(events)
+    if card.result is not None:
+        return measure_result(card, card.result, folder)
     return _measure_log(case, card, folder, commands, warmup_steps)
 
 

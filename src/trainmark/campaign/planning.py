@@ -31,7 +31,7 @@ def load_programs(suite: Suite) -> Workloads:
     workloads = load_workloads(files)
     for path in files:
         document = read_document(path)
-        name, rule = document.values["log_format"], document.values.get("rule")
+        name, rule = document.values.get("log_format", AUTO_FORMAT), document.values.get("rule")
         skip = document.values.get("skip")
         if name == OWN_FORMAT and rule in (None, "window"):
             continue

@@ -186,6 +186,16 @@ class StopAfter(Frozen):
     seconds: Annotated[float, Field(gt=0)] | None = None
 
 
+class ResultFile(Frozen):
+    """The number of a program that computes it itself: ``path`` (``train.rate``, ``runs.-1.rate``) in a JSON ``file``.
+
+    The file is relative to the run's folder.
+    """
+
+    file: PathInRun
+    path: Annotated[str, StringConstraints(min_length=1)]
+
+
 def _default_task(read: Mapping[str, Any]) -> str:
     """Return the task of a card that states none; ``read`` has its fields before ``task``."""
     return task_of_source(read["source"].kind if "source" in read else BUILT_IN_SOURCE)
@@ -211,6 +221,7 @@ class Card(Frozen):
     folder in which the program is started: ``run`` (its run's own), ``source`` (the program's), or a path relative to
     the card's file.
 
+    ``result`` is a value in a JSON file that the program writes, used as the number instead of its log.
     ``unlogged_steps`` is the number of steps for which the log has no record.
 
     Programs that can run in a container have an ``image``; ``environment`` (also ``docker`` or ``apptainer``) is the
@@ -229,6 +240,7 @@ class Card(Frozen):
     launcher: Launcher
     log_format: str | Mapping[str, Any]
     rule: str | None = None
+    result: ResultFile | None = None
     unit: str | None = None
     parameters: Annotated[int, Field(strict=True, gt=0)] | None = None
     skip: Annotated[int, Field(strict=True, ge=0)] | None = None
@@ -249,6 +261,26 @@ class Card(Frozen):
     gaps: tuple[Gap, ...] = ()
     data_formats: Mapping[Word, Word] = Field(default_factory=dict)
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _needs_no_log(cls, values: Any) -> Any:
+        """Read a card with ``result`` without ``log_format``."""
+        if isinstance(values, Mapping) and values.get("result") is not None:
+            return {"log_format": AUTO_FORMAT} | dict(values)
+        return values
+
+    @model_validator(mode="after")
+    def _result_is_the_number(self) -> Self:
+        if self.result is None:
+            return self
+        if self.unit is None:
+            raise ValueError("the key 'unit' is missing: 'result' is a number without a unit")
+        if self.log_format == OWN_FORMAT or self.rule is not None or self.skip is not None:
+            raise ValueError(
+                "'result' is the number: remove 'rule', 'skip' and 'log_format: trainmark', which have no effect"
+            )
+        return self
 
     @property
     def format_name(self) -> str:

@@ -69,9 +69,10 @@ def _steps(context: Context) -> list[str]:
     say, protocol = context.say, context.results.protocol
     found = [run.measurement for _, run in context.runs() if run.measurement is not None]
     # Only the measurement of our own program counts its samples.
-    foreign = [one for one in found if one.samples is None]
+    foreign = [one for one in found if one.samples is None and one.measured_steps]
+    results = [one for one in found if one.samples is None and not one.measured_steps]
     sentences = []
-    if not foreign or len(foreign) < len(found):
+    if not found or len(foreign) + len(results) < len(found):
         sentences.append(
             say(
                 "protocol_steps",
@@ -86,6 +87,8 @@ def _steps(context: Context) -> list[str]:
             for numbers in ([one.warmup_steps for one in foreign], [one.measured_steps for one in foreign])
         )
         sentences.append(say("foreign_steps", warmup=left_out, measured=used))
+    if results:
+        sentences.append(say.count("own_results", len(results)))
     return sentences
 
 
