@@ -1,8 +1,8 @@
-"""After the window: what each rank takes by itself, and what the exchange takes by itself.
+"""Separate timing of each rank's pass and of the gradient exchange, after the window.
 
-In a step every rank waits for the slowest in the exchange of the gradients, so that all of them seem to take equally
-long. Here each passes its batch forward and backward alone, all at once and with nothing exchanged; then as many bytes
-as the gradients have go through an all-reduce, with nothing beside them.
+In a step every rank waits for the slowest one in the exchange of the gradients, so that all seem equally slow. Here all
+ranks pass their batches forward and backward at the same time, without an exchange; then an all-reduce of the
+gradients' size runs alone.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Callable, Dict, List, Optional
 from .training import Training
 
 BLOCKS, BLOCK_S, MOST = 3, 0.1, 10
-"""The median of so many blocks counts; a block lasts about so many seconds, and is not of more passes than that."""
+"""The number of blocks, whose median counts, the approximate seconds of a block, and its largest number of passes."""
 
 LONG_STEP_S = 1.0
-"""Where a step takes so long, one block of one pass must do."""
+"""The step time from which one block of one pass must be enough, in seconds."""
 
 
 def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
-    """Return what ``apart`` of the last event says, by rank; empty for a rank on its own. All ranks call it.
+    """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks must call it.
 
     ``step_s`` is the mean time of a step, the same number on all ranks.
     """
@@ -33,7 +33,7 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
     def pass_alone() -> Optional[Callable[[], None]]:
         call = training.alone()
         if call is not None:
-            # The first one may need memory that a step does not, and finds that out before others wait for this rank.
+            # The first one may need more memory than a step, and must fail before others wait for this rank.
             call()
             training.synchronize()
         return call
@@ -55,11 +55,11 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
 def _on_all(
     training: Training, offered: Callable[[], Optional[Callable[[], None]]], times: int, count: int
 ) -> Optional[List[float]]:
-    """Return each rank's seconds for one call of what it is offered; None where a rank has nothing to offer."""
+    """Return each rank's seconds for one call of its function; None if a rank has no function."""
     try:
         call = offered()
     except Exception:
-        # Most likely no memory is left for it beside the model's; what is not known costs the run nothing.
+        # Most likely the model leaves too little memory for it. An unknown value does not affect the run.
         call = None
     if not all(values[0] for values in training.gather([int(call is not None)])):
         return None

@@ -1,4 +1,4 @@
-"""What the ranks' loaders made in the window, and whether the window counts what was made before it."""
+"""The samples that the ranks' loaders made in the window, and a check that the window counts no earlier ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from .queues import UNCOUNTED
 
 TOLERANCE = 0.02
-"""The share of what was trained on in the window that may come from before it."""
+"""The share of the window's samples that may have been made before it."""
 
 
 NAMED = 10
-"""Files that could not be decoded, of which each is named."""
+"""The number of undecodable files that are named."""
 
 
 class RankLoading(NamedTuple):
     """One rank's loader, as whole numbers, so that ranks can exchange it.
 
-    ``ahead_thousandths`` of a batch can be in flight. What the loader had made (samples, or ``UNCOUNTED``) and what was
-    taken of it (batches) is told after the first step, at the window's begin and at its end. ``waited_us`` is how long
-    the window waited for the loader, ``window_us`` how long it was.
+    ``ahead_thousandths`` of a batch can be in flight. The loader's made samples (or ``UNCOUNTED``) and taken batches
+    are recorded after the first step, at the window's start and at its end. ``waited_us`` is the window's wait for the
+    loader, ``window_us`` its length.
     """
 
     ahead_thousandths: int
@@ -70,11 +70,11 @@ class RankLoading(NamedTuple):
 
     @property
     def drained(self) -> bool:
-        """Return whether more than ``TOLERANCE`` of what was taken in the window had been made before it.
+        """Return whether more than ``TOLERANCE`` of the window's samples had been made before it.
 
-        A batch more or less is no sign by itself: at its end the window has just taken one, which a loader that was
-        waiting for room only begins to replace. So a queue that is as full as ever but for that one, and for which
-        nobody waited, is no doubt.
+        One batch is not a sign of this: at its end the window has just taken one, which a loader that was waiting for
+        room has only started to replace. So a queue that is full except for one batch raises no doubt, if no step
+        waited for it.
         """
         made, (full, _, left) = self.produced, self.in_flight
         if made is None or full is None or left is None or self.consumed - made <= TOLERANCE * self.consumed:
@@ -83,20 +83,19 @@ class RankLoading(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Return whether it was waited for, and the window is short beside what can be in flight and is not counted."""
+        """Return whether the window waited for it and is short compared with the uncounted samples in flight."""
         return self.waited and self.may_be_before > TOLERANCE * self.consumed
 
     @property
     def may_be_before(self) -> float:
-        """Return how many samples of the window may have been made before it without being counted then."""
+        """Return the number of the window's samples that may have been made before it without being counted."""
         return self.uncounted if self.produced is not None else self.ahead * self.batch
 
 
 def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
-    """Return what ``loading`` of the last event says, with a value for each rank; None where nothing was loaded.
+    """Return ``loading`` of the last event, with a value for each rank; None without a loader.
 
-    ``produced`` and ``consumed`` are samples in the window; what is in flight is in batches. What the loader does not
-    let us count is null.
+    ``produced`` and ``consumed`` are samples in the window; values in flight are in batches. Uncounted values are null.
     """
     if not ranks:
         return None
@@ -112,19 +111,19 @@ def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
 
 
 def tell_unreadable(names: List[str], name: str, why: str) -> None:
-    """Add a file that could not be decoded to ``names``, and say of the first few why."""
+    """Add a file that could not be decoded to ``names``, and print the reason for the first few."""
     names.append(name)
     if len(names) <= NAMED:
         print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
 
 
 def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> Dict[str, Any]:
-    """Return what ``unreadable`` of the last event says: the files of each rank, and the first names of rank 0."""
+    """Return ``unreadable`` of the last event: the number of files for each rank, and the first names of rank 0."""
     return {"files": list(counts), "first": list(dict.fromkeys(names))[:NAMED]}
 
 
 def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> List[Tuple[str, str]]:
-    """Return a doubt where files could not be decoded: ``counts`` of each rank; ``names`` are those of rank 0."""
+    """Return a doubt if files could not be decoded: ``counts`` by rank; ``names`` are from rank 0."""
     if not any(counts):
         return []
     first = f", {names[0]} first" if names else ""
@@ -138,7 +137,7 @@ def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> List[Tuple
 
 
 def queue_doubts(ranks: Sequence[RankLoading]) -> List[Tuple[str, str]]:
-    """Return a doubt where a rank's window counts more than ``TOLERANCE`` that was, or may have been, loaded before."""
+    """Return a doubt if more than ``TOLERANCE`` of a rank's window was, or may have been, loaded before it."""
     for index, rank in enumerate(ranks):
         of = f"Rank {index}" if len(ranks) > 1 else "The run"
         if rank.drained:

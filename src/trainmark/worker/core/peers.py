@@ -1,7 +1,7 @@
-"""A plain connection between rank 0 and every other rank, beside a framework's own collectives.
+"""A plain connection between rank 0 and every other rank, in addition to a framework's own collectives.
 
-Some have no barrier that ends when a rank dies, exchange no 64-bit numbers, or tell nobody that another rank is gone,
-or tell it only after half a minute. A closed connection tells it at once.
+Some collectives have no barrier that ends when a rank dies, exchange no 64-bit numbers, or report a lost rank never or
+only after half a minute. A closed connection reveals a lost rank at once.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .ranks import Ranks
 from .signals import doing
 
 MEET_S = 600.0
-"""How long a rank waits for the others to start."""
+"""The time that a rank waits for the others to start, in seconds."""
 
 PORT_OFFSET = 1
-"""After the rendezvous port, which is that of a framework's scheduler."""
+"""The offset from the rendezvous port, which a framework's scheduler uses."""
 
 
 class Peers(Ranks):
-    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+    """All ranks of the run; without other ranks, every method returns at once."""
 
     def __init__(self, place: Place, on_lost: Callable[[RunError], None]) -> None:
         """Connect to rank 0, or wait for all others there; ``on_lost`` is called in another thread.
 
-        Raises ``RunError`` (failed) when they do not come within ten minutes.
+        Raises ``RunError`` (failed) if they do not arrive within ten minutes.
         """
         super().__init__(place)
         self._on_lost = on_lost
@@ -57,7 +57,7 @@ class Peers(Ranks):
         return len(self.gather(None))
 
     def gather(self, value: Any) -> List[Any]:
-        """Return what every rank gave, by rank; anything that JSON can hold."""
+        """Return every rank's value, by rank; any JSON value is allowed."""
         if not self._links:
             return [value]
         if self.place.rank > 0:
@@ -73,9 +73,9 @@ class Peers(Ranks):
         self.gather(None)
 
     def run(self, blocking: Callable[[], Any]) -> Any:
-        """Return what ``blocking`` returns; raise ``RunError`` (failed) if a rank is lost in the meantime.
+        """Return the result of ``blocking``; raise ``RunError`` (failed) if a rank is lost in the meantime.
 
-        It runs in a thread of its own, because nothing can interrupt a thread that waits in C++.
+        It runs in a separate thread, because a thread that waits in C++ cannot be interrupted.
         """
         answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         for link in self._links.values():
@@ -99,7 +99,7 @@ class Peers(Ranks):
         return value
 
     def leave(self) -> None:
-        """Close the connections once every rank wants to."""
+        """Close the connections when all ranks have requested it."""
         self._leaving = True
         self.barrier()
         for link in self._links.values():
@@ -135,7 +135,7 @@ class _Link:
     """One connection: lines of JSON, read by a thread, so that its end is noticed at once."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take the socket; it also notices a host that vanished without a word."""
+        """Store the socket, and set it up to detect a host that vanished silently."""
         for option, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
@@ -148,7 +148,7 @@ class _Link:
         self._problem: Optional[RunError] = None
 
     def hello(self) -> Optional[int]:
-        """Return the first line's number, or None if whoever connected is no rank of ours."""
+        """Return the rank in the first line, or None if the peer is not a rank of this run."""
         self._connection.settimeout(5)
         try:
             rank = json.loads(self._lines.readline(64))
@@ -158,7 +158,7 @@ class _Link:
         return rank if isinstance(rank, int) else None
 
     def listen(self, rank: int, lost: Callable[[RunError], None]) -> None:
-        """Start to read what ``rank`` sends; call ``lost`` when it stops."""
+        """Start to read the messages of ``rank``; call ``lost`` when they end."""
 
         def read() -> None:
             try:
@@ -177,13 +177,13 @@ class _Link:
         threading.Thread(target=read, daemon=True).start()
 
     def also_tell(self, answers: "Optional[queue.SimpleQueue[Any]]") -> None:
-        """Put the end of the connection there as well."""
+        """Queue the end of the connection too."""
         self._also = answers
         if answers is not None and self._problem is not None:
             answers.put(self._problem)
 
     def send(self, value: Any) -> None:
-        """Send a value; if nobody is there any more, the reader says it."""
+        """Send a value; the reader reports a lost peer."""
         try:
             self._connection.sendall(json.dumps(value).encode() + b"\n")
         except OSError:
@@ -214,7 +214,7 @@ def _port(place: Place) -> int:
 
 
 def _connect(place: Place, deadline: float) -> socket.socket:
-    """Return a connection to rank 0, which may not be there yet."""
+    """Return a connection to rank 0, which may not have started yet."""
     assert place.address is not None
     while True:
         try:
@@ -223,7 +223,7 @@ def _connect(place: Place, deadline: float) -> socket.socket:
             if time.monotonic() > deadline:
                 raise
         else:
-            # TCP lets a socket of this host meet itself, when its own port happens to be the one that it asks for.
+            # TCP lets a socket connect to itself if its own port happens to be the requested one.
             if connection.getsockname() != connection.getpeername():
                 connection.settimeout(None)
                 return connection

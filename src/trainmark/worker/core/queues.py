@@ -1,9 +1,9 @@
-"""How far a loader may work ahead of the training, and into how many parts that cuts its batches.
+"""Limits on how far a loader may work ahead of the training, and the division of its batches into parts.
 
-What was loaded before the measured window must not be what the window counts. So a rank never has more than about
-``AHEAD`` batches in flight, whatever the number of its loader processes: many processes share a batch, each making a
-part of it. The warm-up of real data is longer by ``DRAIN_STEPS``, so that a queue that was filled while the first
-step compiled has been drained twice over when the window begins.
+The window must not count batches that were loaded before it. So a rank has at most about ``AHEAD`` batches in flight,
+regardless of the number of its loader processes: many processes share a batch, each making a part of it. The warm-up
+of real data is longer by ``DRAIN_STEPS``, so that a queue that was filled while the first step compiled has been
+drained twice when the window starts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ AHEAD = 4
 """Batches that a rank may have in flight: being made, or made and not yet taken."""
 
 DRAIN_STEPS = 2 * (AHEAD + 1)
-"""Twice what is in flight: MindSpore's engine cannot be told to hold fewer than five batches."""
+"""Twice the batches in flight, because MindSpore's engine cannot be limited to fewer than five batches."""
 
 UNCOUNTED = -1
-"""Stands for a number of samples that a loader does not let us count."""
+"""The value for a number of samples that a loader does not count."""
 
 T = TypeVar("T")
 
 
 class Parts(NamedTuple):
-    """``workers`` processes that each have ``tasks`` parts in hand or waiting; ``in_batch`` parts make a batch."""
+    """``workers`` processes that each have ``tasks`` parts in progress or waiting; ``in_batch`` parts make a batch."""
 
     workers: int
     tasks: int
@@ -39,10 +39,10 @@ class Parts(NamedTuple):
 
 
 def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1, ahead: int = AHEAD) -> Parts:
-    """Return how ``workers`` processes that work ``tasks`` parts ahead share batches, so that ``ahead`` is kept.
+    """Return how ``workers`` processes that work ``tasks`` parts ahead share batches within the limit ``ahead``.
 
-    The parts of a batch are equal. Where a batch has fewer samples than that would need, processes work less far ahead,
-    down to ``least_tasks``, and there are fewer of them.
+    The parts of a batch are equal. If a batch has too few samples for that, processes work less far ahead, down to
+    ``least_tasks``, and there are fewer of them.
     """
     workers = min(workers, max(ahead * batch // least_tasks, 1))
     while True:
@@ -67,7 +67,7 @@ class Cut:
     """The parts of endless batches, for loaders that iterate over them; it can be pickled."""
 
     def __init__(self, batches: Iterable[Any], parts: int) -> None:
-        """Take batches, and how many parts each is cut into."""
+        """Store the batches and the number of parts of each."""
         self._batches, self._parts = batches, parts
 
     def __iter__(self) -> Iterator[List[Any]]:
@@ -76,7 +76,7 @@ class Cut:
 
 
 def joined(parts: Iterator[Any], count: int, join: Callable[[List[Any]], Any]) -> Iterator[Any]:
-    """Yield what ``join`` makes of each ``count`` parts; a ``RunError`` among them is yielded in their place."""
+    """Yield the result of ``join`` for each ``count`` parts; a ``RunError`` among them is yielded instead."""
     while True:
         some: List[Any] = []
         for part in parts:

@@ -1,4 +1,4 @@
-"""All ranks of a run. A rank on its own is here; a framework that has met others subclasses it."""
+"""The ranks of a run: this base class is for a single rank; frameworks subclass it for several."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from .place import Place
 
 
 class Ranks:
-    """The lone rank; with others, a framework's own collectives stand behind the same methods."""
+    """A single rank; for several ranks, subclasses use a framework's collectives for the same methods."""
 
     backend: Optional[str] = None
-    """What the ranks talk through; None where there is nobody to talk to."""
+    """The name of the ranks' collectives; None for a single rank."""
 
     def __init__(self, place: Place) -> None:
-        """Take this rank's place."""
+        """Store this rank's place."""
         self.place = place
 
     def counted(self) -> int:
-        """Return how many ranks the framework itself counts."""
+        """Return the framework's own number of ranks."""
         return 1
 
     def barrier(self) -> None:
         """Wait for every rank."""
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
-        """Return every rank's 64-bit values, by rank. All ranks call it."""
+        """Return every rank's 64-bit values, by rank. All ranks must call it."""
         return [list(values)]
 
     def leave(self) -> None:
-        """Leave together: a rank that is gone early would look lost to the others."""
+        """Leave at the same time, because a rank that leaves early would look lost to the others."""

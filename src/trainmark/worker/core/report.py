@@ -1,4 +1,4 @@
-"""Turns what the ranks saw into events: the parameters, one line a step, and the summary."""
+"""Conversion of the ranks' observations to events: the parameters, one line per step, and the summary."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UNSEEN = -1
 class RankTotals(NamedTuple):
     """One rank's part of the result, as whole numbers, so that ranks can exchange it.
 
-    ``compiled_in_window`` is ``UNSEEN`` where a framework does not show its compilations; ``window_at_us`` is when the
-    window began by the clock of the rank's own host, in microseconds since the epoch.
+    ``compiled_in_window`` is ``UNSEEN`` if a framework has no count of compilations; ``window_at_us`` is the start of
+    the window by the clock of the rank's own host, in microseconds since the epoch.
     """
 
     window_ns: int
@@ -33,9 +33,9 @@ class RankTotals(NamedTuple):
 def parameters(
     settings: Settings, task: Task, place: Place, description: Mapping[str, Any], actual: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """Return the data of the PARAMETER event: what was asked for, and under ``actual`` what it really was.
+    """Return the data of the PARAMETER event: the request, and under ``actual`` the observed settings.
 
-    ``work`` is that of one step of all ranks, by counter.
+    ``work`` is the work of one step of all ranks, by counter.
     """
     global_batch = settings.batch_per_device * place.world_size
     asked = {
@@ -83,7 +83,7 @@ def step_events(
     epoch_samples: int,
     global_batch: int,
 ) -> List[Tuple[Step, Mapping[str, Any], float]]:
-    """Return one event a step, dated with the time at which the step was done."""
+    """Return one event per step, with the time at which the step was done."""
     events: List[Tuple[Step, Mapping[str, Any], float]] = []
     done_at = timeline.first_step_at
     for index, step_s in enumerate(timeline.step_s):
@@ -106,10 +106,10 @@ def summary(
     doubts: Sequence[Tuple[str, str]] = (),
     counted: Mapping[str, int] = MappingProxyType({}),
 ) -> Dict[str, Any]:
-    """Return the data of the last event. Throughput is all ranks' headline work over the slowest rank's window.
+    """Return the data of the last event. Throughput is all ranks' headline work divided by the slowest rank's window.
 
-    ``seen`` is what others have to say of the window, ``doubts`` their codes and sentences; ``counted`` is the work
-    of all ranks that the samples do not tell.
+    ``seen`` has other modules' data about the window, ``doubts`` their codes and sentences; ``counted`` is the work of
+    all ranks that does not follow from the samples.
     """
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)

@@ -1,10 +1,10 @@
-"""The least time of a training step: what its layers must compute and move, by what the device was measured to do.
+"""The shortest possible time of a training step, by the measured peaks of the device.
 
-Each layer takes at least as long as its operations at the rate of a matrix product, and as its bytes at the rate at
-which memory is read and written; the longer of both is its floor, and their sum is the step's. Bytes are those of the
-layer's own operands, each read or written once: what lies between layers (norms, activations, sums, pooling) is taken
-to cost nothing, and no cache to hold anything from one layer to the next. A program that fuses all that it can comes
-near it; one that kept a layer's output in a cache could come below.
+Each layer takes at least the time of its operations at the rate of a matrix product, and the time of its bytes at the
+memory bandwidth; the longer one is the layer's floor, and the sum of the floors is the step's. Bytes are those of the
+layer's own operands, each read or written once. Anything between layers (norms, activations, sums, pooling) is assumed
+to be free, and caches to retain nothing between layers. A program that fuses everything comes close to it; one that
+keeps a layer's output in a cache could be faster.
 The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/1498765.1498785.
 """
 
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Seconds of a step: the least, and those of all operations and of all bytes by themselves."""
+    """The times of a step in seconds: the floor, and the times of all operations and of all bytes alone."""
 
     step_s: float
     operations_s: float
@@ -36,9 +36,9 @@ def floor_of(pieces: Sequence[Piece], operations_per_s: float, bytes_per_s: floa
 
 
 def share_of_floor(floor: Optional[Floor], step_s: float) -> Dict[str, object]:
-    """Return what the last event says of it: ``floor``, and the share of the step that it is (``roofline``).
+    """Return the last event's ``floor``, and its share of the step (``roofline``).
 
-    A share above 1 cannot be, but by a cache or a rate that is too low: then there is none.
+    A share above 1 is possible only with a cache or a measured rate that is too low; then it is null.
     """
     if floor is None:
         return {"floor": None, "roofline": None}

@@ -1,7 +1,7 @@
-"""Ends the process at once, with a line that says so, when it is told to.
+"""End the process at once, with a line on stderr, on SIGTERM or SIGINT.
 
-A handler of Python's runs only when the main thread is back in the interpreter, and that thread may be waiting in a
-collective for a rank that is gone. The wake-up descriptor is written by the C handler at once, and a thread that
+A Python handler runs only when the main thread is back in the interpreter, and that thread may be waiting in a
+collective for a lost rank. The wake-up descriptor is written by the C handler at once, and a thread that
 reads it can end the process.
 """
 
@@ -20,13 +20,13 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1
 
 PARENT_S = 0.5
-"""How often a spawned process looks for the one that started it."""
+"""The interval at which a spawned process checks its parent, in seconds."""
 
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def exit_when_told(rank: int) -> None:
-    """From now on SIGTERM and SIGINT end this process with 128 + the signal's number and a line on stderr."""
+    """Make SIGTERM and SIGINT end this process with 128 + the signal's number and a line on stderr."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
 
@@ -36,13 +36,13 @@ def exit_when_told(rank: int) -> None:
                 if number in STOPPING:
                     name = signal.Signals(number).name
                     os.write(2, f"trainmark-worker: rank {rank}: stopped by {name}{doing()}\n".encode())
-                    # Loader processes would notice only seconds later that nobody wants their batches.
+                    # Loader processes would notice only seconds later that their batches are not needed.
                     for child in multiprocessing.active_children():
                         child.terminate()
                     os._exit(128 + number)
 
     for number in STOPPING:
-        # The C handler writes to the descriptor only where Python has a handler to call.
+        # The C handler writes to the descriptor only if Python has a handler to call.
         signal.signal(number, lambda _number, _frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     worker = os.getpid()
@@ -62,23 +62,23 @@ def exit_when_told(rank: int) -> None:
 
 
 def doing() -> str:
-    """Return, as the end of a sentence, where the main thread is: there the others may have waited for this rank."""
+    """Describe, as the end of a sentence, where the main thread is, because the other ranks may have waited there."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    # In Python's own library everybody waits alike.
+    # All programs wait in the same functions of Python's own library.
     while frame is not None and Path(frame.f_code.co_filename).parent == Path(os.__file__).parent:
         frame = frame.f_back
     if frame is None:
         return ""
     file = frame.f_code.co_filename
-    # Of a framework all of its own path, by which its waiting for others is known.
+    # For a framework, its whole relative path, which shows whether it waits for other ranks.
     file = file.rpartition("site-packages/")[2] if "site-packages/" in file else Path(file).name
     return f", while it was in {frame.f_code.co_name} ({file}:{frame.f_lineno})"
 
 
 def end_with_parent() -> None:
-    """From now on end this process soon after the one that started it has gone.
+    """End this process soon after its parent process has ended.
 
-    For loader processes that are spawned: the kernel's death signal is of the thread that starts a process, which a
+    For spawned loader processes: the kernel's death signal belongs to the thread that starts a process, which a
     framework's loader may end long before its processes.
     """
     parent = os.getppid()
@@ -92,10 +92,10 @@ def end_with_parent() -> None:
 
 
 def _begin_fork(worker: int, parent: int) -> None:
-    """Give a loader process that ``parent`` has forked its own fate, and let it end with the worker, however that ends.
+    """Reset the signals of a loader process that ``parent`` has forked, and make it end with the worker.
 
-    It inherits the descriptor, but not the thread. And where a pool replaces the processes that are terminated, one
-    that is forked at that very moment would live on, hold the log open, and wait for work for ever.
+    It inherits the descriptor, but not the thread. If a pool replaces terminated processes, one that is forked at that
+    moment would survive, hold the log open, and wait for work forever.
     """
     signal.set_wakeup_fd(-1)
     for number in STOPPING:
@@ -103,6 +103,6 @@ def _begin_fork(worker: int, parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     if _prctl is not None and parent == worker:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The worker may have gone before this process had its first turn.
+        # The worker may have ended before this process started to run.
         if os.getppid() != worker:
             os._exit(1)
