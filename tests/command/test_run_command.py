@@ -225,3 +225,10 @@ for step in range(60):
     took, mean = time.perf_counter() - at, (time.perf_counter() - began) / (step + 1)
     print(f"Epoch: [0][{step:4}/5005]\\tTime {took:6.3f} ({mean:6.3f})\\tData  0.001 ( 0.002)\\tLoss 6.98 (7.0)\\tA")
 """
+
+
+def test_a_command_on_several_devices_runs_as_it_is(tmp_path: Path) -> None:
+    _, results = measured(tmp_path, "--style nanogpt", "--repeats", "1", "--devices", "2")
+
+    (case,) = results["cases"]
+    assert (case["id"], case["outcome"]) == ("mlp-1n2g", "ok")

@@ -180,3 +180,11 @@ def test_words_behind_a_unit_name_the_devices(words: str) -> None:
 
     assert found is not None
     assert found.per_device
+
+
+@pytest.mark.parametrize("name", ["| ms/batch", "lr 20.00 | ms/batch:", "s/it", "sec/step="])
+def test_a_time_per_step_may_be_the_name_of_its_number(name: str) -> None:
+    found = meaning_of(name, "")
+
+    assert found is not None
+    assert found.field in ("step_time_ms", "step_time_s")

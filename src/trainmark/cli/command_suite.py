@@ -99,7 +99,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         "working_directory": str(folder.resolve()),
         "log_format": _log_format(given.format),
         "command": list(words),
-        "axes": {},
+        "axes": {"nodes": {}, "devices_per_node": {}},
     }
     if options:
         card["options"] = {name: [] for name in options}
@@ -110,7 +110,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     if given.parameters is not None:
         card["parameters"] = _parameters(given.parameters)
     if given.precision is not None:
-        card["axes"] = {"precision": {"only": [_precision(given.precision)]}}
+        card["axes"]["precision"] = {"only": [_precision(given.precision)]}
     for key in ("unit", "work_per_step", "skip"):
         if (value := getattr(given, key)) is not None:
             card[key] = value

@@ -52,6 +52,9 @@ _SECONDS = {
     "sec/step": "step_time_s",
     "sec/iter": "step_time_s",
     "ms/iter": "step_time_ms",
+    "s/batch": "step_time_s",
+    "sec/batch": "step_time_s",
+    "ms/batch": "step_time_ms",
 }
 
 
@@ -89,6 +92,8 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
         return Meant("clock_ms" if unit == "ms" else "clock_s")
     if unit in _SECONDS and "/" in unit:
         return Meant(_SECONDS[unit])
+    if (last := name.split()[-1:]) and "/" in last[0] and last[0].strip(":=") in _SECONDS:
+        return Meant(_SECONDS[last[0].strip(":=")])
     in_ms = re.search(r"[\W_]\(?(ms|us)\)?\W*$", name)
     bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
