@@ -178,13 +178,13 @@ def test_disturbed_runs_and_runs_that_nobody_inspected_are_counted_separately(be
     assert results.findings is not None
     (advice,) = results.findings.advice
     assert advice.reason == (
-        "the machine disturbed 2 of 3 runs (cpu-shared), and 1 were not looked at: the number is the median of all of "
+        "the machine disturbed 2 of 3 runs (cpu-shared), and 1 was not looked at: the number is the median of all of "
         "them, without an interval"
     )
     (case,) = results.cases
     assert [doubt.code for doubt in case.suspicions] == ["not-looked"]
     assert case.suspicions[0].sentence == (
-        "the number is the median of all 3 runs: the machine disturbed 2 of them, and 1 were not looked at"
+        "the number is the median of all 3 runs: the machine disturbed 2 of them, and 1 was not looked at"
     )
 
 

@@ -326,9 +326,10 @@ def _mixed_inspection(runs: Sequence[RunResult]) -> tuple[Suspicion, ...]:
     spoiled = sum(run.spoiled for run in measured)
     if sound(runs) or spoiled == len(measured):
         return ()
+    rest = len(measured) - spoiled
     sentence = (
         f"the number is the median of all {len(measured)} runs: the machine disturbed {spoiled} of them, and "
-        f"{len(measured) - spoiled} were not looked at"
+        f"{rest} {'was' if rest == 1 else 'were'} not looked at"
     )
     return (Suspicion(code=UNINSPECTED, sentence=sentence, about=About.MACHINE),)
 
