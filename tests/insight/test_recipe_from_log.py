@@ -307,6 +307,27 @@ def test_the_manifest_next_to_a_log_supplies_machine_and_software(tmp_path: Path
     assert run_from_log(tmp_path / "train.log", device="V100").recipe.value(Condition.DEVICE) == "V100"
 
 
+@pytest.mark.parametrize(
+    ("gpus", "device"),
+    [
+        ((), "EPYC"),
+        ((GpuFacts(name="NVIDIA GeForce GTX Titan", memory_bytes=None),), "NVIDIA GeForce GTX Titan"),
+    ],
+)
+def test_a_manifest_names_the_processor_and_any_gpu(
+    gpus: tuple[GpuFacts, ...], device: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.log").write_text("iter 0: loss 4.2, time 10.00ms, mfu -100.00%\n" * 3)
+    node = Node(
+        hostname="n", collected=datetime.now(UTC), os=OsFacts(), cpu=CpuFacts(model="EPYC"), memory=MemoryFacts(),
+        accelerators=AcceleratorFacts(gpus=gpus), virtualisation=VirtualisationFacts(), container=None,
+        environment_lock=None, git=None, variables={}, framework=None, trainmark="0",
+    )  # fmt: skip
+    (tmp_path / "manifest.json").write_text(Manifest(nodes=(node,)).model_dump_json())
+
+    assert run_from_log(tmp_path / "train.log").recipe.value(Condition.DEVICE) == device
+
+
 def test_a_damaged_manifest_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(ngc_log())
     (tmp_path / "manifest.json").write_text("{")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.resume import collect_results, stored_command, stored_results
     from trainmark.campaign.run_environment import CannotStart, RunEnvironment
     from trainmark.campaign.schedule import Progress
+    from trainmark.campaign.time_limits import cases_over_limit
 
 __all__ = [
     "CampaignEnding",
@@ -29,6 +30,7 @@ __all__ = [
     "ProgressListener",
     "QuietWait",
     "RunEnvironment",
+    "cases_over_limit",
     "certify_environments",
     "collect_results",
     "explain_full_disk",
@@ -55,5 +57,6 @@ __getattr__ = attach(
         ".resume": ("collect_results", "stored_command", "stored_results"),
         ".run_environment": ("CannotStart", "RunEnvironment"),
         ".schedule": ("Progress",),
+        ".time_limits": ("cases_over_limit",),
     },
 )

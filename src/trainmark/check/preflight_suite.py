@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from trainmark.campaign import CannotStart, DataSets, RunEnvironment, first_plan, load_programs
+from trainmark.campaign import (
+    CannotStart,
+    DataSets,
+    RunEnvironment,
+    cases_over_limit,
+    first_plan,
+    load_programs,
+)
 from trainmark.campaign.transfer import MOST_BYTES
 from trainmark.check.formatting import compare_values, size
 from trainmark.check.rules import Requirements
@@ -55,6 +62,10 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
         suite_check.findings.append(_finding("cases", Level.FAILURE, names, str(error)))
         return suite_check
     suite_check.findings += _cases(suite, site, out, names)
+    suite_check.findings += [
+        _finding("cases", Level.WARNING, names, f"{case} cannot end in time: {reason}")
+        for case, reason in cases_over_limit(suite, out).items()
+    ]
     usable = _environments(suite, site, home, timeout_s, suite_check)
     suite_check.findings += _data(suite, site, home)
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)

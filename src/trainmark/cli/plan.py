@@ -58,7 +58,7 @@ def plan(
             )
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return
-    from trainmark.campaign import plan_campaign
+    from trainmark.campaign import cases_over_limit, plan_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suites import read_suite
     from trainmark.home import default_home
@@ -73,9 +73,14 @@ def plan(
     if not as_json:
         foreign = all(getattr(found, "log_format", OWN_FORMAT) != OWN_FORMAT for found in plans)
         sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol, foreign))
+    late = cases_over_limit(resolved, directory)
     printed: set[str] = set()
     for case, found in zip(cases, plans, strict=True):
-        sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, printed))
+        sys.stdout.write(
+            _as_json(case, found, late.get(case.id))
+            if as_json
+            else _as_text(case, found, late.get(case.id), printed)
+        )
 
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
@@ -109,11 +114,13 @@ def _heading(name: str, cases: int, protocol: "Protocol", foreign: bool) -> str:
     )
 
 
-def _as_text(case: "Case", found: "Plan | CannotStart", printed: set[str]) -> str:
+def _as_text(case: "Case", found: "Plan | CannotStart", cannot_end: str | None, printed: set[str]) -> str:
     """Return the lines of a case without the preparation commands in ``printed``, and add the new ones to it."""
     lines = [f"\n# {case.id}"]
     if _reason(found):
         lines.append(f"# cannot run here: {_reason(found)}")
+    if cannot_end:
+        lines.append(f"# cannot end in time: {cannot_end}")
     lines += [f"# by hand: {step}" for step in getattr(found, "by_hand", ())]
     heading = None
     for description, command in _preparation(found):
@@ -129,7 +136,7 @@ def _as_text(case: "Case", found: "Plan | CannotStart", printed: set[str]) -> st
     return "\n".join(lines) + "\n"
 
 
-def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
+def _as_json(case: "Case", found: "Plan | CannotStart", cannot_end: str | None) -> str:
     value: dict[str, Any] = {
         "id": case.id,
         "case": case.model_dump(mode="json"),
@@ -139,6 +146,7 @@ def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
         "commands": _commands(found),
         "by_hand": list(getattr(found, "by_hand", ())),
         "cannot_run": _reason(found),
+        "cannot_end": cannot_end,
     }
     return json.dumps(value, ensure_ascii=False) + "\n"
 

@@ -135,8 +135,10 @@ def _manifested(manifest: Manifest | None) -> dict[AxisName, Reading]:
     device, memory = _device(_gpu(manifest))
     if device and memory is None:
         memory = _vendors_gb(device, accelerators.gpus[0].memory_bytes)
+    # A machine without a GPU trains on its processor; a name without a short form is the device's own.
+    own = _gpu(manifest) or (node.cpu.model if not accelerators.gpus else None)
     values: dict[AxisName, AxisValue | None] = {
-        Condition.DEVICE: device,
+        Condition.DEVICE: device or own,
         Condition.DEVICE_MEMORY_GB: memory,
         Condition.HOST_CPU: node.cpu.model,
         Condition.OS: node.os.name,
