@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.schema.case import Case, Option, axes_of
+from trainmark.schema.case import UNKNOWN, Case, Option, axes_of
 from trainmark.schema.results import CaseResult
+from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import AxisLabel, task_of
 
 Aspect = str
@@ -82,7 +83,12 @@ class Axes:
     def label(self, case: Case, without: Iterable[Aspect] = ()) -> str:
         """Return a short name of ``case``: its varying aspects, and always precision, batch and devices."""
         always = (PRECISION, BATCH, DEVICES)
-        shown = [a for a in self.aspects if (a in self.varying or a in always) and a not in set(without)]
+        without = set(without)
+        shown = [a for a in self.aspects if (a in self.varying or a in always) and a not in without]
+        if is_neutral(case.task):
+            # The program's name says more than axes that nothing states.
+            stated = (a for a in shown if a != WORKLOAD and self.value(case, a) != UNKNOWN)
+            shown = [*([] if WORKLOAD in without else [WORKLOAD]), *stated]
         words = {BATCH: f"b{case.batch_per_device}", DEVICES: case.topology}
         return " ".join(word for a in shown if (word := words.get(a, self._short(case, a))) != NOTHING)
 

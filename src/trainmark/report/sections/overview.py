@@ -8,10 +8,12 @@ from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, co
 from trainmark.report.context import Context
 from trainmark.report.numbers import days
 from trainmark.report.sections.environment import framework, hardware, named, nodes
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Node
 from trainmark.schema.names import RESULTS, SUITE
 from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult
 
 
 def lead(context: Context) -> str:
@@ -22,7 +24,7 @@ def lead(context: Context) -> str:
         "lead",
         suite=results.suite,
         frameworks=say.joined(_frameworks(context)),
-        models=say.joined(_distinct(case.case.model for case in results.cases)),
+        models=say.joined(_distinct(map(_trained, results.cases))),
         hardware=_hardware(context),
         date=days(*context.results.measured),
         protocol=results.protocol.name.value,
@@ -30,6 +32,11 @@ def lead(context: Context) -> str:
         runs=say.count("runs", len(runs)),
         ok=sum(run.outcome is Outcome.OK for run in runs),
     )
+
+
+def _trained(case: CaseResult) -> str:
+    """Return the model of a case; the program's name if the model is unknown."""
+    return case.case.workload if case.case.model == UNKNOWN else case.case.model
 
 
 def section(context: Context) -> Section:
