@@ -7,7 +7,7 @@ from pathlib import Path
 from trainmark.environment.entry import entries
 from trainmark.environment.inspection import verify_environment
 from trainmark.environment.introspection import MARK, last_answer
-from trainmark.environment.resolving import UnusableEnvironment, resolve
+from trainmark.environment.resolving import SYSTEM, UnusableEnvironment, resolve
 from trainmark.node import CommandRunner, remote_path
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.manifest import FrameworkVersions
@@ -27,7 +27,7 @@ def probe_environment(name: str, framework: str, home: Path, runner: CommandRunn
     The framework is imported once to read its versions. Raises ``UnusableEnvironment`` with the reason if nothing can
     be started in it there.
     """
-    if framework not in {entry.framework for entry in entries()}:
+    if name == SYSTEM and not _is_known(framework):
         return ProbedEnvironment()
     python, folder = (
         remote_path(runner.host.paths, path) for path in (Path(sys.executable), home.absolute())
@@ -43,10 +43,15 @@ def probe_environment(name: str, framework: str, home: Path, runner: CommandRunn
     return ProbedEnvironment.model_validate(answer)
 
 
+def _is_known(framework: str) -> bool:
+    """Return whether trainmark knows how to ask a framework for its versions."""
+    return framework in {entry.framework for entry in entries()}
+
+
 def _answer(name: str, framework: str, home: Path) -> object:
     try:
         environment = resolve(name, home=home)
-        versions = verify_environment(environment, framework)
+        versions = verify_environment(environment, framework) if _is_known(framework) else None
     except UnusableEnvironment as error:
         return str(error)
     return ProbedEnvironment(versions=versions, lock_digest=environment.lock_digest).model_dump(mode="json")
