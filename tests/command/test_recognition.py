@@ -71,3 +71,12 @@ def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) ->
 
     names = [str(Path(path).relative_to(tmp_path.resolve())) for path in files]
     assert names == ["train.py", "weights.bin", "config.yaml", "model.py", "pkg/net.py"]
+
+
+def test_the_python_of_mpirun_is_one_of_its_words(tmp_path: Path) -> None:
+    python = tmp_path / "python3"
+    python.touch(mode=0o755)
+
+    found = recognise(["mpirun", "-np", "2", str(python), "train.py"], tmp_path, {"PATH": "/usr/bin"})
+
+    assert found.interpreter == python

@@ -18,7 +18,14 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import neutral_task
-from trainmark.workload import Recognised, placeholders_in, program_files, recognise
+from trainmark.workload import (
+    OF_SEVERAL_NODES,
+    Recognised,
+    placeholders_in,
+    program_files,
+    reaches_nodes,
+    recognise,
+)
 from trainmark.workload.card import AUTO_FORMAT
 
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -87,7 +94,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     name = _name(given.name, words, recognised)
     options = {**varied, **variables}
     framework = recognised.framework or UNKNOWN
-    devices = given.devices or recognised.devices
+    devices = given.devices or _devices_of_node(words, recognised, given.nodes)
     card: dict[str, Any] = {
         "name": name,
         "description": shlex.join(words)[:200],
@@ -164,6 +171,32 @@ def _protocol(given: CommandOptions) -> dict[str, Any]:
             "target_half_width": given.until_half_width,
         }
     return {"name": "adaptive", "repeats": given.repeats or 3, "target_half_width": None}
+
+
+def nodes_of(words: Sequence[str], given: CommandOptions, hosts: int) -> int | None:
+    """Return the nodes of a command on ``hosts`` hosts: all if it has a placeholder of several nodes, else one.
+
+    Raises ``InputError`` for more nodes than hosts.
+    """
+    if given.nodes is not None and given.nodes > hosts:
+        raise InputError(f"--nodes {given.nodes}: --hosts has only {hosts}")
+    if given.nodes is not None or hosts == 1:
+        return given.nodes
+    varied = {text.partition("=")[0] for text in given.vary}
+    there = {name for word in words for name in placeholders_in(word)} - varied
+    return hosts if there & OF_SEVERAL_NODES else None
+
+
+def _devices_of_node(words: Sequence[str], recognised: Recognised, nodes: int | None) -> int | None:
+    devices = recognised.devices
+    if devices is None or not nodes or not reaches_nodes(words):
+        return devices
+    # mpirun and srun are told the processes of all nodes.
+    if devices % nodes:
+        raise InputError(
+            f"{devices} processes cannot be shared out evenly to {nodes} nodes; give --devices N"
+        )
+    return devices // nodes
 
 
 def _varied(flag: str, text: str) -> tuple[str, list[Any]]:

@@ -162,6 +162,15 @@ def run(
         int | None,
         _of_command("--devices", "The devices of each node, if the command does not show them.", min=1),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        _of_command(
+            "--nodes",
+            "The number of nodes, one of --hosts each; default: all hosts if the command has {node}, {nodes}, "
+            "{master}, {hosts} or {world_size}, else 1.",
+            min=1,
+        ),
+    ] = None,
 ) -> None:
     """Measure a suite, or any training program by its command line; save everything in the --out directory.
 
@@ -188,7 +197,7 @@ def run(
         resolved = read_suite(suite)
         call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
         return
-    from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
+    from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory, nodes_of
 
     given = CommandOptions(
         name=name,
@@ -206,10 +215,22 @@ def run(
         devices=devices,
         parameters=parameters,
         precision=precision,
+        nodes=nodes,
     )
+    given = replace(given, nodes=nodes_of(words, given, _count_hosts(hosts, engine)))
     found = command_suite(words, given, Path.cwd())
     directory = out or default_directory(found.name)
     call.measure_command(found, directory)
+
+
+def _count_hosts(given: str | None, engine: str | None) -> int:
+    if given is None:
+        return 1
+    from trainmark.schema.hosts import EngineName
+    from trainmark.suite import load_hosts
+
+    chosen = EngineName(engine) if engine in set(EngineName) else None
+    return len(load_hosts(given, os.environ, chosen).hosts)
 
 
 @dataclass(frozen=True, slots=True)

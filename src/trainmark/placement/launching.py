@@ -3,13 +3,16 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.launcher import Launcher
-from trainmark.workload import filled
+from trainmark.workload import filled, launcher_at, reaches_nodes
+
+_OPENMPI = ("mpirun", "mpiexec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,23 @@ def launcher_words(
 
 def launch_nodes(spec: RunSpec) -> range:
     """Return the nodes on which a command is started: with MPI the first, which reaches the others; otherwise all."""
-    return range(1 if spec.launcher is Launcher.MPIRUN else spec.case.nodes)
+    return range(1 if _reaches_nodes(spec) else spec.case.nodes)
+
+
+def _reaches_nodes(spec: RunSpec) -> bool:
+    if spec.launcher is Launcher.COMMAND:
+        return reaches_nodes(spec.card.command)
+    return spec.launcher is Launcher.MPIRUN
+
+
+def with_mark(spec: RunSpec, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a whole command line; OpenMPI's passes on the mark by which the ranks of other nodes are ended."""
+    at = launcher_at(words)
+    if spec.launcher is not Launcher.COMMAND or spec.case.nodes == 1 or at is None:
+        return words
+    if Path(words[at]).name not in _OPENMPI or spec.machine(0).no_openmpi is not None:
+        return words
+    return (*words[: at + 1], "-x", MARK, *words[at + 1 :])
 
 
 def manual_steps(spec: RunSpec) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from trainmark.placement.launching import (
     mpirun,
     rank_variables,
     rendezvous_variables,
+    with_mark,
 )
 from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.schema.case import Device
@@ -92,7 +93,11 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
     words = (*launcher_words(spec, node, rendezvous, texts, variables), *program)
     for rank, of_rank in rank_variables(spec, node, rendezvous):
         command = Command(
-            node, words, {**variables, **of_rank}, rank=rank, directory=_working_directory(spec, node)
+            node,
+            with_mark(spec, words),
+            {**variables, **of_rank},
+            rank=rank,
+            directory=_working_directory(spec, node),
         )
         yield in_environment(spec.interpreter, command, context)
 

@@ -26,12 +26,20 @@ from trainmark.workload.command import (
 )
 from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
 from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
-from trainmark.workload.recognition import Recognised, program_files, recognise
+from trainmark.workload.recognition import (
+    OF_SEVERAL_NODES,
+    Recognised,
+    launcher_at,
+    program_files,
+    reaches_nodes,
+    recognise,
+)
 from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
 
 __all__ = [
     "CHECKOUT",
     "COMMIT",
+    "OF_SEVERAL_NODES",
     "PLACEHOLDERS",
     "Axis",
     "BuiltinSource",
@@ -60,12 +68,14 @@ __all__ = [
     "commit_of",
     "filled",
     "find_gap",
+    "launcher_at",
     "load_workloads",
     "matches",
     "placeholders_in",
     "program_files",
     "program_variables",
     "program_words",
+    "reaches_nodes",
     "read_card",
     "recognise",
     "work_of_step",

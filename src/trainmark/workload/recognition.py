@@ -39,6 +39,12 @@ _DEVICE_FLAGS = {
 }
 """The flags by which each launcher is told the number of its processes."""
 
+REACHES_NODES = frozenset({"mpirun", "mpiexec", "srun"})
+"""The launchers that are started on the first node only and start the ranks of the others."""
+
+OF_SEVERAL_NODES = frozenset({"nodes", "node", "hosts", "master", "world_size"})
+"""The placeholders of a command that runs on several nodes."""
+
 _OF_PYTORCH = frozenset({"torchrun", "accelerate", "deepspeed"})
 _PROGRAM_SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh")
 _MOST_FILES = 2000
@@ -106,6 +112,18 @@ def _sources(folder: Path) -> list[Path]:
     return found
 
 
+def launcher_at(words: Sequence[str]) -> int | None:
+    """Return the position of the launcher's word in a command; None if it starts with another program."""
+    at = len(words) - len(_without_env(words))
+    return at if at < len(words) and Path(words[at]).name in _DEVICE_FLAGS else None
+
+
+def reaches_nodes(words: Sequence[str]) -> bool:
+    """Return whether a command, started on the first node, starts the ranks of the other nodes itself."""
+    at = launcher_at(words)
+    return at is not None and Path(words[at]).name in REACHES_NODES
+
+
 def _without_env(words: Sequence[str]) -> Sequence[str]:
     """Return the command without ``env NAME=VALUE`` before it."""
     if words and Path(words[0]).name == "env":
@@ -140,6 +158,9 @@ def _devices(launcher: str | None, words: Sequence[str]) -> int | None:
 
 def _interpreter(words: Sequence[str], environment: Mapping[str, str]) -> Path | None:
     """Return the Python that runs the program: the one of the command, or that of its launcher's script."""
+    if reaches_nodes(words):
+        # mpirun and srun are no Python programs: the Python is one of their words.
+        words = [word for word in words if _PYTHON.fullmatch(Path(word).name)][:1]
     found = shutil.which(words[0], path=environment.get("PATH")) if words else None
     if found is None:
         return None
