@@ -3,11 +3,15 @@
 import json
 import os
 import shlex
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_campaigns import in_control, wait_for
 
 from clusters import Cluster
 from fakes import PROGRAMS
@@ -67,6 +71,23 @@ class Measurement:
         found: dict[str, Any] = run
         return found
 
+    @contextmanager
+    def started(self, command: str, *options: str) -> Iterator[None]:
+        """Measure a command; enter as soon as its ranks train."""
+        process = in_control(self.hosts, *self.words(command, *options))
+        try:
+            wait_for(self.ranks)
+            yield
+            process.wait(120)
+        finally:
+            process.kill()
+            process.wait()
+
+    def ranks(self) -> list[int]:
+        """Return the processes of the rank on node02, which its launcher names too."""
+        found = self.hosts.processes("node02").items()
+        return [number for number, line in found if "train.py" in line and "torchrun" not in line]
+
 
 @pytest.fixture
 def measurement(
@@ -86,3 +107,20 @@ def test_a_program_on_two_hosts_is_measured_by_its_command_line(
     assert run["outcome"] == "ok", run["reason"]
     assert run["hosts"] == ["node01", "node02"]
     assert run["measurement"]["throughput"] > 0
+
+
+def test_a_killed_rank_is_named_with_its_host(measurement: Measurement) -> None:
+    with measurement.started(f"{TORCHRUN} --steps 100000"):
+        (rank,) = measurement.ranks()
+        os.kill(rank, signal.SIGKILL)
+
+    run = measurement.result()
+    assert run["outcome"] == "failed"
+    assert "rank 1 on node02 was killed by signal 9 (SIGKILL)" in run["reason"]
+
+
+def test_seconds_end_the_ranks_of_all_nodes(measurement: Measurement) -> None:
+    run = measurement.run(f"{TORCHRUN} --steps 100000", "--seconds", "12")
+
+    assert (run["outcome"], run["reason"]) == ("ok", "ended on purpose after 12 s")
+    measurement.hosts.wait_until_quiet()
