@@ -124,3 +124,18 @@ def test_seconds_end_the_ranks_of_all_nodes(measurement: Measurement) -> None:
 
     assert (run["outcome"], run["reason"]) == ("ok", "ended on purpose after 12 s")
     measurement.hosts.wait_until_quiet()
+
+
+def test_a_cut_network_is_the_outcome_and_names_the_host(measurement: Measurement) -> None:
+    with measurement.started(f"{TORCHRUN} --steps 100000"):
+        measurement.hosts.break_("cut", "node02")
+
+    measurement.hosts.break_("heal", "node02")
+    run = measurement.result()
+    assert run["outcome"] == "failed"
+    assert "node02" in run["reason"]
+    # A lost host keeps the files of its run; the next run in the same folder removes them.
+    measurement.hosts.wait_until_quiet()
+    for path in measurement.hosts.files("node02"):
+        if str(measurement.out).lstrip("/") in path:
+            measurement.hosts.ssh("node02", f"rm '/{path}'")
