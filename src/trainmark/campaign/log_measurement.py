@@ -14,6 +14,7 @@ from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
+from trainmark.logs.guess import Guess
 from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
@@ -87,15 +88,25 @@ class RunLog:
     parsed: ParsedLog
     known: Format | None
     arrived: list[tuple[float, bytes]]
+    guess: Guess | None = None
+
+    def with_facts(self, given: Facts) -> "RunLog":
+        """Return the same log by the same format, read with further facts."""
+        if self.known is None:
+            return self
+        text = io.BytesIO(b"".join(piece for _, piece in self.arrived))
+        if self.guess is not None:
+            parsed = read_guessed(self.parsed, text, given, self.guess) or self.parsed
+        else:
+            parsed = read_stream_by_format(text, self.parsed.log, self.known, given)
+        return replace(self, parsed=parsed)
 
     def times(self) -> Floats | None:
         """Return the arrival of each record in Unix time; None if it is not known."""
         return None if self.known is None else record_times(self.arrived, self.parsed, self.known)
 
 
-def read_run_log(
-    card: Card, folder: Path, given: Facts | None = None, commands: Sequence[str] = ()
-) -> RunLog:
+def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunLog:
     """Return the log in a run's folder, read by the format that its card names or describes, or by any with ``auto``.
 
     A whole command line (``commands``, one for each node) is the log's first line, as ``set -x`` prints it, so that
@@ -105,26 +116,26 @@ def read_run_log(
     log = folder / LOG
     arrived = pieces(log, read_arrivals(folder / ARRIVALS))
     if card.launcher is not Launcher.COMMAND:
-        return RunLog(*_read_file(card, log, given), arrived)
+        return RunLog(*_read_file(card, log), arrived)
     shown = b"".join(f"+ {text}\n".encode(errors="replace") for text in commands[:1])
     arrived = [(arrived[0][0] if arrived else 0.0, shown), *arrived]
     text = b"".join(piece for _, piece in arrived)
     name = str(log)
     if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
-        parsed = read_stream(io.BytesIO(text), name, given, guess=True)
+        parsed = read_stream(io.BytesIO(text), name, guess=True)
         known = next((one for one in formats() if one.name == parsed.format), None)
     else:
         known = _stated_format(card)
-        parsed = read_stream_by_format(io.BytesIO(text), name, known, given)
+        parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
     if parsed.status is Status.GUESSED:
         guess = propose_for(text)
-        known = None if guess is None else proposed_format(guess)
+        return RunLog(parsed, None if guess is None else proposed_format(guess), arrived, guess)
     if parsed.status is Status.UNKNOWN and len(arrived) > 2 and card.log_format == AUTO_FORMAT:
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
-            parsed = read_guessed(parsed, io.BytesIO(text), given) or parsed
-            return RunLog(parsed, proposed_format(guess), with_stamps)
+            parsed = read_guessed(parsed, io.BytesIO(text), None, guess) or parsed
+            return RunLog(parsed, proposed_format(guess), with_stamps, guess)
     return RunLog(parsed, known, arrived)
 
 
@@ -135,12 +146,12 @@ def _stated_format(card: Card) -> Format:
     return described_format(card.log_format, f"the card of {card.name}", card.name)
 
 
-def _read_file(card: Card, log: Path, given: Facts | None) -> tuple[ParsedLog, Format | None]:
+def _read_file(card: Card, log: Path) -> tuple[ParsedLog, Format | None]:
     """Return a log as it is, and the format by which it was read."""
     if not isinstance(card.log_format, str):
         known = _stated_format(card)
-        return read_by_format(log, known, given), known
-    parsed = read_log(log, given, guess=card.log_format == AUTO_FORMAT)
+        return read_by_format(log, known, None), known
+    parsed = read_log(log, guess=card.log_format == AUTO_FORMAT)
     return parsed, next((one for one in formats() if one.name == parsed.format), None)
 
 
@@ -169,8 +180,9 @@ def _measure_log(
 ) -> Measurement:
     """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
     log = folder / LOG
-    alone = read_run_log(card, folder, commands=commands).parsed
-    found = read_run_log(card, folder, missing_facts(alone.facts, case), commands)
+    first = read_run_log(card, folder, commands)
+    alone = first.parsed
+    found = first.with_facts(missing_facts(alone.facts, case))
     read, clock = found.parsed, _clock_of(found)
     _require_format(card, read, log)
     work = work_of_step(case, card)

@@ -1,5 +1,6 @@
 """Arrival times of a log's records, from the times at which the log's bytes arrived."""
 
+import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -54,10 +55,17 @@ def pieces(path: Path, arrivals: list[tuple[float, int]]) -> list[tuple[float, b
 
 def stamped(arrived: list[tuple[float, bytes]]) -> list[tuple[float, bytes]]:
     """Return the same lines, each with its arrival before it, as a program with a logger would have printed them."""
-    return [
-        (moment, b"".join(_stamp(moment) + line for line in piece.splitlines(keepends=True)))
-        for moment, piece in arrived
-    ]
+    return [(moment, _with_stamp(piece, _stamp(moment))) for moment, piece in arrived]
+
+
+def _with_stamp(piece: bytes, stamp: bytes) -> bytes:
+    """Return the lines of a piece with one stamp before each."""
+    if not piece:
+        return piece
+    body, end = piece[:-1], piece[-1:]
+    if b"\r" in body:
+        return stamp + re.sub(rb"\r\n|[\r\n]", lambda found: found[0] + stamp, body) + end
+    return stamp + body.replace(b"\n", b"\n" + stamp) + end
 
 
 def _stamp(moment: float) -> bytes:

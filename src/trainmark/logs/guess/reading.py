@@ -34,12 +34,15 @@ def propose(path: Path) -> Guess | None:
         return None
 
 
-def read_guessed(unknown: ParsedLog, stream: BinaryIO, given: Facts | None) -> ParsedLog | None:
+def read_guessed(
+    unknown: ParsedLog, stream: BinaryIO, given: Facts | None, guess: Guess | None = None
+) -> ParsedLog | None:
     """Return the log in ``stream`` by a proposed format, as ``guessed``; None if there is none or it does not fit.
 
-    ``stream`` can seek; ``unknown`` is the same log by the known formats.
+    ``stream`` can seek; ``unknown`` is the same log by the known formats; ``guess`` is the proposal, by default that
+    from the first part of the log.
     """
-    guess = _propose(_head_of(stream))
+    guess = guess or _propose(_head_of(stream))
     if guess is None:
         return None
     known = proposed_format(guess)
@@ -70,8 +73,12 @@ def _head_of(stream: BinaryIO) -> bytes:
 
 
 def propose_for(text: bytes) -> Guess | None:
-    """Return a format proposed for the lines of ``text``; None if they allow none."""
-    return _propose(strip_colours(clean(text[:HEAD_BYTES])))
+    """Return a format proposed for the first or else the last lines of ``text``; None if they allow none."""
+    head = _propose(strip_colours(clean(text[:HEAD_BYTES])))
+    if head is not None or len(text) <= HEAD_BYTES:
+        return head
+    end = text[-HEAD_BYTES:]
+    return _propose(strip_colours(clean(end[end.find(b"\n") + 1 :])))
 
 
 def _propose(text: bytes) -> Guess | None:
