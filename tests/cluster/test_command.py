@@ -120,9 +120,9 @@ def test_a_killed_rank_is_named_with_its_host(measurement: Measurement) -> None:
 
 
 def test_seconds_end_the_ranks_of_all_nodes(measurement: Measurement) -> None:
-    run = measurement.run(f"{TORCHRUN} --steps 100000", "--seconds", "12")
+    run = measurement.run(f"{TORCHRUN} --steps 100000", "--seconds", "45")
 
-    assert (run["outcome"], run["reason"]) == ("ok", "ended on purpose after 12 s")
+    assert (run["outcome"], run["reason"]) == ("ok", "ended on purpose after 45 s")
     measurement.hosts.wait_until_quiet()
 
 
