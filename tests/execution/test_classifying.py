@@ -238,6 +238,20 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
     assert last_step(read_tail(tmp_path / "train.log")) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        (b"step 3/40 done, iter 7", 3),
+        (b"iter 12: loss 2", 12),
+        (b"global_step: 77 ", 77),
+        (b"Iteration [12/50]", 12),
+        (b"4 steps per second", None),
+    ],
+)
+def test_the_last_step_is_what_any_program_calls_so(line: bytes, step: int | None) -> None:
+    assert last_step(line) == step
+
+
 def test_the_last_lines_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
     (tmp_path / "stderr.rank1").write_text("Traceback\nValueError: this is why\n")
     log = "ValueError: this is why\nstep 3/12\ntrainmark-ranks: rank 1 ended with exit code 1\n"

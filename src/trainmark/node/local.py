@@ -56,6 +56,7 @@ _EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
+_ANY_STEP = re.compile(rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)s?\b[ \t:=\[#]*(\d+)")
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 
 
@@ -338,8 +339,8 @@ def read_tail(path: Path) -> bytes:
 
 
 def last_step(tail: bytes) -> int | None:
-    """Return the last step that a built-in worker reported in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
+    """Return the last step in the end of a log: a built-in worker's, or else what any program calls step or iter."""
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _ANY_STEP.findall(tail)
     return int(steps[-1]) if steps else None
 
 
