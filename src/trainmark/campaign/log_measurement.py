@@ -21,7 +21,7 @@ from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge
 from trainmark.node import read_tail
 from trainmark.node.arrivals import INTERVAL_S
 from trainmark.printable import printable_line
-from trainmark.programs import find_format, formats, read_log, read_stream
+from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.given import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.launcher import Launcher
@@ -123,7 +123,7 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
     name = str(log)
     if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
         parsed = read_stream(io.BytesIO(text), name, guess=True)
-        known = next((one for one in formats() if one.name == parsed.format), None)
+        known = format_of(parsed.format)
     else:
         known = _stated_format(card)
         parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
@@ -152,7 +152,7 @@ def _read_file(card: Card, log: Path) -> tuple[ParsedLog, Format | None]:
         known = _stated_format(card)
         return read_by_format(log, known, None), known
     parsed = read_log(log, guess=card.log_format == AUTO_FORMAT)
-    return parsed, next((one for one in formats() if one.name == parsed.format), None)
+    return parsed, format_of(parsed.format)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
     from trainmark.errors import InputError
     from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import is_doubtful
-    from trainmark.programs import formats
+    from trainmark.programs import format_of
     from trainmark.programs.given import given_format, read_by_format
 
     known = given_format(format_name)
@@ -34,7 +34,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
         log = read_by_format(path, known, given)
         result = measure_log(log, rule)
         doubtful |= is_doubtful(log, result)
-        shown = known or next((one for one in formats() if one.name == log.format), None)
+        shown = known or format_of(log.format)
         sys.stdout.writelines(f"{line}\n" for line in explain_lines(path, log, result, shown))
     return 1 if doubtful else 0
 

@@ -11,7 +11,7 @@ from trainmark.extensions import folders
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.programs.log_formats import find_format, formats, samples, synthetic_log
+    from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log
     from trainmark.programs.options import Dialect, Parameters, RecipeSetting, dialects
     from trainmark.programs.reading import follow_log, read_log, read_stream
 
@@ -24,6 +24,7 @@ __all__ = [
     "dialects",
     "find_format",
     "follow_log",
+    "format_of",
     "formats",
     "read_log",
     "read_stream",
@@ -34,7 +35,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".log_formats": ("find_format", "formats", "samples", "synthetic_log"),
+        ".log_formats": ("find_format", "format_of", "formats", "samples", "synthetic_log"),
         ".options": ("Dialect", "Parameters", "RecipeSetting", "dialects"),
         ".reading": ("follow_log", "read_log", "read_stream"),
     },

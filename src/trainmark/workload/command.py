@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import InputError, nearest
-from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device
+from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
@@ -120,7 +120,7 @@ def program_words(
     if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
         raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
     options = card.option_values(case)
-    chosen = {name: _text(options[name]) for name in card.named_options if name in options}
+    chosen = _named_in_command(card, options)
     _require_batch(case, card, chosen)
     command = [_with_numbers(word, case, card, known) for word in card.command]
     words = [text for word in command for text in _filled_words(word, known, chosen)]
@@ -202,6 +202,11 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
     return [filled(word, {**known, **chosen} if chosen else known)]
 
 
+def _named_in_command(card: Card, options: Mapping[str, Option]) -> dict[str, str]:
+    """Return the text of each option whose placeholder stands in the command or in a variable."""
+    return {name: _text(options[name]) for name in card.named_options if name in options}
+
+
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
     given = dict(card.environment_variables)
@@ -209,8 +214,7 @@ def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str
     for combination in card.combinations:
         if all_match(on_axes, combination.when):
             given |= combination.environment_variables
-    options = card.option_values(case)
-    chosen = {name: _text(options[name]) for name in card.named_options if name in options}
+    chosen = _named_in_command(card, card.option_values(case))
     return {name: filled(text, {**texts, **chosen} if chosen else texts) for name, text in given.items()}
 
 

@@ -80,7 +80,7 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
 
 
 def program_files(words: Sequence[str], recognised: Recognised, folder: Path) -> tuple[str, ...]:
-    """Return the files that identify the program: those that the command names, and the sources adjacent its script.
+    """Return the files that identify the program: those that the command names, and the sources next to its script.
 
     A file above 4 MiB (data, weights) is not among them; nor more than 2 000 files.
     """

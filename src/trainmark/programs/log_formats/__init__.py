@@ -53,6 +53,14 @@ def find_format(name: str) -> "Format":
     raise InputError(f"no log format '{name}'{nearest(name, _files())} (trainmark parse --list-formats)")
 
 
+def format_of(name: str | None) -> "Format | None":
+    """Return the format by which a log was read; None for a guessed one, and for a log of no format.
+
+    No other format is loaded.
+    """
+    return _format_of(name) if name is not None and name in _files() else None
+
+
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of synthetic logs by format name."""
