@@ -141,7 +141,7 @@ class AdamUpdate:
         off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
         ranks = self._training.ranks.place.world_size
         if ranks > 1 and abs(factor / ranks - 1) <= off:
-            return f"the gradients of the {ranks} ranks are summed and not averaged"
+            return f"the gradients of the {ranks} ranks are summed instead of averaged"
         if ranks > 1 and abs(factor * ranks - 1) <= off:
             return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
         if abs(factor - 1) > off:
