@@ -14,7 +14,7 @@ from trainmark.node.telemetry_summary import _dropped
 from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateName
 from trainmark.schema.measurement import About
 from trainmark.schema.parameters import Parameters
-from trainmark.schema.telemetry import GpuSample, GpuSummary, TelemetrySummary
+from trainmark.schema.telemetry import ForeignProcess, GpuSample, GpuSummary, TelemetrySummary
 from trainmark.tasks import case_of
 
 GPU = GpuSummary(
@@ -104,6 +104,27 @@ FIRES = {
         "the step times have two levels, 0.03496 and 0.105 s (34% of the steps at the rarer level)",
     ),
 }
+HOGS = (ForeignProcess(471, "python3 busy.py", 0.98), ForeignProcess(5, "sshd", 0.01))
+
+
+@pytest.mark.parametrize(
+    ("foreign", "end"),
+    [
+        (None, ""),
+        ((), " (none of the processes that are visible there)"),
+        (HOGS, ": python3 busy.py (PID 471, 0.98 cores)"),
+    ],
+)
+def test_the_doubt_about_other_processes_names_host_and_processes(
+    foreign: tuple[ForeignProcess, ...] | None, end: str
+) -> None:
+    node = replace(QUIET, cpu_other_mean=0.3, node=1, host="node02", foreign=foreign)
+
+    (doubt,) = apply_gates(evidence(telemetry=node))
+
+    assert doubt.sentence == f"other processes took 30% of the cores on node02 during the window{end}"
+
+
 SILENT = {
     "at the power limit": on_gpu(throttled_share=1.0, reason_shares={"sw_power_cap": 1.0, "gpu_idle": 0.2}),
     "one sample in a hundred of a lower clock": on_gpu(clock_dropped_share=0.01),

@@ -39,6 +39,7 @@ from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.gates import SPOILING, UNINSPECTED, GateCheck
+from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
@@ -362,10 +363,11 @@ def summaries_of(
 ) -> tuple[TelemetrySummary, ...]:
     """Summarise the samples of each node within its own measured window; see ``_window``.
 
-    ``nodes`` hold the offsets between the nodes' clocks; ``log_window`` is the window of a program without events, by
-    the arrival of its records, in Unix time of the first node.
+    ``nodes`` hold the nodes' names and the offsets between their clocks; ``log_window`` is the window of a program
+    without events, by the arrival of its records, in Unix time of the first node.
     """
     ahead = {node.node: clock[0] for node in nodes if (clock := node.clock()) is not None}
+    names = {node.node: node.host for node in nodes if node.host != LOCALHOST}
     found = []
     for node in range(case.nodes):
         path = folder / name_on(TELEMETRY, node)
@@ -375,8 +377,7 @@ def summaries_of(
         window = _window(case, events, node, ahead_s)
         if window is None and log_window is not None:
             window = (log_window[0] + ahead_s, log_window[1] + ahead_s)
-        summary = summarise(path, window).model_copy(update={"node": node})
-        found.append(summary)
+        found.append(summarise(path, window).model_copy(update={"node": node, "host": names.get(node)}))
     return tuple(found)
 
 

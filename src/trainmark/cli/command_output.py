@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
 from trainmark.insight.causes import in_causal_order, with_causes
-from trainmark.schema.measurement import Estimate
+from trainmark.schema.measurement import Estimate, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE
 from trainmark.schema.results import CaseResult, Results, RunResult
 
@@ -64,10 +64,20 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
     if first.data_wait is not None:
         yield "data wait", f"{first.data_wait:.1%} of the step"
     yield from _inspections(measured)
-    doubts = {doubt.code: doubt for run in measured for doubt in with_causes(run, run.suspicions)}
-    doubts |= {doubt.code: doubt for doubt in case.suspicions}
-    for doubt in in_causal_order(doubts.values()):
+    for doubt in in_causal_order(_doubts(case, measured)):
         yield "doubt", f"{doubt.sentence} ({doubt.code})"
+
+
+def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
+    """Return the doubts of a case, of each code those of the last run that has it: one for each host concerned."""
+    found: dict[str, dict[str, Suspicion]] = {}
+    for run in measured:
+        of_run: dict[str, dict[str, Suspicion]] = {}
+        for doubt in with_causes(run, run.suspicions):
+            of_run.setdefault(doubt.code, {})[doubt.sentence] = doubt
+        found |= of_run
+    found |= {doubt.code: {doubt.sentence: doubt} for doubt in case.suspicions}
+    return [doubt for doubts in found.values() for doubt in doubts.values()]
 
 
 def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

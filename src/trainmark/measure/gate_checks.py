@@ -22,6 +22,8 @@ MIN_PERIODS = 2
 """The smallest number of sampling periods in a window of which the samples can say anything."""
 MIN_COVERAGE = 0.8
 """The smallest share of the window that samples must cover to call it clean."""
+LEAST_OF_LARGEST = 0.2
+"""Other processes are named if they use at least this share of the cores of the largest one."""
 VIOLATIONS_OF_HARDWARE = frozenset({"thermal", "board_limit", "reliability"})
 """The policies of NVML whose violation is a slowdown; being at the power limit is none."""
 
@@ -181,7 +183,18 @@ def _cpu_shared(evidence: Evidence) -> Iterator[GateReading]:
         if node.cpu_other_mean is not None:
             share = node.cpu_other_mean
             sentence = f"other processes took {share:.0%} of the cores{on_node(node)} during the window"
-            yield GateReading(share, sentence)
+            yield GateReading(share, f"{sentence}{_named(node)}")
+
+
+def _named(node: TelemetrySummary) -> str:
+    """Return the end of a sentence with the processes that took the cores; empty if they were not searched."""
+    if node.foreign is None:
+        return ""
+    if not node.foreign:
+        return " (none of the processes that are visible there)"
+    largest = node.foreign[0].cores
+    named = [one for one in node.foreign if one.cores >= LEAST_OF_LARGEST * largest]
+    return ": " + ", ".join(f"{one.name} (PID {one.pid}, {one.cores:.2g} cores)" for one in named)
 
 
 def _gpus(evidence: Evidence) -> Iterator[tuple[GpuSummary, str]]:
@@ -192,7 +205,9 @@ def _gpus(evidence: Evidence) -> Iterator[tuple[GpuSummary, str]]:
 
 
 def on_node(node: TelemetrySummary) -> str:
-    """Return the end of a sentence that names the node, empty for the first one."""
+    """Return the end of a sentence that names the node; empty for this machine, and for the first of unnamed ones."""
+    if node.host is not None:
+        return f" on {node.host}"
     return f" on node {node.node}" if node.node else ""
 
 

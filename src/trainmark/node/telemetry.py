@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from trainmark.node.accelerators import Nvml
+from trainmark.node.foreign import ForeignProcesses
 from trainmark.node.run_files import restored
 from trainmark.node.usage import NodeUsage, ProcessTree, find_quota_counter, read_node
 from trainmark.schema.telemetry import (
@@ -114,6 +115,7 @@ class Sampler:
         self._tree_s = 0.0
         self._quota = find_quota_counter(proc=proc)
         self._pss, self._slow = _Due(PSS_EVERY_S), _Due(SLOW_EVERY_S)
+        self._foreign = ForeignProcesses(proc)
 
     def header(self, interval_s: float) -> Header:
         """Return the first line of the file."""
@@ -130,6 +132,7 @@ class Sampler:
         # Members that ended without their parent took their seconds along: what the tree used before still counts.
         self._tree_s += max(now.tree_cpu_s - (before.tree_cpu_s if before else 0.0), 0.0)
         pss = self._tree.pss_bytes() if self._pss.is_due(now.monotonic_s) else None
+        other_s = node.busy_s - self._tree_s - now.own_cpu_s
         return Sample(
             monotonic_s=now.monotonic_s,
             wall_s=self._clock.wall(),
@@ -145,6 +148,7 @@ class Sampler:
                 own_s=round(now.own_cpu_s, 4),
                 throttled_s=None if self._quota is None else self._quota.read_s(),
             ),
+            foreign=self._foreign.take(at, other_s, node.total_s, tree.pids),
         )
 
     def _sample_gpus(self, run_pids: tuple[int, ...], *, slow: bool) -> tuple[GpuSample, ...]:
@@ -229,7 +233,9 @@ def _fields(sample: Sample) -> dict[str, Any]:
     """Return a sample's fields; ten times a second, ``asdict`` would cost as much as reading the counters."""
     plain = {name: getattr(sample, name) for name in _PLAIN}
     parts = {name: _shallow(getattr(sample, name)) for name in ("cpu", "memory", "counters")}
-    return plain | parts | {"gpus": [_shallow(gpu) for gpu in sample.gpus]}
+    lists = {"gpus": [_shallow(gpu) for gpu in sample.gpus]}
+    foreign = {} if sample.foreign is None else {"foreign": [_shallow(one) for one in sample.foreign]}
+    return plain | parts | lists | foreign
 
 
 _PLAIN = ("monotonic_s", "wall_s", "interval_s", "processes")

@@ -10,11 +10,13 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import InputError
+from trainmark.node.foreign import WALK_S
 from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
     CpuCounters,
+    ForeignProcess,
     GpuSample,
     GpuSummary,
     Header,
@@ -27,6 +29,9 @@ CLOCK_DROP = 0.95
 
 MIN_ENERGY_READINGS = 2
 """The smallest number of readings of the energy counter within a window whose energy is known."""
+
+_MOST_NAMED = 3
+"""The largest number of processes outside the run in a summary."""
 
 _T = TypeVar("_T")
 _AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
@@ -109,6 +114,7 @@ def summarise(path: Path, window: tuple[float, float] | None = None) -> Telemetr
         period_s=_period(recording, covered),
         cpu_tree_s=None if cpu is None else cpu.tree_s,
         cpu_throttled_s=None if cpu is None else cpu.throttled_s,
+        foreign=_foreign(recording.samples, covered),
     )
 
 
@@ -179,6 +185,29 @@ def _value_at(times: Sequence[float], values: Sequence[float], at: float) -> flo
     length = times[after] - times[before]
     part = min(max((at - times[before]) / length, 0.0), 1.0) if length > 0 else 1.0
     return values[before] + part * (values[after] - values[before])
+
+
+def _foreign(
+    samples: Sequence[Sample], covered: tuple[float, float] | None
+) -> tuple[ForeignProcess, ...] | None:
+    """Return the processes outside the run by the searches in the covered part, the largest users first.
+
+    The search that reaches back into a short window is the one after its end.
+    """
+    if covered is None:
+        return None
+    searches = [
+        sample.foreign
+        for sample in samples
+        if sample.foreign is not None and covered[0] <= sample.wall_s <= covered[1] + WALK_S
+    ]
+    if not searches:
+        return None
+    cores: dict[tuple[int, str], float] = {}
+    for one in (one for found in searches for one in found):
+        cores[one.pid, one.name] = cores.get((one.pid, one.name), 0.0) + one.cores / len(searches)
+    found = (ForeignProcess(pid, name, round(used, 3)) for (pid, name), used in cores.items())
+    return tuple(sorted(found, key=lambda one: -one.cores)[:_MOST_NAMED])
 
 
 def _highest_other(samples: Sequence[Sample], covered: tuple[float, float]) -> float | None:

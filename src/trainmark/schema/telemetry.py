@@ -110,11 +110,21 @@ class GpuSample:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignProcess:
+    """A process outside the run that computes on the node, and the cores that it used, as a mean."""
+
+    pid: int
+    name: str
+    cores: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One line. ``monotonic_s`` is CLOCK_MONOTONIC, which every process of the node shares; ``wall_s`` is Unix time.
 
     ``interval_s`` is the time since the previous sample, 0 in the first. ``counters`` is None in files of older
-    versions.
+    versions. ``foreign`` are the processes outside the run that used most processor time in about a second before;
+    they are searched while other processes take 5 % of the CPUs, and None in the samples without a search.
     """
 
     monotonic_s: float
@@ -125,6 +135,7 @@ class Sample:
     memory: MemorySample
     gpus: tuple[GpuSample, ...]
     counters: CpuCounters | None = None
+    foreign: tuple[ForeignProcess, ...] | None = None
 
 
 class GpuSummary(Frozen):
@@ -170,6 +181,8 @@ class TelemetrySummary(Frozen):
     ``cpu_tree_s`` are the processor seconds of the run's processes in the window, ``cpu_throttled_s`` those seconds of
     it for which a CPU quota stopped them.
     Files of older versions lack these five.
+    ``host`` is the node's name (None: this machine). ``foreign`` are the processes outside the run that used most
+    processor time in the window; None where other processes took so little that they were not searched.
     """
 
     node: int = 0
@@ -189,3 +202,5 @@ class TelemetrySummary(Frozen):
     period_s: float | None = None
     cpu_tree_s: float | None = None
     cpu_throttled_s: float | None = None
+    host: str | None = None
+    foreign: tuple[ForeignProcess, ...] | None = None
