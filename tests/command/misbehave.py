@@ -66,6 +66,21 @@ def start_daemon() -> None:
         time.sleep(0.01)
 
 
+def hide_daemon() -> None:
+    """Leave a process behind with its own session, no parent, no output and a cleared environment."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in range(3):
+                os.close(number)
+            (folder / "daemon.pid").write_text(str(os.getpid()))
+            os.execve(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(300)"], {})
+        os._exit(0)
+    os.wait()
+    while not (folder / "daemon.pid").exists():
+        time.sleep(0.01)
+
+
 def close_output() -> None:
     """Close both outputs; the steps that follow cannot be printed."""
     os.close(1)

@@ -125,6 +125,21 @@ def test_a_daemon_that_outlives_its_program_is_ended(campaign: Campaign) -> None
     assert not psutil.pid_exists(number)
 
 
+def test_a_daemon_with_a_session_of_its_own_and_a_cleared_environment_is_ended_and_named(
+    campaign: Campaign,
+) -> None:
+    bad, good = campaign.measure("hide-daemon")
+
+    number = int((campaign.folder / "out" / bad[0]["directory"] / "daemon.pid").read_text())
+    assert not psutil.pid_exists(number)
+    (doubt,) = (doubt for doubt in bad[0]["suspicions"] if doubt["code"] == "daemon-left")
+    assert f"-c import time; time.sleep(300)' (process {number})" in doubt["sentence"]
+    assert [run["outcome"] for run in bad] == ["ok"]
+    outcome = json.loads((campaign.folder / "out" / bad[0]["directory"] / "outcome.json").read_text())
+    assert outcome["strays"] == 1
+    assert "daemon-left" not in {doubt["code"] for doubt in good[0]["suspicions"]}
+
+
 def test_closed_output_ends_the_log_and_not_the_campaign(campaign: Campaign) -> None:
     bad, _ = campaign.measure("close-output")
 

@@ -129,7 +129,7 @@ def _recorded_end(
     reported: dict[str, object] = {
         "outcome": outcome,
         "reason": reason,
-        "doubts": _not_watched(plan, places),
+        "doubts": (*_not_watched(plan, places), *_left_daemons(ends)),
         "hosts": tuple(node.host for node in plan.nodes),
         "nodes": tuple(
             NodeOutcome(
@@ -230,6 +230,18 @@ def _not_watched(plan: Plan, nodes: Collection[int]) -> tuple[Suspicion, ...]:
     where = f"mpirun started the ranks on {', '.join(others)}"
     sentence = f"{where}, which have no agent: no telemetry, no clock"
     return (Suspicion(code="nodes-not-watched", sentence=sentence, about=About.MACHINE),)
+
+
+def _left_daemons(ends: Mapping[int, JobResult]) -> tuple[Suspicion, ...]:
+    """Return a doubt that names the daemons that the program left behind."""
+    daemons = [daemon for end in ends.values() for daemon in end.daemons]
+    if not daemons:
+        return ()
+    sentence = (
+        f"the program left {', '.join(daemons)} behind, with a session of its own and a cleared environment; "
+        "it was ended after the run"
+    )
+    return (Suspicion(code="daemon-left", sentence=sentence, about=About.MACHINE),)
 
 
 def _with_host(reason: str | None, plan: Plan) -> str | None:

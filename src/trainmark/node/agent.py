@@ -216,11 +216,11 @@ class _Agent:
     def do_kill(self, mark: str, pid: int | None) -> int:
         return self._host.kill(mark, pid)
 
-    def do_reap(self, pid: int) -> list[int]:
+    def do_reap(self, pid: int) -> list[object]:
         self._marks.pop(pid, None)
         self._reported.pop(pid, None)
         ended = self._host.reap(pid)
-        return [ended.code, ended.oom_kills]
+        return [ended.code, ended.oom_kills, ended.daemons]
 
 
 def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:

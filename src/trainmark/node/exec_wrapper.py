@@ -1,11 +1,16 @@
 """Wrapper that sets limits and then execs a run's program; runs as a script and imports only the stdlib.
 
-    python -I -S exec_wrapper.py SUPERVISOR_PID MEMORY_BYTES WORD...
+    python -I -S exec_wrapper.py SUPERVISOR_PID MEMORY_BYTES REPORT WORD...
 
 The kernel kills the process when its supervisor dies (Linux only) and limits its private memory to MEMORY_BYTES
 (0: no limit).
+
+With a file descriptor as REPORT ("-": without one), the program is a child of this process, which adopts the processes
+that the program leaves behind: the kernel makes it their parent instead of init, whatever their session and environment
+are. It writes the program's exit code (negative for a signal) to REPORT, and ends when its last child has ended.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -13,17 +18,21 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _NOT_FOUND = 127
+_OF_GROUP = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+    *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+)
+"""The signals that may be sent to the program's group, of which this process is a member."""
 
 
 def main() -> None:
-    """Set the limits, then replace this process by the program."""
-    supervisor, memory, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:
-        # The supervisor died before prctl took effect.
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Set the limits, then replace this process, or a child of it, by the program."""
+    supervisor, memory, report, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    _die_with(supervisor)
+    if report != "-":
+        _adopt_until_child(int(report))
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     try:
@@ -31,6 +40,44 @@ def main() -> None:
     except OSError as error:
         sys.stderr.write(f"cannot start {words[0]}: {error.strerror}\n")
         sys.exit(_NOT_FOUND)
+
+
+def _die_with(supervisor: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        # The supervisor died before prctl took effect.
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _adopt_until_child(report: int) -> None:
+    """Return in a child of this process; this process itself waits for all of its children and exits."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    here = os.getpid()
+    # If SIGCHLD is ignored, the kernel keeps no exit code.
+    before = {signal.SIGCHLD: signal.signal(signal.SIGCHLD, signal.SIG_DFL)}
+    before |= {number: signal.signal(number, lambda _number, _frame: None) for number in _OF_GROUP}
+    program = os.fork()
+    if program:
+        os._exit(_wait_for_all(program, report))
+    os.close(report)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    _die_with(here)
+
+
+def _wait_for_all(program: int, report: int) -> int:
+    """Reap every child, report the exit code of ``program``, and return it as this process's own."""
+    code = 0
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            child, status = os.wait()
+            if child == program:
+                code = os.waitstatus_to_exitcode(status)
+                with contextlib.suppress(OSError):
+                    os.write(report, f"{code}\n".encode())
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -58,10 +58,14 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The end of a job: its exit code (negative for a signal) and the number of kernel OOM kills meanwhile."""
+    """The end of a job: its exit code (negative for a signal) and the number of kernel OOM kills meanwhile.
+
+    ``daemons`` describes the ended processes that it left in sessions of their own, with a cleared environment.
+    """
 
     code: int
     oom_kills: int
+    daemons: tuple[str, ...] = ()
 
 
 def remote_path(paths: Paths, here: Path) -> Path:

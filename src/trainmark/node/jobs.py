@@ -65,7 +65,8 @@ class JobResult:
     ``code`` is None if it never started, and for a job that another host's mpirun starts. ``by_us`` is True if
     trainmark ended it.
 
-    ``strays`` is the number of processes that it left behind when it exited, and that were then ended.
+    ``strays`` is the number of processes that it left behind when it exited, and that were then ended; ``daemons``
+    describes those of them that had sessions of their own and a cleared environment.
     """
 
     index: int
@@ -73,6 +74,7 @@ class JobResult:
     oom_kills: int = 0
     strays: int = 0
     by_us: bool = False
+    daemons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ class _RunningJobs:
             left = killed if stopped is None and index in self._order else 0
             code = end.code if self._jobs[index].job.commands else None
             by_us = code is not None and index not in self._order
-            ended[index] = JobResult(index, code, end.oom_kills, left, by_us)
+            ended[index] = JobResult(index, code, end.oom_kills, left, by_us, end.daemons if left else ())
         ended_by_us = [index for index in ended if index not in self._order]
         return tuple(ended[index] for index in (*self._order, *ended_by_us)), stopped
 

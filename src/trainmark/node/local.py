@@ -7,6 +7,7 @@ import os
 import pickletools
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -62,11 +63,14 @@ _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"
 
 @dataclass(frozen=True, slots=True)
 class _StartedJob:
+    """A started job; ``report`` is the pipe in which our wrapper writes the exit code of the program."""
+
     job: Job
     process: "subprocess.Popen[bytes] | None"
     telemetry: ExitStack
     at: float
     oom_kills: int
+    report: int = -1
 
 
 class LocalHost:
@@ -91,6 +95,8 @@ class LocalHost:
         self._machine = machine
         self._reserved: tuple[socket.socket, ...] = ()
         self._jobs: dict[int, _StartedJob] = {}
+        self._codes: dict[int, int] = {}
+        self._daemons: dict[int, tuple[str, ...]] = {}
         # Jobs that another host's mpirun starts have no process id here.
         self._numbers = itertools.count(-1, -1)
         self._trees = Trees()
@@ -208,7 +214,6 @@ class LocalHost:
         job.directory.mkdir(parents=True, exist_ok=True)
         if not job.commands:
             return self._observe(job)
-        words, environment = self._starting(job)
         try:
             log = job.log.open("w+b", buffering=0)
         except OSError as error:
@@ -221,6 +226,10 @@ class LocalHost:
             log.write(job.heading)
             errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
             nvml = telemetry.enter_context(open_nvml()) if job.telemetry else None
+            report, writes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            telemetry.callback(os.close, report)
+            opened.callback(os.close, writes)
+            words, environment = self._starting(job, writes)
             process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,
@@ -229,27 +238,40 @@ class LocalHost:
                 env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | {MARK: job.mark},
                 cwd=job.working_directory,
                 start_new_session=True,
+                pass_fds=(writes,),
             )
             if job.telemetry is not None:
-                telemetry.enter_context(Telemetry(job.telemetry, process.pid, nvml=nvml))
+                telemetry.enter_context(Telemetry(job.telemetry, None, wrapper=process.pid, nvml=nvml))
             if job.arrivals is not None:
                 telemetry.enter_context(ArrivalClock(job.log, job.arrivals))
-            self._jobs[process.pid] = _StartedJob(job, process, telemetry.pop_all(), at, oom_kills)
+            self._jobs[process.pid] = _StartedJob(job, process, telemetry.pop_all(), at, oom_kills, report)
         return process.pid
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
         """Wait up to ``timeout_s`` for a job; return its exit code, or None if it still runs.
 
-        The child stays a zombie until ``reap``, so that its process id cannot be reused by an unrelated program.
+        The child stays, perhaps as a zombie, until ``reap``, so that its process id cannot be reused by an unrelated
+        program.
         """
         deadline, pause = time.monotonic() + timeout_s, 0.0005
         process = self._jobs[pid].process
         if process is None:
             return None
-        while (code := _ended(process)) is None and (left := deadline - time.monotonic()) > 0:
+        while (code := self._code(pid, process)) is None and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return code
+
+    def _code(self, pid: int, process: "subprocess.Popen[bytes]") -> int | None:
+        """Return the exit code of a job's program, or of our wrapper if that was killed; None while it runs."""
+        if pid not in self._codes:
+            ended = _ended(process)
+            with suppress(BlockingIOError):
+                if written := os.read(self._jobs[pid].report, 16):
+                    self._codes[pid] = int(written)
+            if pid not in self._codes and ended is not None:
+                self._codes[pid] = ended
+        return self._codes.get(pid)
 
     def job_status(self, pid: int) -> JobStatus:
         """Return the state of a running job."""
@@ -279,19 +301,32 @@ class LocalHost:
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process with the mark, and a job's whole process tree; return the number of ended processes."""
-        return end_all(mark, pid)
+        ended = end_all(mark, pid)
+        if pid in self._jobs:
+            self._daemons[pid] = ended.daemons
+        return ended.number
 
     def reap(self, pid: int) -> JobEnd:
         """Return how a job ended, after its telemetry is complete."""
-        started = self._jobs.pop(pid)
-        code = 0 if started.process is None else started.process.wait()
+        started = self._jobs[pid]
+        code = 0 if started.process is None else self._reaped(pid, started.process)
+        del self._jobs[pid]
         started.telemetry.close()
         if started.job.telemetry is not None:
             restore_folder(started.job.directory)
             remove_obstacles(started.job.directory, started.job.signs)
         if code != 0:
             _keep_spawn_errors(started.job, started.at)
-        return JobEnd(code, kernel_oom_kills() - started.oom_kills)
+        return JobEnd(code, kernel_oom_kills() - started.oom_kills, self._daemons.pop(pid, ()))
+
+    def _reaped(self, pid: int, process: "subprocess.Popen[bytes]") -> int:
+        """Wait for our wrapper, and return the exit code of its program."""
+        # The program may have stopped its whole group.
+        process.send_signal(signal.SIGCONT)
+        own = process.wait()
+        code = self._code(pid, process)
+        self._codes.pop(pid, None)
+        return own if code is None else code
 
     def _observe(self, job: Job) -> int:
         oom_kills, at, number = kernel_oom_kills(), time.time(), next(self._numbers)
@@ -304,8 +339,8 @@ class LocalHost:
             self._jobs[number] = _StartedJob(job, None, telemetry.pop_all(), at, oom_kills)
         return number
 
-    def _starting(self, job: Job) -> tuple[tuple[str, ...], dict[str, str]]:
-        bounds = (str(os.getpid()), str(job.memory or 0))
+    def _starting(self, job: Job, report: int) -> tuple[tuple[str, ...], dict[str, str]]:
+        bounds = (str(os.getpid()), str(job.memory or 0), str(report))
         if len(job.commands) == 1:
             (command,) = job.commands
             words = (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *command.words)

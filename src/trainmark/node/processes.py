@@ -1,8 +1,8 @@
 """The processes of a run: found by a mark in their environment and ended completely; deferral of signals.
 
-Parentage alone does not find them: launchers start new sessions, and orphans are adopted by init. Every process of a
-run inherits the mark unless it is started with a clean environment; such a process is found by its session or its
-parent.
+A job's leader is our wrapper (``exec_wrapper.py``), which adopts orphans where the kernel allows it: every process that
+a run's program leaves behind is a descendant of the leader, also with its own session and a cleared environment. The
+mark finds the others, such as ranks that mpirun starts on another host.
 """
 
 import contextlib
@@ -11,11 +11,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 
 import psutil
 
 from trainmark.errors import TrainmarkError
+from trainmark.printable import printable_line
 
 MARK = "TRAINMARK_RUN"
 """The environment variable of every process of a run; its value is the run's folder or a path below it."""
@@ -27,6 +29,7 @@ KILL_S = 60.0
 """Seconds that the kernel may take to end a killed process; one that hangs in a driver can need several."""
 
 _POLL_S = 0.05
+_LONGEST = 80
 
 EXEC_S = 5.0
 """Seconds that an execve may take on an overloaded machine."""
@@ -41,13 +44,25 @@ _KTHREADD = 2
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def end_all(mark: str, leader: int | None = None) -> int:
-    """End every process of a run, first with SIGTERM, then with SIGKILL; return the number of ended processes.
+@dataclass(frozen=True, slots=True)
+class EndedProcesses:
+    """The ended processes of a run: their number, and descriptions of those that only their parentage shows.
+
+    Such daemons have a session of their own and a cleared environment.
+    """
+
+    number: int
+    daemons: tuple[str, ...]
+
+
+def end_all(mark: str, leader: int | None = None) -> EndedProcesses:
+    """End every process of a run, first with SIGTERM, then with SIGKILL.
 
     They are the processes with the mark (or a mark below it), those in the session of ``leader``, and their
-    descendants. Raises ``TrainmarkError`` if one cannot be ended.
+    descendants. The leader, our wrapper, ends after them. Raises ``TrainmarkError`` if one cannot be ended.
     """
     known = _members(mark, leader)
+    daemons = tuple(_describe(process) for process in known if _is_daemon(process, mark, leader))
     _send(known, "terminate")
     deadline = time.monotonic() + GRACE_S
     while any(_alive(process) for process in known) and time.monotonic() < deadline:
@@ -60,7 +75,7 @@ def end_all(mark: str, leader: int | None = None) -> int:
             raise TrainmarkError(f"process {pid} of {mark} cannot be ended; is a device or a disk stuck?")
         _send(left, "kill")
         time.sleep(_POLL_S)
-    return len(known)
+    return EndedProcesses(len(known), daemons)
 
 
 def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
@@ -103,11 +118,10 @@ def belongs_to_job(process: psutil.Process, mark: str, leader: int) -> bool:
 
 
 def private_bytes(pid: int) -> int:
-    """Return the private memory of a process and its descendants: without file-backed and shared pages."""
+    """Return the private memory of a process's descendants: without file-backed and shared pages."""
     total = 0
     with contextlib.suppress(psutil.Error):
-        root = psutil.Process(pid)
-        for process in (root, *root.children(recursive=True)):
+        for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error, OSError):
                 memory = process.memory_info()
                 total += memory.rss - memory.shared
@@ -126,6 +140,10 @@ def kernel_oom_kills() -> int:
 
 def _members(mark: str, leader: int | None) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
+    with contextlib.suppress(psutil.Error, OSError):
+        # The job of a node on which another host's mpirun starts the ranks has a negative number.
+        if leader is not None and leader > 0:
+            found[leader] = psutil.Process(leader)
     for process in psutil.process_iter():
         # A process that ends while it is inspected is skipped.
         with contextlib.suppress(psutil.Error, OSError):
@@ -134,7 +152,23 @@ def _members(mark: str, leader: int | None) -> list[psutil.Process]:
     for process in list(found.values()):
         with contextlib.suppress(psutil.Error, OSError):
             found |= {child.pid: child for child in process.children(recursive=True)}
-    return [process for pid, process in found.items() if pid != os.getpid() and _alive(process)]
+    ours = (os.getpid(), leader)
+    return [process for pid, process in found.items() if pid not in ours and _alive(process)]
+
+
+def _is_daemon(process: psutil.Process, mark: str, leader: int | None) -> bool:
+    with contextlib.suppress(psutil.Error, OSError):
+        return not _in_session(process.pid, leader) and not _carries(process, mark)
+    return False
+
+
+def _describe(process: psutil.Process) -> str:
+    """Return a process's command line, shortened, and its id."""
+    words = ""
+    with contextlib.suppress(psutil.Error, OSError):
+        words = " ".join(process.cmdline()) or process.name()
+    text = printable_line(words)
+    return f"'{text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}' (process {process.pid})"
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:

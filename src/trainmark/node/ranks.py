@@ -71,7 +71,7 @@ def main() -> int:
 
 def _start(rank: dict, exec_wrapper: str) -> "subprocess.Popen[bytes]":  # type: ignore[type-arg]
     environment = {name: value for name, value in os.environ.items() if name not in rank["without"]}
-    bounds = (str(os.getpid()), "0")
+    bounds = (str(os.getpid()), "0", "-")
     return subprocess.Popen(
         [sys.executable, "-I", "-S", exec_wrapper, *bounds, *rank["words"]],
         env={**environment, **rank["variables"]},

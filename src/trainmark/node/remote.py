@@ -242,9 +242,9 @@ class RemoteHost:
         connection = self._connect()
         if pid not in connection.jobs:
             raise HostGoneError(f"{self.name}: the agent that started it was lost")
-        code, oom_kills = connection.call("reap", pid=pid)[0]
+        code, oom_kills, daemons = connection.call("reap", pid=pid)[0]
         connection.jobs.pop(pid, None)
-        return JobEnd(code, oom_kills)
+        return JobEnd(code, oom_kills, tuple(daemons))
 
     def _lost(self) -> bool:
         try:

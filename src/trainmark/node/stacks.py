@@ -71,9 +71,14 @@ def stop_ranks(mark: str, leader: int) -> None:
     for process in rank_processes(mark, leader).values():
         with suppress(psutil.Error, OSError):
             parent = process.parent()
-            # A parent that reads a rank's output from a pipe must keep running.
-            ours = parent is not None and parent.pid != os.getpid() and belongs_to_job(parent, mark, leader)
-            if parent is not None and ours and _own_errors(process.pid).exists():
+            # A parent that reads a rank's output from a pipe must keep running, and so must our wrapper, which reaps
+            # the aborted rank and ends no other.
+            if (
+                parent is not None
+                and parent.pid not in (os.getpid(), leader)
+                and belongs_to_job(parent, mark, leader)
+                and _own_errors(process.pid).exists()
+            ):
                 parent.suspend()
             process.suspend()
 

@@ -92,7 +92,8 @@ class _Due:
 class Sampler:
     """Samples the node, the process tree below ``pid``, and the GPUs of ``nvml`` (None: no GPUs).
 
-    Without a ``pid``, ``find`` returns the processes of the tree. Only the processors in ``cpus`` count, all if None.
+    Without a ``pid``, ``find`` returns the processes of the tree, or it is below our own ``wrapper``, which does not
+    count. Only the processors in ``cpus`` count, all if None.
     """
 
     def __init__(
@@ -103,14 +104,15 @@ class Sampler:
         proc: Path = Path("/proc"),
         cpus: Collection[int] | None = None,
         find: Callable[[], Iterable[int]] = tuple,
+        wrapper: int | None = None,
     ) -> None:
         self._cpus = cpus
-        self._tree = ProcessTree(pid, proc, find)
+        self._tree = ProcessTree(pid, proc, find, wrapper)
         self._nvml = nvml
         self._handles = nvml.handles() if nvml is not None else []
         self._clock = clock or Clock()
         self._proc = proc
-        self._pid = pid
+        self._pid = wrapper if pid is None else pid
         self._before: _Counters | None = None
         self._tree_s = 0.0
         self._quota = find_quota_counter(proc=proc)
@@ -173,6 +175,7 @@ class Telemetry:
         pid: int | None,
         *,
         find: Callable[[], Iterable[int]] = tuple,
+        wrapper: int | None = None,
         interval_s: float = INTERVAL_S,
         nvml: Nvml | None = None,
         clock: Clock | None = None,
@@ -180,7 +183,7 @@ class Telemetry:
     ) -> None:
         self._path, self._interval_s = path, interval_s
         self._clock = clock or Clock()
-        self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus(), find)
+        self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus(), find, wrapper)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="trainmark-telemetry", daemon=True)
         self.problem: str | None = None

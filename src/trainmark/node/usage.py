@@ -27,6 +27,8 @@ class _Stat:
 class ProcessTree:
     """The process ``pid`` and its descendants, or those that ``find`` returns and their descendants.
 
+    Of our own ``wrapper`` only the descendants count, with the processor time of those that it has reaped.
+
     A process stays a member when its parent ends.
 
     New members are searched only if any process or thread was started since the last search (the newest pid in
@@ -34,10 +36,14 @@ class ProcessTree:
     """
 
     def __init__(
-        self, pid: int | None, proc: Path = Path("/proc"), find: Callable[[], Iterable[int]] = tuple
+        self,
+        pid: int | None,
+        proc: Path = Path("/proc"),
+        find: Callable[[], Iterable[int]] = tuple,
+        wrapper: int | None = None,
     ) -> None:
-        self._proc, self._find = proc, find
-        self._started: dict[int, int | None] = {} if pid is None else {pid: None}
+        self._proc, self._find, self._wrapper = proc, find, wrapper
+        self._started: dict[int, int | None] = {root: None for root in (pid, wrapper) if root is not None}
         self._newest: str | None = None
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -54,8 +60,10 @@ class ProcessTree:
                 continue
             self._started[pid] = stat.started_ticks
             stats[pid] = stat
+        cpu_ticks = sum(stat.cpu_ticks for stat in stats.values())
+        stats.pop(self._wrapper or 0, None)
         return TreeUsage(
-            cpu_s=sum(stat.cpu_ticks for stat in stats.values()) / self._ticks_per_s,
+            cpu_s=cpu_ticks / self._ticks_per_s,
             rss_bytes=sum(stat.rss_pages for stat in stats.values()) * self._page_bytes,
             pids=tuple(stats),
         )
@@ -66,7 +74,7 @@ class ProcessTree:
         The kernel walks the page tables for it, which takes milliseconds for a large process.
         """
         total = 0
-        for pid in self._started:
+        for pid in self._started.keys() - {self._wrapper}:
             try:
                 text = (self._proc / str(pid) / "smaps_rollup").read_text()
             except (FileNotFoundError, ProcessLookupError):
