@@ -2,7 +2,9 @@
 
 import contextlib
 import io
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from worker_process import (
     end_group,
     make_images,
     read_events,
+    start_rank,
     start_ranks,
     train,
     train_together,
@@ -219,6 +222,29 @@ def test_pictures_as_imagenet_has_them_train_by_either_loader(tmp_path: Path) ->
         ran = train(tmp_path, framework="mxnet", steps=4, **flags)
         assert ran.code == 0, ran.stderr
         assert ran.parameters["loader_workers"] == reading
+
+
+def test_a_loader_process_that_is_killed_fails_the_run(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    flags = {
+        "batch_per_device": 4,
+        "steps": 1_000_000,
+        "data": make_images(tmp_path / "images"),
+        "loader": "native-folder",
+        "loader_workers": 2,
+    }
+    process = start_rank(flags, events, {}, "mxnet")
+    try:
+        wait_for_steps(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+        os.kill(int(children.split()[0]), signal.SIGKILL)
+        process.communicate(timeout=60)
+    finally:
+        end_group(process)
+
+    assert process.returncode == 3
+    last = read_events(events)[-1]["data"]
+    assert (last["outcome"], last["reason"]) == ("failed", "a loader process ended: killed by SIGKILL")
 
 
 def test_labels_that_the_network_has_no_class_for_are_found_before_any_step(tmp_path: Path) -> None:

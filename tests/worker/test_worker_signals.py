@@ -1,10 +1,12 @@
 """No loader process outlives its worker, however the worker ends."""
 
+import signal
 import subprocess
 import sys
 import time
+from subprocess import PIPE
 
-from worker_process import LONG_S, WORKER
+from worker_process import LONG_S, WORKER, end_group
 
 from fakes import alive
 
@@ -88,6 +90,47 @@ time.sleep(10_000)
 def test_a_child_that_is_told_to_end_in_its_first_moment_does_not_end_the_worker() -> None:
     done = ended(A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN)
     assert (done.returncode, done.stdout, done.stderr) == (0, "-15\n", "")
+
+
+A_FORK_THAT_NEVER_ENDS_WHILE_LOADERS_ARE_ENDED = f"""
+import ctypes, multiprocessing, os, signal, sys, time
+from multiprocessing.process import BaseProcess
+sys.path.insert(0, {str(WORKER)!r})
+import start
+from trainmark_worker.core.signals import exit_when_told
+
+started = []
+
+def wait_with_the_lock():
+    if len(started) == 2:
+        ctypes.PyDLL(None).sleep(10_000)
+    started.append(None)
+
+# Hooks before the fork run in the opposite order: this one, as a framework's own in C, is the last.
+os.register_at_fork(before=wait_with_the_lock)
+exit_when_told(rank=0)
+pool = multiprocessing.get_context("fork").Pool(2)
+end = BaseProcess.terminate
+# Long enough for the pool to see that a process has ended.
+BaseProcess.terminate = lambda process: (end(process), time.sleep(0.5))
+print(flush=True)
+time.sleep(10_000)
+"""
+
+
+def test_no_process_is_forked_while_the_worker_leaves() -> None:
+    command = [sys.executable, "-c", A_FORK_THAT_NEVER_ENDS_WHILE_LOADERS_ARE_ENDED]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "\n"
+            process.terminate()
+            _, stderr = process.communicate(timeout=20)
+        finally:
+            end_group(process)
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in stderr
 
 
 def wait_for_the_end_of(children: list[int]) -> None:

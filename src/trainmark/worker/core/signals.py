@@ -29,11 +29,13 @@ def exit_when_told(rank: int) -> None:
     """Make SIGTERM and SIGINT end this process with 128 + the signal's number and a line on stderr."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
+    leaving = threading.Event()
 
     def leave() -> None:
         while True:
             for number in os.read(reader, 16):
                 if number in STOPPING:
+                    leaving.set()
                     name = signal.Signals(number).name
                     os.write(2, f"trainmark-worker: rank {rank}: stopped by {name}{doing()}\n".encode())
                     # Loader processes would notice only seconds later that their batches are not needed.
@@ -49,6 +51,10 @@ def exit_when_told(rank: int) -> None:
     forking = [worker]
 
     def before() -> None:
+        # A pool would replace the loader processes that are ended. MXNet may wait in a fork for an operator that needs
+        # the interpreter's lock, which the fork holds: then this process would never end.
+        while leaving.is_set() and os.getpid() == worker:
+            time.sleep(PARENT_S)
         forking[0] = os.getpid()
         # A signal for a process that still has the worker's descriptor would end the worker.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)

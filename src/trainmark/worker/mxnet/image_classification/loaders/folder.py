@@ -9,7 +9,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.base import MXNetError
 from mxnet.gluon.data import DataLoader, Dataset
-from mxnet.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
+from mxnet.gluon.data.dataloader import _worker_initializer, default_batchify_fn, default_mp_batchify_fn
 from mxnet.gluon.data.vision import transforms
 
 from ....core.feed import LoadedFeed
@@ -30,6 +30,7 @@ from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 from ....tasks.image_classification.settings import ImageSettings
 from ...failures import last_line
 from ..feed import ToDevice
+from .pool import LoaderPool
 
 DECODER = "opencv (mx.image)"
 
@@ -80,10 +81,16 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
     loader = DataLoader(
         data,
         batch_sampler=Cut(dealer, share.in_batch),
-        num_workers=share.workers,
         batchify_fn=_stack_shared if share.workers else _stack,
         prefetch=share.workers * share.tasks,
     )
+    if share.workers:
+        loader._num_workers = share.workers
+        loader._worker_pool = LoaderPool(
+            share.workers,
+            initializer=_worker_initializer,
+            initargs=(data, mx.util.is_np_shape(), mx.util.is_np_array()),
+        )
     batches = joined(iter(loader), share.in_batch, _join)
     feed = LoadedFeed(batches, ready.loaded, len(images.paths), DECODER, share.ahead, data.produced)
     feed.workers = share.workers
