@@ -24,6 +24,7 @@ OWN = (
 
 PUBLISHED = {
     "reference/data/": "what was published, as it was published",
+    "reference/tables/": "what was published, as it was published",
     "insight/evidence/": "what others saw, as they said it",
 }
 

@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     name="reference",
-    help="List published throughputs, or show one with its hardware, recipe and source.",
+    help="List published throughputs, show one with its recipe and source, or audit published tables.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -54,3 +54,31 @@ def show(
 
     reference = find_reference(name)
     sys.stdout.write(to_json(reference.document()) if as_json else render_one(reference))
+
+
+@app.command()
+def audit(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only these tables or series.", metavar="[TABLE]...")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per statement, one per line.")
+    ] = False,
+) -> None:
+    """Check published tables against their own numbers."""
+    from dataclasses import asdict
+
+    from trainmark.reference.audit import audit as audited
+    from trainmark.reference.audit import counted_models
+    from trainmark.reference.render import render_audit
+    from trainmark.reference.table import find_tables, load_tables
+
+    tables = find_tables(names) if names else load_tables()
+    known = {table.name for table in tables}
+    statements = [one for one in audited(load_tables()) if one.tables[-1] in known]
+    if as_json:
+        for statement in statements:
+            sys.stdout.write(json.dumps(asdict(statement), ensure_ascii=False) + "\n")
+        return
+    counted = [one for table in tables for one in counted_models(table)]
+    sys.stdout.write(render_audit(tables, statements, counted))

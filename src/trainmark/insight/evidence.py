@@ -67,7 +67,7 @@ class Number(_Entry):
         """Return the number with its unit and source."""
         if self.reference is not None:
             figure = find_reference(self.reference)
-            return f"{figure.printed} {figure.unit} ({self.reference})"
+            return f"{figure.text} ({self.reference})"
         return f"{self.value:g} {self.unit} ({self.what})"
 
 

@@ -51,10 +51,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
     else:
         rule = f" (rule {run.rule})" if run.rule else ""
         yield f"here   {run.name}: {run.throughput:.2f} {run.unit or ''}{rule}"
-    value = (
-        f"{reference.printed} {reference.unit}" if reference.value is not None else f"({reference.status})"
-    )
-    yield f"there  {reference.id}: {value}"
+    yield f"there  {reference.id}: {reference.text}"
     if ratio is None:
         yield "The two have no ratio; the differences below have no shares."
     elif abs(ratio - 1) < NO_GAP:
@@ -200,7 +197,7 @@ def _nearer_line(nearer: Nearer, throughput: float | None) -> str:
     if throughput is not None and reference.value is not None:
         against = f"; the run reaches {throughput / reference.value:.1%} of it"
     axes = _names(nearer.differences) or "no axis"
-    return f"{reference.id}: {reference.printed} {reference.unit}{against}; differs from the run in {axes}"
+    return f"{reference.id}: {reference.text}{against}; differs from the run in {axes}"
 
 
 def _lists(explanation: Explanation) -> Iterator[str]:

@@ -15,7 +15,7 @@ _DATA = Path(__file__).parent / "data" / "device_peaks.yaml"
 class Peak:
     """The peak rates of a device: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
 
-    ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16`` and ``bf16`` are the matrix units with FP32
+    ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16``, ``bf16`` and ``fp8`` are the matrix units with FP32
     accumulation. A format that the device lacks, and what was not read, is null.
     """
 
@@ -26,6 +26,7 @@ class Peak:
     tf32_tflops: float | None = None
     fp16_tflops: float | None = None
     bf16_tflops: float | None = None
+    fp8_tflops: float | None = None
     memory_gb: int | None = None
     bandwidth_gb_per_s: float | None = None
     vendor_document: str

@@ -12,6 +12,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
 from trainmark.measure.device_peaks import plain
 from trainmark.reference.model import Reference
+from trainmark.reference.table import load_tables
 
 _GROUP_KEYS = frozenset(Reference.model_fields)
 
@@ -20,13 +21,19 @@ _GROUP_KEYS = frozenset(Reference.model_fields)
 def load_references() -> tuple[Reference, ...]:
     """Return all published figures in the order of their files; raise ``InputError`` for a duplicate name."""
     found: dict[str, Reference] = {}
+    for where, reference in _all_figures():
+        if reference.id in found:
+            raise InputError(f"{where}: the name '{reference.id}' is used twice")
+        found[reference.id] = reference
+    return tuple(found.values())
+
+
+def _all_figures() -> Iterator[tuple[str, Reference]]:
     for file in _documents():
         document = parse_yaml(file.read_text(encoding="utf-8"))
-        for reference in read_figures(document, file.name):
-            if reference.id in found:
-                raise InputError(f"{file.name}: the name '{reference.id}' is used twice")
-            found[reference.id] = reference
-    return tuple(found.values())
+        yield from ((file.name, reference) for reference in read_figures(document, file.name))
+    for table in load_tables():
+        yield from ((f"{table.name}.yaml", reference) for reference in table.references())
 
 
 def read_figures(document: Mapping[str, Any], where: str) -> Iterator[Reference]:

@@ -15,11 +15,11 @@ from pydantic import (
     model_validator,
 )
 
-from trainmark.schema.precision import Precision
+from trainmark.schema.precision import NarrowPrecision, Precision
 from trainmark.schema.recipe import AxisValue
 from trainmark.tasks import KnownAxis
 
-ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
+ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
 """A figure's stable name: lower-case letters, digits, ``.`` and ``-``."""
 
 _NUMBER = re.compile(r"^\d+(\.\d+)?$")
@@ -99,11 +99,12 @@ class Software(BaseModel):
 
 
 class Reference(BaseModel):
-    """One published figure. ``printed`` is the cell as printed; ``value`` the number in it, in ``unit``.
+    """One published figure. ``printed`` is the cell as printed; ``value`` the rate of all devices in ``unit``.
 
-    A cell without a number has a ``status`` other than ``ok`` and no value. ``devices`` counts all devices over all
-    ``nodes``. Facts that the publisher does not state are null; ``recipe`` has only axes that were read in the source.
-    ``speedup`` and ``mfu`` (model FLOPs over the device's peak, 0 to 1) are as the publisher printed them.
+    With ``per_device`` the publisher prints the rate of one device. A cell without a number has a ``status`` other
+    than ``ok`` and no value. ``devices`` counts all devices over all ``nodes``. Facts that the publisher does not state
+    are null; ``recipe`` has only axes that were read in the source. ``speedup`` and ``mfu`` (model FLOPs over the
+    device's peak, 0 to 1) are as the publisher printed them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -112,12 +113,13 @@ class Reference(BaseModel):
     status: CellStatus = CellStatus.OK
     printed: str
     unit: str
+    per_device: bool = False
     framework: str
     model: str
-    precision: Precision | None = None
+    precision: Precision | NarrowPrecision | None = None
     batch_per_device: PositiveInt | None = None
     devices: PositiveInt
-    nodes: PositiveInt = 1
+    nodes: PositiveInt | None = 1
     statistic: Statistic = Statistic.NOT_STATED
     repeat: PositiveInt | None = None
     speedup: PositiveFloat | None = None
@@ -136,8 +138,17 @@ class Reference(BaseModel):
 
     @property
     def value(self) -> float | None:
-        """The published number in ``unit``, or None if the cell has none."""
-        return float(self.printed) if self.status is CellStatus.OK else None
+        """The published rate of all devices in ``unit``, or None if the cell has no number."""
+        if self.status is not CellStatus.OK:
+            return None
+        return float(self.printed) * (self.devices if self.per_device else 1)
+
+    @property
+    def text(self) -> str:
+        """The cell as printed, with its unit, or its outcome."""
+        if self.status is not CellStatus.OK:
+            return f"({self.status})"
+        return f"{self.printed} {self.unit}{' per device' if self.per_device else ''}"
 
     def document(self) -> dict[str, Any]:
         """Return the figure as a JSON object with all fields and ``value``."""

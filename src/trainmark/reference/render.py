@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from trainmark.reference.audit import CountedModel, Statement, by_table
 from trainmark.reference.model import Reference
+from trainmark.reference.table import PublishedTable
 
 _HEADINGS = ("name", "value", "unit", "device", "devices", "nodes", "precision", "batch")
 
@@ -23,10 +25,10 @@ def _row(reference: Reference) -> tuple[str, ...]:
     return (
         reference.id,
         reference.printed if reference.value is not None else f"({reference.status})",
-        reference.unit,
+        f"{reference.unit}{' per device' if reference.per_device else ''}",
         f"{hardware.device}{memory}" if hardware.device else "-",
         str(reference.devices),
-        str(reference.nodes),
+        str(reference.nodes or "-"),
         reference.precision or "-",
         str(reference.batch_per_device or "-"),
     )
@@ -34,11 +36,8 @@ def _row(reference: Reference) -> tuple[str, ...]:
 
 def render_one(reference: Reference) -> str:
     """Return all details of one figure; unknown details are left out."""
-    value = (
-        f"{reference.printed} {reference.unit}" if reference.value is not None else f"({reference.status})"
-    )
     statistic = f", {reference.statistic.replace('-', ' ')}" if reference.statistic != "not-stated" else ""
-    lines = [f"{reference.id}: {value}{statistic}", ""]
+    lines = [f"{reference.id}: {reference.text}{statistic}", ""]
     lines += _block("measured", _measured(reference))
     lines += _block("hardware", reference.hardware.model_dump(exclude_none=True).items())
     lines += _block("software", reference.software.model_dump(exclude_none=True).items())
@@ -56,7 +55,9 @@ def _measured(reference: Reference) -> Iterator[tuple[str, object]]:
     yield "model", reference.model
     yield "precision", reference.precision or "not stated"
     yield "batch_per_device", reference.batch_per_device or "not stated"
-    yield "devices", f"{reference.devices} on {reference.nodes} node{'s' if reference.nodes > 1 else ''}"
+    nodes = reference.nodes
+    where = "nodes not stated" if nodes is None else f"on {nodes} node{'s' if nodes > 1 else ''}"
+    yield "devices", f"{reference.devices}, {where}" if nodes is None else f"{reference.devices} {where}"
     if reference.repeat is not None:
         yield "repeat", reference.repeat
     if reference.speedup is not None:
@@ -69,3 +70,73 @@ def _block(title: str, values: Iterable[tuple[str, object]]) -> list[str]:
     cells = [(name.replace("_gb", " (GB)").replace("_", " "), value) for name, value in values]
     width = max([18, *(len(name) for name, _ in cells)])
     return [title, *(f"  {name:<{width}} {value}" for name, value in cells), ""] if cells else []
+
+
+def render_audit(
+    tables: Sequence[PublishedTable], statements: Sequence[Statement], counted: Sequence[CountedModel]
+) -> str:
+    """Return the statements about each table, then the operations per token that its rows imply."""
+    found = by_table(statements)
+    lines: list[str] = []
+    for table in tables:
+        own = found.get(table.name, [])
+        lines += [f"{table.name}: {len(table.rows)} rows, {_counted(len(own), 'statement')}"]
+        for statement in own:
+            lines += [f"  {statement.kind.replace('-', ' ')}: {statement.case}", f"    {statement.text}"]
+        models = [one for one in counted if one.table == table.name]
+        if models:
+            lines += ["  implied GFLOP per token: lowest, median and highest row"]
+            lines += [f"    {_model(one):<44} {_range(one)}" for one in models]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def render_page(
+    tables: Sequence[PublishedTable], statements: Sequence[Statement], counted: Sequence[CountedModel]
+) -> str:
+    """Return the same as Markdown: a section for each series, with its statements and its counts."""
+    found = by_table(statements)
+    lines: list[str] = []
+    for series in dict.fromkeys(table.series for table in tables):
+        releases = [table for table in tables if table.series == series]
+        lines += [f"## {releases[-1].source.publisher or series}", ""]
+        lines += ["| table | rows | read in |", "| --- | ---: | --- |"]
+        for table in releases:
+            place = " ".join(filter(None, (table.source.path, table.source.commit)))
+            lines += [f"| `{table.name}` | {len(table.rows)} | {place} |"]
+        own = [(table, statement) for table in releases for statement in found.get(table.name, ())]
+        if own:
+            lines += ["", "| table | what | case | arithmetic |", "| --- | --- | --- | --- |"]
+        for table, statement in own:
+            kind = statement.kind.replace("-", " ")
+            lines += [f"| {table.release} | {kind} | {statement.case} | {statement.text} |"]
+        if not own:
+            lines += ["", "Nothing in these tables contradicts itself."]
+        lines += _page_of_counts(releases, counted)
+        lines += [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _page_of_counts(releases: Sequence[PublishedTable], counted: Sequence[CountedModel]) -> list[str]:
+    names = {table.name: table.release for table in releases}
+    models = [one for one in counted if one.table in names]
+    if not models:
+        return []
+    heading = ["", "Implied GFLOP per token: lowest, median and highest row.", ""]
+    heading += ["| model | release | rows | GFLOP per token |", "| --- | --- | ---: | --- |"]
+    models.sort(key=_model)
+    return heading + [
+        f"| {_model(one)} | {names[one.table]} | {one.rows} | {_range(one)} |" for one in models
+    ]
+
+
+def _model(one: CountedModel) -> str:
+    return one.model if one.sequence_length is None else f"{one.model}, {one.sequence_length} tokens"
+
+
+def _range(one: CountedModel) -> str:
+    return f"{one.low:.4g}, {one.middle:.4g}, {one.high:.4g}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -19,6 +19,23 @@ class Precision(StrEnum):
         return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
 
 
+class NarrowPrecision(StrEnum):
+    """The narrow formats of published figures and other programs, which no built-in program trains in.
+
+    ``fp8`` has one scale for each tensor or row, ``mxfp8`` and ``nvfp4`` one for each block of a row.
+    """
+
+    FP8 = "fp8"
+    AMP_FP8 = "amp-fp8"
+    MXFP8 = "mxfp8"
+    NVFP4 = "nvfp4"
+
+    @property
+    def published(self) -> str:
+        """The word in log names and databases."""
+        return self.value
+
+
 class UnknownPrecision(StrEnum):
     """The precision of another program that did not state it."""
 

@@ -25,8 +25,32 @@ class RecipeAxis(StrEnum):
     MAX_PREDICTIONS = (
         "max_predictions_per_seq"  # maximum number of masked positions of a sequence in the loss
     )
+    GLOBAL_BATCH = "global_batch"  # sequences or samples of one optimizer step, over all devices
+    MICRO_BATCH = "micro_batch"  # sequences of one forward pass of one copy of the model
+    FSDP_SHARDS = "fsdp_shards"  # devices over which parameters are sharded; 0 without sharding
+    TENSOR_PARALLEL = "tensor_parallel"  # devices that share each layer
+    PIPELINE_PARALLEL = "pipeline_parallel"  # stages
+    VIRTUAL_PIPELINE = "virtual_pipeline"  # parts of the model on each stage
+    CONTEXT_PARALLEL = "context_parallel"  # devices that share each sequence
+    EXPERT_PARALLEL = "expert_parallel"  # devices that share the experts
+    ACTIVATION_CHECKPOINTING = "activation_checkpointing"  # none, selective, full
     CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
 
+
+OF_LARGE_MODELS = frozenset(
+    {
+        RecipeAxis.GLOBAL_BATCH,
+        RecipeAxis.MICRO_BATCH,
+        RecipeAxis.FSDP_SHARDS,
+        RecipeAxis.TENSOR_PARALLEL,
+        RecipeAxis.PIPELINE_PARALLEL,
+        RecipeAxis.VIRTUAL_PIPELINE,
+        RecipeAxis.CONTEXT_PARALLEL,
+        RecipeAxis.EXPERT_PARALLEL,
+        RecipeAxis.ACTIVATION_CHECKPOINTING,
+    }
+)
+"""Axes of models that are divided over devices; programs whose devices have whole copies do not state them."""
 
 AxisValue = bool | int | float | str
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.schema.case import Case
-from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.recipe import OF_LARGE_MODELS, AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.tasks.units import count_same
@@ -97,7 +97,7 @@ def axes_of_model(model: str) -> tuple[AxisName, ...]:
     return tuple(axis for axis in all_axes() if axis in mine or axis not in foreign)
 
 
-_OF_SEQUENCES = frozenset({RecipeAxis.SEQUENCE_LENGTH, RecipeAxis.MAX_PREDICTIONS})
+_OF_SEQUENCES = frozenset({RecipeAxis.SEQUENCE_LENGTH, RecipeAxis.MAX_PREDICTIONS}) | OF_LARGE_MODELS
 """Axes of programs that read sequences, for any task."""
 
 
