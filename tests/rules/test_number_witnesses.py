@@ -1,6 +1,7 @@
 """Every way to the throughput that a log allows is computed, and a disagreement is a doubt that names both."""
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -29,7 +30,7 @@ def _titan(
 def _measure(text: str, given: Facts | None = None) -> tuple[RuleResult, dict[str, str]]:
     log = read_stream(io.BytesIO(text.encode()), "-", given)
     result = measure_log(log)
-    problems = (*log.problems, *result.problems)
+    problems = reading_problems(log, result)
     return result, {p.code: p.message for p in problems if p.severity is Severity.DOUBT}
 
 
@@ -81,6 +82,53 @@ def test_a_short_log_leaves_out_its_slow_first_records_with_a_doubt() -> None:
     assert result.value == pytest.approx(40_000)
     assert result.skipped == 1
     assert "--skip" in doubts["short-log"]
+
+
+def test_a_short_log_is_no_doubt_if_the_choice_of_records_does_not_matter() -> None:
+    result, doubts = _measure(_titan(count=8))
+
+    assert result.value == pytest.approx(40_000)
+    assert "short-log" in {problem.code for problem in result.problems}
+    assert not doubts
+
+
+def _excerpt(*steps: int, seconds: float = 5.0, clock: Sequence[int] = ()) -> str:
+    clock = clock or [5 * place for place in range(len(steps))]
+    return "".join(
+        f" [2024-04-06 02:{stamp // 60:02}:{stamp % 60:02}] iteration {step:8}/     100 | consumed samples: "
+        f"{128 * step:12} | elapsed time per iteration (ms): {1000 * seconds} | learning rate: 8.6E-06 | "
+        "global batch size:   128 | lm loss: 9.1 | number of skipped iterations: 0 |\n"
+        for step, stamp in zip(steps, clock, strict=True)
+    )
+
+
+def test_lines_that_are_missing_in_the_warm_up_count_as_its_steps() -> None:
+    result, doubts = _measure(_excerpt(2, 3, 4, 43, 44, 45))
+
+    assert result.skipped == 3
+    assert result.value == pytest.approx(128 / 5)
+    assert not doubts
+
+
+def test_a_single_wrong_counter_does_not_end_the_warm_up() -> None:
+    result, _ = _measure(_excerpt(1, 2, 93, 4, 5, 6, 7, 8, 9))
+
+    assert result.skipped == 5
+
+
+def test_time_stamps_of_whole_seconds_do_not_contradict_steps_of_some_seconds() -> None:
+    """The clock's time of the missing lines does not make its seconds finer."""
+    clock = (58, 64, 70, 451, 457, 462)
+
+    _, doubts = _measure(_excerpt(15, 16, 17, 85, 86, 87, seconds=5.7, clock=clock))
+
+    assert "rates-contradict-clock" not in doubts
+
+
+def test_missing_records_in_the_window_are_a_doubt() -> None:
+    _, doubts = _measure(_excerpt(1, 2, 3, 4, 5, 6, 43, 44, 45))
+
+    assert "records-missing" in doubts
 
 
 def test_a_fast_record_that_is_left_out_is_no_doubt_about_the_number() -> None:

@@ -265,6 +265,26 @@ class ParsedLog:
         return tuple(p for p in self.problems if p.last_record is None or p.last_record > left_out)
 
     @property
+    def uses_clock(self) -> bool:
+        """True if the number is steps over time stamps: no record has a rate or time of all its steps."""
+        records = self.records
+        return self.meaning is not Meaning.INTERVAL or records.rate is records.step_time_s is None
+
+    @property
+    def warmup_records(self) -> int:
+        """Number of records in the format's warm-up; lines that are missing there count as well."""
+        usual = -(-self.warmup_steps // self.step_interval)
+        records = self.records
+        averaged = records.average_rate is not None or records.average_time_s is not None
+        if records.step is None or usual < 2 or averaged or self.uses_clock:
+            return usual
+        passed = records.step.array(0, usual + 1)
+        passed = passed - passed[0] >= self.warmup_steps
+        first = int(passed.argmax()) if passed.any() else usual
+        # A single counter that is wrong does not end the warm-up.
+        return min(first, usual) if passed[first:].all() and len(passed) > first + 1 else usual
+
+    @property
     def global_batch(self) -> int | None:
         """Samples of one printed step over all devices; ``None`` if a factor is unknown."""
         facts = self.facts

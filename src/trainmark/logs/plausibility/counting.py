@@ -19,18 +19,22 @@ _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 
 @dataclass(slots=True)
 class _Increments:
-    """Increments of the step counter: the number of all and of regular ones, missing records, and epoch limits."""
+    """Increments of the step counter: the number of all and of regular ones, missing records, and epoch limits.
+
+    ``until`` is the number of the record before the last missing ones; None if an epoch lacks its start or end.
+    """
 
     interval: int
     rises: int = 0
     regular: int = 0
     lost: float = 0.0
     places: int = 0
+    until: int | None = 0
     first: float = np.nan
     last: float = np.nan
 
-    def add(self, step: Floats, restarted: Collection[int] = ()) -> None:
-        """Add the steps of consecutive records; a decrease is the start of an epoch.
+    def add(self, step: Floats, start: int, restarted: Collection[int] = ()) -> None:
+        """Add the steps of consecutive records from index ``start``; a decrease is the start of an epoch.
 
         At the ``restarted`` records the counter went back to a checkpoint, so nothing is missing before them.
         """
@@ -40,8 +44,11 @@ class _Increments:
         rise[[at - 1 for at in restarted]] = 0
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
-        gaps = up[(up > self.interval) & ~wider_intervals(up, self.interval)]
-        self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps))
+        large = (up > self.interval) & ~wider_intervals(up, self.interval)
+        if large.any():
+            gaps = up[large]
+            until = start + int(np.flatnonzero(rise > 0)[large][-1]) + 1
+            self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps), until)
         for at in np.flatnonzero(rise < 0).tolist():
             self.turn(float(step[at]), float(step[at + 1]))
 
@@ -63,9 +70,10 @@ class _Increments:
         if abs(now - before) >= max(self.interval, _UNEVEN * before):
             self.lose(abs(now - before) // self.interval, 1)
 
-    def lose(self, records: float, places: int) -> None:
-        """Count missing records."""
+    def lose(self, records: float, places: int, until: int | None = None) -> None:
+        """Count missing records; ``until`` is the number of the record before the last of them, if it is known."""
         self.lost, self.places = self.lost + records, self.places + places
+        self.until = None if self.until is None or until is None else max(self.until, until)
 
 
 def _begins_late(log: ParsedLog, first: float) -> bool:
@@ -106,13 +114,17 @@ def missing_and_duplicate_records(log: ParsedLog) -> Iterator[Problem]:
             steps = records.step.array(start, stop)
             if start == 0 and _begins_late(log, float(steps[0])):
                 counts.lose(steps[0] // log.step_interval - 1, 1)
-            counts.add(steps, [one.record - start for one in log.restarts if start < one.record < stop])
+            counts.add(
+                steps, start, [one.record - start for one in log.restarts if start < one.record < stop]
+            )
             if stop == records.count:
                 counts.finish(float(steps[-1]))
     if counts.lost and counts.regular >= _REGULAR * counts.rises:
         where = f"the step counter shows {counts.lost:.0f} missing records at {counts.places} place"
         where += "s" if counts.places > 1 else ""
-        yield Problem("records-missing", f"{where}: their time is not in the number")
+        # The clock's window opens at the last record that is left out.
+        until = counts.until + 1 if counts.until is not None and log.uses_clock else counts.until
+        yield Problem("records-missing", f"{where}: their time is not in the number", last_record=until)
     if doubled:
         sentence = f"{doubled} records are identical to the record before them and count twice in the number"
         yield Problem("records-doubled", sentence)

@@ -46,7 +46,7 @@ class Intervals:
 
 def intervals(log: ParsedLog) -> Iterator[Intervals]:
     """Yield the intervals after the warm-up in blocks, beginning with the first record that has a predecessor."""
-    start = max(-(-log.warmup_steps // log.step_interval), 1)
+    start = max(log.warmup_records, 1)
     if start >= log.records.count:
         start = 1
     from_zero = counts_from_zero(log.records)

@@ -195,8 +195,7 @@ def measure_timing(log: ParsedLog) -> Pace:
     """Return the step timing of ``log`` after its warm-up, computed in one pass; do not change it."""
     if _LAST and _is_same(log, _LAST[0][0]):
         return _LAST[0][1]
-    by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
-    pace = Pace(by_clock, log.of_last_steps)
+    pace = Pace(log.uses_clock, log.of_last_steps)
     for block in intervals(log):
         pace.add(block, log.clock_resolution_s)
     _LAST[:] = [(log, pace)]
@@ -266,7 +265,7 @@ def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     rest = pace.window_s - most.took
     moved = (most.took - most.usual) / rest if rest > 0 else 0.0
     if counted < 2 or rest <= 0:
-        warm_up = -(-log.warmup_steps // log.step_interval)
+        warm_up = log.warmup_records
         cause = (
             f"the log has only {log.records.count} records"
             if not 0 < warm_up < log.records.count
@@ -341,7 +340,7 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     typical = median(pace.ratios)
     # The difference of two time stamps is known to within one resolution step of the clock.
     grain = log.clock_resolution_s * log.records.count
-    fine = grain < AGREE * clock_s
+    fine = grain < AGREE * min(clock_s, own_s)
     share = clock_s / own_s - 1
     if abs(typical - 1) > (AGREE if fine else AGREE + grain / own_s):
         yield Problem("rates-contradict-clock", _between(log, typical))

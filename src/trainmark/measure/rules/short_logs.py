@@ -3,7 +3,7 @@
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
-from trainmark.logs.model import Meaning, ParsedLog, Problem
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
 from trainmark.measure.rules.series import NoNumberError
 
 _UNSTEADY = 0.15
@@ -20,7 +20,9 @@ def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
 
 
 def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
-    """Return how many first records to leave out of a short log, and the doubt about it.
+    """Return how many first records to leave out of a short log, and the problem of that choice.
+
+    It is a note if no other choice would change the number by more than 5 %.
 
     Left out are records at the start whose pace is not that of the later ones: compilation is slow, and a step that is
     timed before it is computed (asynchronous dispatch) looks fast. Raises
@@ -46,7 +48,16 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
         f"the log has only {len(times)} records, fewer than the usual warm-up of {usual}; {left_out}: "
         "pass --skip to decide it yourself"
     )
-    return skipped, Problem("short-log", sentence)
+    return skipped, Problem("short-log", sentence, Severity.of_effect(_effect_of_choice(times, skipped)))
+
+
+def _effect_of_choice(times: Floats, skipped: int) -> float:
+    """Return the largest share by which the number changes if other first records than ``skipped`` are left out."""
+    usable = np.isfinite(times)
+    # Means of all records from each one on, from the last two.
+    means = np.cumsum(np.where(usable, times, 0.0)[::-1]) / np.cumsum(usable[::-1])
+    means = means[_FEWEST - 1 :][::-1]
+    return float(np.abs(means[skipped] / means - 1).max())
 
 
 def _is_off(first: float, later: Floats) -> bool:

@@ -48,7 +48,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     """
     if log.own_run is not None and skip is None:
         return _own(log, log.own_run), 0, []
-    skipped = warmup_records(log) if skip is None else skip
+    skipped = log.warmup_records if skip is None else skip
     problems = scope_problems(log)
     if log.records.count <= skipped:
         if skip is not None:
@@ -58,10 +58,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     if has_averages(log):
         value, skipped, more = by_averages(log, skipped)
         return value, skipped, problems + more
-    by_clock = log.meaning is not Meaning.INTERVAL or (
-        log.records.rate is None and log.records.step_time_s is None
-    )
-    if by_clock:
+    if log.uses_clock:
         try:
             value, more = _by_clock(log, skipped)
             return value, skipped, problems + more
@@ -84,11 +81,6 @@ def _own(log: ParsedLog, words: OwnRun) -> float:
         raise NoNumberError("no-window", str(none)) from None
     except NotMeasurable as refused:
         raise NoNumberError("contradicted-window", str(refused)) from None
-
-
-def warmup_records(log: ParsedLog) -> int:
-    """Return the number of records that cover the format's warm-up steps."""
-    return -(-log.warmup_steps // log.step_interval)
 
 
 def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
