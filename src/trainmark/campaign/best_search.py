@@ -5,15 +5,18 @@ from contextlib import suppress
 from enum import Enum
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from trainmark.files import write_atomically
 from trainmark.schema.case import Case, Device
-from trainmark.schema.results import Trial
 from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
 from trainmark.workload import Card, find_gap
+
+if TYPE_CHECKING:
+    from trainmark.schema.results import Trial
 
 FILE = "trial.json"
 """The file in a short run's folder that has its result, once it has ended."""
@@ -49,7 +52,7 @@ def trial_protocol(protocol: Protocol) -> Protocol:
     )
 
 
-def write_trial(folder: Path, trial: Trial) -> None:
+def write_trial(folder: Path, trial: "Trial") -> None:
     """Write the result of a short run."""
     write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
 
@@ -59,8 +62,10 @@ def forget_trial(folder: Path) -> None:
     (folder / FILE).unlink(missing_ok=True)
 
 
-def read_trial(folder: Path) -> Trial | None:
+def read_trial(folder: Path) -> "Trial | None":
     """Return the result of a short run; None if it has not ended or its files cannot be read."""
+    from trainmark.schema.results import Trial
+
     with suppress(OSError, ValidationError):
         return Trial.model_validate_json((folder / FILE).read_bytes())
     return None

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainmark.errors import TrainmarkError
 from trainmark.schema.names import RESULTS
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, RunResult
 from trainmark.schema.suite import Suite
-from trainmark.store.document import read_results
+
+if TYPE_CHECKING:
+    from trainmark.schema.results import CaseResult, RunResult
 
 _AT_LIMIT = 0.98
 """The share of the limit from which a run that was ended for its time had reached it."""
@@ -16,6 +18,11 @@ _AT_LIMIT = 0.98
 
 def cases_over_limit(suite: Suite, directory: Path) -> dict[str, str]:
     """Return why cases of ``suite`` cannot end within its limit, by their ids; only cases with an earlier run."""
+    if not (directory / RESULTS).exists():
+        # Most plans are of suites without results, whose models take a while to import.
+        return {}
+    from trainmark.store.document import read_results
+
     try:
         results = read_results(directory / RESULTS)
     except (OSError, TrainmarkError):
@@ -28,7 +35,7 @@ def cases_over_limit(suite: Suite, directory: Path) -> dict[str, str]:
     }
 
 
-def _reasons(suite: Suite, case: CaseResult) -> Iterator[str]:
+def _reasons(suite: Suite, case: "CaseResult") -> Iterator[str]:
     limit_s = suite.limits.timeout_s
     for run in case.runs:
         if run.duration_s is None:
@@ -46,7 +53,7 @@ def _reasons(suite: Suite, case: CaseResult) -> Iterator[str]:
             )
 
 
-def _more_s(run: RunResult, steps: int) -> float:
+def _more_s(run: "RunResult", steps: int) -> float:
     """Return the seconds by which a run of ``steps`` takes longer; 0 for programs that choose their own steps."""
     found = run.measurement
     if found is None or found.samples is None or found.step_times is None:

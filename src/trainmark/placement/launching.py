@@ -71,10 +71,10 @@ def _reaches_nodes(spec: RunSpec) -> bool:
 
 def with_mark(spec: RunSpec, words: tuple[str, ...]) -> tuple[str, ...]:
     """Return a whole command line; OpenMPI's passes on the mark by which the ranks of other nodes are ended."""
-    at = launcher_at(words)
-    if spec.launcher is not Launcher.COMMAND or spec.case.nodes == 1 or at is None:
+    if spec.launcher is not Launcher.COMMAND or spec.case.nodes == 1:
         return words
-    if Path(words[at]).name not in _OPENMPI or spec.machine(0).no_openmpi is not None:
+    at = launcher_at(words)
+    if at is None or Path(words[at]).name not in _OPENMPI or spec.machine(0).no_openmpi is not None:
         return words
     return (*words[: at + 1], "-x", MARK, *words[at + 1 :])
 

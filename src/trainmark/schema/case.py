@@ -4,8 +4,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from enum import StrEnum
-from functools import cache
+from enum import Enum, StrEnum
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -203,6 +203,11 @@ class Case(Frozen):
         own = self.__dict__
         return own[axis] if axis in own else getattr(self.task_axes, axis)
 
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        """The text of the case's value on each axis, as cards write it."""
+        return {axis: value_text(self.value(axis)) for axis in self.axes}
+
     def varied(self, **changes: Any) -> Self:
         """Return this case with other values on some axes, common or of its task; the result is validated."""
         return self.model_validate({axis: self.value(axis) for axis in self.axes} | changes)
@@ -215,8 +220,7 @@ class Case(Frozen):
     @property
     def left_open(self) -> tuple[str, ...]:
         """The axes on which the case requests the best value, which short runs find."""
-        axes = ("compiler", *type(self.task_axes).model_fields, "loader")
-        return tuple(axis for axis in axes if self.value(axis) == BEST)
+        return tuple(axis for axis in _open_axes(type(self.task_axes)) if self.value(axis) == BEST)
 
     @property
     def world_size(self) -> int:
@@ -243,6 +247,10 @@ class Case(Frozen):
         digits with a probability of 3e-8. The id of a
         case of the neutral task has only what is known, and its options by name and value.
         """
+        return self._id
+
+    @cached_property
+    def _id(self) -> str:
         return self._neutral_name() if is_neutral(self.task) else self._name(digits=16)
 
     @property
@@ -282,6 +290,23 @@ class Case(Frozen):
     def at_batch(self, batch_per_device: int) -> "Case":
         """Return this case with another batch per device (how ``max`` becomes a number)."""
         return self.model_copy(update={"batch_per_device": batch_per_device})
+
+
+def value_text(value: Any) -> str:
+    """Return the text of an axis's or an option's value, as a card and a command write it."""
+    if type(value) is str:
+        return value
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+@cache
+def _open_axes(axes: type[TaskAxes]) -> tuple[str, ...]:
+    """Return the axes whose value may be ``best``, in the cases of the task with these axes."""
+    return ("compiler", *axes.model_fields, "loader")
 
 
 def _unknown_axis(axis: object, value: Any, task: str) -> InitErrorDetails:

@@ -1,7 +1,7 @@
 """The base classes of immutable documents, which have no unknown fields."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,15 @@ from pydantic import (
 class Frozen(BaseModel):
     """An immutable document; an unknown field or NaN is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Most commands use few of the models: each builds its validator when it is first used.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, which are not validated; what was computed from the old ones is dropped."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).__pydantic_fields__.keys():
+            del copied.__dict__[name]
+        return copied
 
 
 class OfTask(Frozen):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Self
 
@@ -300,7 +301,7 @@ class Card(Frozen):
         """Return the form in which a loader of this program takes real data."""
         return self.data_formats.get(loader) or TASKS[self.task].forms[0]
 
-    @property
+    @cached_property
     def named_options(self) -> frozenset[str]:
         """The options whose values are used in words of the command as ``{name}``."""
         words = (*self.command, *self.environment_variables.values())
@@ -310,12 +311,20 @@ class Card(Frozen):
 
     def option_values(self, case: Case) -> dict[str, Option]:
         """Return the options of a case, with the card's defaults for those that it does not set."""
-        defaults = {
+        return self._default_options | dict(case.options)
+
+    @cached_property
+    def _default_options(self) -> dict[str, Option]:
+        return {
             name: declared.default
             for name, declared in self.options.items()
             if isinstance(declared, TypedOption) and declared.default is not None
         }
-        return defaults | dict(case.options)
+
+    @cached_property
+    def words_by_value(self) -> dict[tuple[str, str, str], tuple[str, ...]]:
+        """A cache of the words, with their placeholders, for a value: by the task, the axis and the value's text."""
+        return {}
 
     @property
     def counted_in(self) -> str:

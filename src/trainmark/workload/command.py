@@ -1,14 +1,12 @@
 """The command line of a program, from a case and a card."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from trainmark.errors import InputError, nearest
-from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option
+from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option, value_text
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
@@ -124,9 +122,9 @@ def program_words(
     _require_batch(case, card, chosen)
     command = [_with_numbers(word, case, card, known) for word in card.command]
     words = [text for word in command for text in _filled_words(word, known, chosen)]
-    for axis in case.axes:
+    for axis, text in case.texts.items():
         if axis not in _NOT_FLAGS:
-            words += _axis_words(case, axis, workload, known)
+            words += _axis_words(case, axis, text, workload, known)
     on_axes = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
         if all_match(on_axes, combination.when):
@@ -138,7 +136,7 @@ def program_words(
             raise UnsupportedByCard(
                 f"workload '{card.name}' has no option '{option}'{nearest(option, card.options)}"
             )
-        text = _text(value)
+        text = value_text(value)
         flags = card.options[option]
         if isinstance(flags, TypedOption):
             if not flags.type.accepts(value):
@@ -204,7 +202,7 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
 
 def _named_in_command(card: Card, options: Mapping[str, Option]) -> dict[str, str]:
     """Return the text of each option whose placeholder stands in the command or in a variable."""
-    return {name: _text(options[name]) for name in card.named_options if name in options}
+    return {name: value_text(options[name]) for name in card.named_options if name in options}
 
 
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
@@ -245,10 +243,9 @@ def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -
     return all_match(axis_texts(case, device), when)
 
 
-def axis_texts(case: Case, device: Device | None = None) -> dict[str, str]:
+def axis_texts(case: Case, device: Device | None = None) -> Mapping[str, str]:
     """Return the text of a case's value on each axis; ``device`` is the one that a rank really uses, if known."""
-    texts = {axis: _text(case.value(axis)) for axis in case.axes}
-    return texts if device is None else texts | {"device": device.value}
+    return case.texts if device is None else {**case.texts, "device": device.value}
 
 
 def all_match(texts: Mapping[str, str], when: Mapping[str, str]) -> bool:
@@ -268,9 +265,27 @@ def find_gap(case: Case, card: Card, device: Device) -> str | None:
     return next((gap.reason for gap in card.gaps if all_match(texts, gap.when)), None)
 
 
-def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, str]) -> list[str]:
-    card, value = workload.card, case.value(axis)
-    text = _text(value)
+def _axis_words(
+    case: Case, axis: str, text: str, workload: Workload, known: Mapping[str, str]
+) -> Sequence[str]:
+    """Return the words for the value of a case on an axis, whose text is ``text``."""
+    card = workload.card
+    # Ten thousand cases have few values on each axis.
+    key = (case.task, axis, text)
+    if (words := card.words_by_value.get(key)) is None:
+        words = card.words_by_value[key] = tuple(_unfilled_axis_words(case, axis, text, card))
+    if not words:
+        return words
+    if axis == "data":
+        text = known["data"]
+    if axis == "batch_per_device":
+        counts = card.axes[axis].counts
+        text = known[{Counts.GLOBAL: "global_batch", Counts.PER_NODE: "node_batch"}.get(counts, "batch")]
+    return [filled(word, known, text) for word in words]
+
+
+def _unfilled_axis_words(case: Case, axis: str, text: str, card: Card) -> Sequence[str]:
+    """Return the words for a value on an axis with their placeholders."""
     rule = card.axes.get(axis)
     if text == UNKNOWN and axis in UNSTATED and is_neutral(case.task):
         # The program decides: the suite states no value.
@@ -283,7 +298,7 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
                 f"workload '{card.name}' has no words for {axis}, so it cannot be {text}: add {axis} to the card's "
                 "'axes', or its only value to 'fixed'"
             )
-        only = _text(card.fixed.get(axis, case_of(task=case.task).value(axis)))
+        only = value_text(card.fixed.get(axis, case_of(task=case.task).value(axis)))
         if text != only:
             raise UnsupportedByCard(f"workload '{card.name}' can only do {axis} {only}, not {text}")
         return []
@@ -292,19 +307,4 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
             f"workload '{card.name}' ({card.framework}) has no {axis} '{text}'"
             f"{nearest(text, choices)} (it has: {', '.join(choices)})"
         )
-    words = rule.flags if rule.values is None else rule.values[text]
-    if axis == "data":
-        text = known["data"]
-    if axis == "batch_per_device":
-        text = known[{Counts.GLOBAL: "global_batch", Counts.PER_NODE: "node_batch"}.get(rule.counts, "batch")]
-    return [filled(word, known, text) for word in words]
-
-
-def _text(value: Any) -> str:
-    if type(value) is str:
-        return value
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return rule.flags if rule.values is None else rule.values[text]

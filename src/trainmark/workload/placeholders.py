@@ -54,9 +54,19 @@ def filled(word: str, known: Mapping[str, str], value: str | None = None) -> str
     """
     if "{" not in word:
         return word
-    if value is not None and word.endswith("={value}") and word.count("{") == 1:
-        return word[:-7] + value
-    return _PLACEHOLDER.sub(
-        lambda match: value if value is not None and match[1] == "value" else known.get(match[1], match[0]),
-        word,
+    parts = [
+        text if name is None else value if value is not None and name == "value" else known.get(name, text)
+        for text, name in _parts(word)
+    ]
+    return "".join(parts)
+
+
+@lru_cache(maxsize=4096)
+def _parts(word: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the texts of which a word consists, each with the name of the placeholder that it is, or None."""
+    pieces = _PLACEHOLDER.split(word)
+    return tuple(
+        (f"{{{piece}}}", piece) if at % 2 else (piece, None)
+        for at, piece in enumerate(pieces)
+        if at % 2 or piece
     )
