@@ -188,3 +188,36 @@ def test_a_time_per_step_may_be_the_name_of_its_number(name: str) -> None:
 
     assert found is not None
     assert found.field in ("step_time_ms", "step_time_s")
+
+
+@pytest.mark.parametrize("tag", ["[1,{rank}]<stdout>:", "[default{rank}]:", "{rank}: "])
+def test_a_log_of_tagged_ranks_is_guessed_and_read_rank_by_rank(tmp_path: Path, tag: str) -> None:
+    lines = [
+        tag.format(rank=rank) + f"step {at} | loss 2.5 | step_time 0.5 s | data_time 0.{rank + 1} s"
+        for at in range(1, 61)
+        for rank in (0, 1)
+    ]
+    (tmp_path / "a.log").write_text("\n".join([*lines, ""]))
+
+    log = read_log(tmp_path / "a.log", guess=True)
+
+    assert log.status.value == "guessed"
+    waits = [one.records.data_time_s for one in log.tagged_ranks()]
+    assert [column.array()[0] for column in waits if column is not None] == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "field"),
+    [
+        ("data_time", "s", "data_time_s"),
+        ("data time:", "", "data_time_s"),
+        ("data", "ms", "data_time_ms"),
+        ("waited for data", "s", "data_time_s"),
+        ("load_time", "", "data_time_s"),
+        ("data", "", None),
+        ("metadata_time", "s", None),
+    ],
+)
+def test_the_wait_for_data_is_recognised_by_its_name(name: str, unit: str, field: str | None) -> None:
+    found = meaning_of(name, unit)
+    assert (found.field if found else None) == field

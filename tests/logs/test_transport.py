@@ -6,7 +6,7 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
-from trainmark.logs.transport import Demultiplexer, clean, read_pieces, strip_colours
+from trainmark.logs.transport import Demultiplexer, begin_lines, clean, read_pieces, strip_colours
 from trainmark.schema.precision import Precision
 
 
@@ -126,3 +126,18 @@ def test_one_tagged_rank_is_read_at_once_as_it_is_line_by_line() -> None:
     )
 
     assert (rank, found) == (3, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "stamped"),
+    [
+        (b"a\nb\n", b"S a\nS b\n"),
+        (b"a\rb\r\nc\n", b"S a\rS b\r\nS c\n"),
+        (b"[1,0]<stdout>:a\nb\n", b"[1,0]<stdout>:S a\nS b\n"),
+        (b"[default1]:a\n[default0]:b", b"[default1]:S a\n[default0]:S b"),
+        (b" 9: a\n10: b\n", b" 9: S a\n10: S b\n"),
+        (b"", b""),
+    ],
+)
+def test_a_word_at_the_begin_of_lines_follows_the_tag_of_the_rank(text: bytes, stamped: bytes) -> None:
+    assert begin_lines(text, b"S ") == stamped

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.campaign.log_facts import contradictions, missing_facts
+from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
@@ -83,12 +84,16 @@ def measure_run(
 
 @dataclass(frozen=True, slots=True)
 class RunLog:
-    """The log of a program's run as read: its format, and its lines by the moment at which they arrived."""
+    """The log of a program's run as read: its format, and its lines by the moment at which they arrived.
+
+    ``is_stamped``: the lines print no times and are read with their arrival before them.
+    """
 
     parsed: ParsedLog
     known: Format | None
     arrived: list[tuple[float, bytes]]
     guess: Guess | None = None
+    is_stamped: bool = False
 
     def with_facts(self, given: Facts) -> "RunLog":
         """Return the same log by the same format, read with further facts."""
@@ -101,6 +106,13 @@ class RunLog:
             parsed = read_stream_by_format(text, self.parsed.log, self.known, given)
         return replace(self, parsed=parsed)
 
+    def read_alike(self, log: Path, arrivals: Path) -> ParsedLog:
+        """Return another log of the same run, read by the same format."""
+        if not self.is_stamped:
+            return read_by_format(log, self.known, None)
+        text = b"".join(piece for _, piece in stamped(pieces(log, read_arrivals(arrivals))))
+        return read_stream_by_format(io.BytesIO(text), str(log), self.known, None)
+
     def times(self) -> Floats | None:
         """Return the arrival of each record in Unix time; None if it is not known."""
         return None if self.known is None else record_times(self.arrived, self.parsed, self.known)
@@ -111,10 +123,22 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
 
     A whole command line (``commands``, one for each node) is the log's first line, as ``set -x`` prints it, so that
     its switches are facts. A log of no known format is read by a guess; if its lines have no times, with those of their
-    arrival.
+    arrival. Where the ranks write logs of their own (``rank_files``), and the program prints nothing else, it is that
+    of rank 0.
     """
-    log = folder / LOG
-    arrived = pieces(log, read_arrivals(folder / ARRIVALS))
+    found = _read_log_at(card, folder / LOG, read_arrivals(folder / ARRIVALS), commands)
+    if found.parsed.records.count or card.launcher is not Launcher.COMMAND:
+        return found
+    own = next((file.path for file in rank_files(folder) if file.rank(1) == 0), None)
+    if own is None:
+        return found
+    of_rank = _read_log_at(card, own, [], commands)
+    return of_rank if of_rank.parsed.records.count else found
+
+
+def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], commands: Sequence[str]) -> RunLog:
+    """Return the log at a path; ``arrivals`` are the noted times and sizes, empty if unknown."""
+    arrived = pieces(log, arrivals)
     if card.launcher is not Launcher.COMMAND:
         return RunLog(*_read_file(card, log), arrived)
     shown = b"".join(f"+ {text}\n".encode(errors="replace") for text in commands[:1])
@@ -135,7 +159,7 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
             parsed = read_guessed(parsed, io.BytesIO(text), None, guess) or parsed
-            return RunLog(parsed, proposed_format(guess), with_stamps, guess)
+            return RunLog(parsed, proposed_format(guess), with_stamps, guess, is_stamped=True)
     return RunLog(parsed, known, arrived)
 
 

@@ -16,6 +16,7 @@ from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
 from trainmark.campaign.log_measurement import measured
 from trainmark.campaign.model_flops import model_flops
+from trainmark.campaign.rank_logs import compare_run_ranks, rank_doubts
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import (
@@ -44,7 +45,7 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
-from trainmark.schema.ranks import RankTimes
+from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.results import (
     CaseResult,
     Repeats,
@@ -174,6 +175,7 @@ def collect_run(
     manifest = manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     checks: tuple[GateCheck, ...] | None = None
+    rank_logs: RankComparison | None = None
     if measurement is not None:
         card = workloads.find(case).card
         flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry)
@@ -188,7 +190,14 @@ def collect_run(
             gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
-        recorded = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
+        rank_logs = compare_run_ranks(case, card, folder, record, measurement)
+        recorded = (
+            *measurement.suspicions,
+            *record.doubts,
+            *work,
+            *rank_doubts(rank_logs),
+            *version_suspicions(events, manifest),
+        )
         codes = {doubt.code for doubt in recorded}
         verdict = check_gates(evidence, suite.gates.off)
         checks = verdict.checks
@@ -214,6 +223,7 @@ def collect_run(
         ranks=_rank_times(case, events, record, measurement),
         gates=checks,
         cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
+        rank_logs=rank_logs,
     )
 
 

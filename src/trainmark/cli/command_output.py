@@ -6,11 +6,14 @@ from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
 from trainmark.insight.causes import in_causal_order, with_causes
+from trainmark.insight.ranks import shown_ranks
 from trainmark.schema.measurement import Estimate, Suspicion
-from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
 from trainmark.schema.results import CaseResult, Results, RunResult
 
 _LABEL = 12
+_MOST_RANKS = 8
+"""The largest number of ranks on the terminal."""
 
 
 def print_command_results(results: Results, directory: Path, found: CommandSuite) -> None:
@@ -63,6 +66,7 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
         )
     if first.data_wait is not None:
         yield "data wait", f"{first.data_wait:.1%} of the step"
+    yield from _ranks(measured)
     yield from _inspections(measured)
     for doubt in in_causal_order(_doubts(case, measured)):
         yield "doubt", f"{doubt.sentence} ({doubt.code})"
@@ -78,6 +82,24 @@ def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
         found |= of_run
     found |= {doubt.code: {doubt.sentence: doubt} for doubt in case.suspicions}
     return [doubt for doubts in found.values() for doubt in doubts.values()]
+
+
+def _ranks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
+    """Yield the ranks of the last run that has logs of several: the slow ones, else the slowest and the fastest."""
+    found = next((run.rank_logs for run in reversed(measured) if run.rank_logs is not None), None)
+    if found is None:
+        return
+    for number, one in enumerate(shown_ranks(found, _MOST_RANKS)):
+        values = [
+            *([f"step {one.step_time_s:.4g} s"] if one.step_time_s is not None else []),
+            *([f"data {one.data_time_s:.4g} s"] if one.data_time_s is not None else []),
+            *([f"{one.rate:.5g} {found.unit or 'units/s'} printed"] if one.rate is not None else []),
+        ]
+        on = f" on {one.host}" if one.host else ""
+        slower = "" if one.slower_by is None else f" ({one.slower_by:+.1%} against the others)"
+        yield "ranks" if number == 0 else "", f"rank {one.rank}{on}: {', '.join(values)}{slower}"
+    if len(found.ranks) > _MOST_RANKS:
+        yield "", f"and {len(found.ranks) - _MOST_RANKS} other ranks, in {RESULTS}"
 
 
 def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

@@ -2,13 +2,12 @@
 
 import json
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmark.insight.log_ranks import RankComparison
     from trainmark.logs import Facts
     from trainmark.measure.rules import Rule
+    from trainmark.schema.ranks import RankComparison
 
 
 def print_ranks(
@@ -24,7 +23,7 @@ def print_ranks(
     logs = [log for log, _ in readings(paths, None, given, format_name)]
     found = compare_ranks(logs, rule.skip if rule is not None else None)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(found), ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(found.model_dump(), ensure_ascii=False, allow_nan=False) + "\n")
     else:
         sys.stdout.write(_text(found))
     return 1 if found.findings else 0
@@ -48,7 +47,7 @@ def _text(found: "RankComparison") -> str:
                 interval,
             ]
         )
-    rate = f"{found.unit or 'units'}/s printed"
+    rate = f"{found.unit or 'units/s'} printed"
     heading = ("rank", "host", "records", "step (s)", "data (s)", rate, "slower by", "interval")
     lines = [f"{found.steps} steps that all ranks print; each rank against the median of the others"]
     lines += [f"slow: {sentence}" for sentence in found.findings]

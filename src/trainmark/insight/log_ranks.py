@@ -17,6 +17,7 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Records
 from trainmark.measure.rules.steady_records import PARTS
 from trainmark.measure.statistics import CONFIDENCE, student_t
+from trainmark.schema.ranks import RankComparison, RankSpeed
 
 LEAST_DIFFERENCE = 0.02
 """A rank is reported from this difference on, of its pace or of its wait for data in parts of a step."""
@@ -30,62 +31,52 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class RankSpeed:
-    """One rank: medians over the compared steps; None for what its log does not print.
-
-    ``step_time_s`` is in seconds, ``rate`` in the log's unit per second as this rank prints it. ``slower_by`` is its
-    pace over the others' median, minus 1, with its interval; ``more_data_s`` is how much longer than the others it
-    waits for data in a step.
-    """
-
-    rank: int
-    host: str | None
-    log: str
-    records: int
-    step_time_s: float | None
-    rate: float | None
-    data_time_s: float | None
-    slower_by: float | None = None
-    interval: tuple[float, float] | None = None
-    more_data_s: float | None = None
-    is_slower: bool = False
-    waits_for_data: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RankComparison:
-    """The ranks of one job over the ``steps`` that all of them print, and a sentence for each finding."""
-
-    ranks: tuple[RankSpeed, ...]
-    steps: int
-    unit: str | None
-    findings: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """A rank's values by (epoch, step): its time for a step, in seconds or as the inverse of a rate, and its wait."""
+class RankLog:
+    """The records of one rank, in the log ``log``; ``host`` is None if it is unknown."""
 
     rank: int
     host: str | None
     log: str
     records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """A rank's values by (epoch, step): its time for a step, in seconds or as the inverse of a rate, and its wait.
+
+    ``by_clock``: its times for a step are those between its lines.
+    """
+
+    of: RankLog
     pace: Mapping[float, float]
     data: Mapping[float, float]
+    by_clock: bool
 
 
 def compare_ranks(logs: Sequence[ParsedLog], skip: int | None = None) -> RankComparison:
+    """Return the comparison of the ranks whose logs these are, named by the tags of their lines or by the logs' paths.
+
+    Raises ``InputError`` as ``compare_rank_logs`` does.
+    """
+    ranks = list(_named_ranks([log for log in logs if log.records.count]))
+    per_node = next((log.facts.gpus_per_node for log in logs if log.facts.gpus_per_node), None)
+    return compare_rank_logs(ranks, logs[0].unit if logs else None, per_node, skip)
+
+
+def compare_rank_logs(
+    ranks: Sequence[RankLog], unit: str | None, per_node: int | None, skip: int | None = None
+) -> RankComparison:
     """Return the comparison; raise ``InputError`` if fewer than two ranks print records of the same steps.
 
-    Without ``skip`` the first 20 common records are left out, or a quarter of fewer than 80.
+    ``per_node`` is the number of a node's ranks, where no host is known. Without ``skip`` the first 20 common records
+    are left out, or a quarter of fewer than 80.
     """
-    series = list(_all_series([log for log in logs if log.records.count]))
-    if len(series) < 2:
+    if len(ranks) < 2:
         raise InputError(
-            f"{len(series)} rank prints records: --ranks needs a log whose lines have rank tags, or a log of each rank"
+            f"{len(ranks)} rank prints records: --ranks needs a log whose lines have rank tags, or a log of each rank"
         )
-    _refuse_equal_names(series)
+    _refuse_equal_names(ranks)
+    series = [_series(one) for one in ranks]
     common = sorted(set.intersection(*(set(one.pace) for one in series)))
     first = min(_WARMUP, len(common) // 4) if skip is None else skip
     steps = common[first:]
@@ -94,27 +85,33 @@ def compare_ranks(logs: Sequence[ParsedLog], skip: int | None = None) -> RankCom
             f"the {len(series)} ranks print no step that all of them have after the first {first}"
         )
     pace = np.array([[one.pace[step] for step in steps] for one in series])
+    if any(one.by_clock for one in series):
+        # Clocks are coarse: two lines may have one moment, and the time between them is none.
+        pace = np.concatenate([_evened(part) for part in np.array_split(pace, PARTS, axis=1)], axis=1)
     has_data = all(set(steps) <= set(one.data) for one in series)
     data = np.array([[one.data[step] for step in steps] for one in series]) if has_data else None
     everyone = range(len(series))
     first_look = [_speed(series, number, pace, data, everyone) for number in everyone]
     # The slow ranks of a whole node raise the median that they are held against.
     usual = [number for number, one in enumerate(first_look) if not one.is_slower and not one.waits_for_data]
-    ranks = tuple(_speed(series, number, pace, data, usual or everyone) for number in everyone)
-    findings = (*_findings(ranks, logs, "is_slower"), *_findings(ranks, logs, "waits_for_data"))
-    return RankComparison(ranks, len(steps), logs[0].unit, findings, tuple(_notes(ranks, len(steps))))
+    speeds = tuple(_speed(series, number, pace, data, usual or everyone) for number in everyone)
+    hosts = _hosts(speeds, per_node or USUAL_NODE)
+    findings = (*_findings(speeds, hosts, "is_slower"), *_findings(speeds, hosts, "waits_for_data"))
+    return RankComparison(
+        ranks=speeds, steps=len(steps), unit=unit, findings=findings, notes=tuple(_notes(speeds, len(steps)))
+    )
 
 
-def _all_series(logs: Sequence[ParsedLog]) -> Iterator[_Series]:
-    names = _names_from([log.log for log in logs])
+def _named_ranks(logs: Sequence[ParsedLog]) -> Iterator[RankLog]:
+    names = names_from([log.log for log in logs])
     for log, (rank, host) in zip(logs, names, strict=True):
         if ranks := log.tagged_ranks():
             per_node = log.facts.gpus_per_node or _per_node(log)
             for one in ranks:
                 node = f"node {one.rank // per_node}" if per_node else None
-                yield _series(log, one.rank, node or host, one.records)
+                yield RankLog(one.rank, node or host, log.log, one.records)
         else:
-            yield _series(log, rank, host, log.records)
+            yield RankLog(rank, host, log.log, log.records)
 
 
 def _per_node(log: ParsedLog) -> int | None:
@@ -123,20 +120,16 @@ def _per_node(log: ParsedLog) -> int | None:
     return gpus // nodes if gpus and nodes and nodes > 1 and gpus % nodes == 0 else None
 
 
-def _series(log: ParsedLog, rank: int, host: str | None, records: Records) -> _Series:
+def _series(of: RankLog) -> _Series:
+    records = of.records
     keys = np.arange(records.count, dtype=float)
     if records.step is not None:
         keys = records.step.array()
         if records.epoch is not None:
             keys = keys + _EPOCH * records.epoch.array()
-    return _Series(
-        rank,
-        host,
-        log.log,
-        records,
-        _by_step(keys, _pace(records)),
-        _by_step(keys, records.data_time_s.array() if records.data_time_s is not None else None),
-    )
+    data = records.data_time_s.array() if records.data_time_s is not None else None
+    by_clock = records.step_time_s is None and records.rate is None
+    return _Series(of, _by_step(keys, _pace(records)), _by_step(keys, data), by_clock)
 
 
 def _pace(records: Records) -> Floats | None:
@@ -150,6 +143,11 @@ def _pace(records: Records) -> Floats | None:
     return None
 
 
+def _evened(part: Floats) -> Floats:
+    """Return each rank's mean over a part of the steps, for each of these steps."""
+    return np.repeat(part.mean(axis=1, keepdims=True), part.shape[1], axis=1) if part.size else part
+
+
 def _by_step(keys: Floats, values: Floats | None) -> dict[float, float]:
     if values is None:
         return {}
@@ -157,7 +155,7 @@ def _by_step(keys: Floats, values: Floats | None) -> dict[float, float]:
     return dict(zip(keys[good].tolist(), values[good].tolist(), strict=True))
 
 
-def _names_from(paths: Sequence[str]) -> list[tuple[int, str | None]]:
+def names_from(paths: Sequence[str]) -> list[tuple[int, str | None]]:
     """Return rank and host of each log by its path: ``node03/rank17.log``, ``attempt_0/3/stdout.log``, ``train.5.log``.
 
     Where no name has a word for the rank, it is the last number that is another in each path, else the log's place.
@@ -179,10 +177,10 @@ def _host(path: str) -> str | None:
     return str(found[-1]).rstrip("-_") if found else None
 
 
-def _refuse_equal_names(series: Sequence[_Series]) -> None:
-    (name, count), *_ = Counter((one.host, one.rank) for one in series).most_common(1)
+def _refuse_equal_names(ranks: Sequence[RankLog]) -> None:
+    (name, count), *_ = Counter((one.host, one.rank) for one in ranks).most_common(1)
     if count > 1:
-        twice = " and ".join(one.log for one in series if (one.host, one.rank) == name)
+        twice = " and ".join(one.log for one in ranks if (one.host, one.rank) == name)
         raise InputError(f"{twice} are both rank {name[1]}: give the logs of one job, one of each rank")
 
 
@@ -190,13 +188,14 @@ def _speed(
     series: Sequence[_Series], number: int, pace: Floats, data: Floats | None, against: Sequence[int]
 ) -> RankSpeed:
     """Return rank ``number`` held against the ranks ``against`` but itself; against all others if none is left."""
-    one = series[number]
+    one = series[number].of
     others = [other for other in against if other != number] or [
         other for other in range(len(series)) if other != number
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = pace[number] / np.median(pace[others], axis=0)
     slower = float(np.median(ratios)) - 1
+    known = bool(np.isfinite(slower))
     interval = _interval(ratios, len(series))
     more = None if data is None else data[number] - np.median(data[others], axis=0)
     step = float(np.median(pace[number]))
@@ -215,7 +214,7 @@ def _speed(
         step_time_s=step if in_seconds else None,
         rate=None if one.records.rate is None else float(np.median(one.records.rate.array())),
         data_time_s=None if data is None else float(np.median(data[number])),
-        slower_by=slower,
+        slower_by=slower if known else None,
         interval=interval,
         more_data_s=more_s,
         is_slower=interval is not None and interval[0] > 0 and slower > LEAST_DIFFERENCE,
@@ -234,20 +233,23 @@ def _interval(ratios: Floats, ranks: int) -> tuple[float, float] | None:
     return float(np.expm1(middle - width)), float(np.expm1(middle + width))
 
 
-def _findings(ranks: Sequence[RankSpeed], logs: Sequence[ParsedLog], which: str) -> Iterator[str]:
+def _findings(
+    ranks: Sequence[RankSpeed], hosts: Mapping[str, Sequence[RankSpeed]], which: str
+) -> Iterator[str]:
     """Yield a sentence for each host all of whose ranks are concerned, and for each other rank."""
     concerned = [one for one in ranks if getattr(one, which)]
     rest = list(concerned)
-    for host, members in _hosts(ranks, logs).items():
+    others = "the other" if len(ranks) == 2 else "the others"
+    for host, members in hosts.items():
         if 1 < len(members) < len(ranks) and all(getattr(one, which) for one in members):
             rest = [one for one in rest if one not in members]
-            yield f"{host}: its {len(members)} ranks {_what(members, which)}"
+            yield f"{host}: its {len(members)} ranks {_what(members, which, others)}"
     for one in rest:
         on = f" on {one.host}" if one.host else ""
-        yield f"rank {one.rank}{on} {_what([one], which)}"
+        yield f"rank {one.rank}{on} {_what([one], which, others)}"
 
 
-def _hosts(ranks: Sequence[RankSpeed], logs: Sequence[ParsedLog]) -> dict[str, list[RankSpeed]]:
+def _hosts(ranks: Sequence[RankSpeed], per_node: int) -> dict[str, list[RankSpeed]]:
     """Return the ranks of each host; where no host is known, neighbours in number are taken for those of one node."""
     found: dict[str, list[RankSpeed]] = {}
     if any(one.host for one in ranks):
@@ -255,21 +257,21 @@ def _hosts(ranks: Sequence[RankSpeed], logs: Sequence[ParsedLog]) -> dict[str, l
             if one.host:
                 found.setdefault(one.host, []).append(one)
         return found
-    size = next((log.facts.gpus_per_node for log in logs if log.facts.gpus_per_node), USUAL_NODE)
     for one in ranks:
-        first = one.rank // size * size
-        found.setdefault(f"ranks {first} to {first + size - 1} (one node of {size}?)", []).append(one)
+        first = one.rank // per_node * per_node
+        name = f"ranks {first} to {first + per_node - 1} (one node of {per_node}?)"
+        found.setdefault(name, []).append(one)
     return found
 
 
-def _what(members: Sequence[RankSpeed], which: str) -> str:
+def _what(members: Sequence[RankSpeed], which: str, others: str) -> str:
     verb = "is" if len(members) == 1 else "are"
     if which == "is_slower":
         by = float(np.median([one.slower_by or 0.0 for one in members]))
-        return f"{verb} {by:.1%} slower than the others"
+        return f"{verb} {by:.1%} slower than {others}"
     more = float(np.median([one.more_data_s or 0.0 for one in members]))
     waits = "waits" if len(members) == 1 else "wait"
-    return f"{waits} {more:.3g} s a step longer for data than the others"
+    return f"{waits} {more:.3g} s a step longer for data than {others}"
 
 
 def _notes(ranks: Sequence[RankSpeed], steps: int) -> Iterator[str]:

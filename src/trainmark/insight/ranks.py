@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from trainmark.schema.findings import RanksFinding
-from trainmark.schema.ranks import RankTimes
+from trainmark.schema.ranks import RankComparison, RankSpeed, RankTimes
 from trainmark.schema.results import CaseResult, pooled
 
 
@@ -18,6 +18,14 @@ def judge_ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:
             yield RanksFinding(
                 case=case.id, runs=len(runs), **_slowest(runs), **_exchange(runs), **_start(runs)
             )
+
+
+def shown_ranks(found: RankComparison, most: int) -> list[RankSpeed]:
+    """Return at most ``most`` ranks in the order of their numbers: those with a finding first, then the slowest."""
+    ordered = sorted(
+        found.ranks, key=lambda one: (not (one.is_slower or one.waits_for_data), -(one.slower_by or 0))
+    )
+    return sorted(ordered[:most], key=lambda one: one.rank)
 
 
 def _slowest(runs: list[RankTimes]) -> dict[str, Any]:

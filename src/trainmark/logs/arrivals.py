@@ -1,6 +1,5 @@
 """Arrival times of a log's records, from the times at which the log's bytes arrived."""
 
-import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ from trainmark.logs.gathering import LogCollector
 from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.rank_records import read_records
+from trainmark.logs.transport import begin_lines
 
 MOST_AT_ONCE = 1.5
 """Above this mean number of records at one moment, the program's output may be buffered."""
@@ -55,17 +55,7 @@ def pieces(path: Path, arrivals: list[tuple[float, int]]) -> list[tuple[float, b
 
 def stamped(arrived: list[tuple[float, bytes]]) -> list[tuple[float, bytes]]:
     """Return the same lines, each with its arrival before it, as a program with a logger would have printed them."""
-    return [(moment, _with_stamp(piece, _stamp(moment))) for moment, piece in arrived]
-
-
-def _with_stamp(piece: bytes, stamp: bytes) -> bytes:
-    """Return the lines of a piece with one stamp before each."""
-    if not piece:
-        return piece
-    body, end = piece[:-1], piece[-1:]
-    if b"\r" in body:
-        return stamp + re.sub(rb"\r\n|[\r\n]", lambda found: found[0] + stamp, body) + end
-    return stamp + body.replace(b"\n", b"\n" + stamp) + end
+    return [(moment, begin_lines(piece, _stamp(moment))) for moment, piece in arrived]
 
 
 def _stamp(moment: float) -> bytes:

@@ -27,6 +27,11 @@ _MPI_STAMP_BYTES = 24
 _TORCHRUN_TAG = re.compile(rb"^\[(?:default|rank)(\d{1,6})\]: ?", re.MULTILINE)
 _SRUN_TAG = re.compile(rb"^ *(\d{1,6}): ", re.MULTILINE)
 
+_TAG = re.compile(
+    rb"\[[^\[\]<>\n]{1,90},\d{1,6}\]<std(?:out|err|diag)>: ?|\[(?:default|rank)\d{1,6}\]: ?| *\d{1,6}: "
+)
+_TAG_OR_BEGIN = re.compile(rb"(?:^|(?<=\n)|(?<=\r)(?!\n))(?:" + _TAG.pattern + rb")?")
+
 _TAGGED_BYTES = 4096
 _ANGLE = ord("<")
 
@@ -165,6 +170,30 @@ class Demultiplexer:
             if cut:
                 whole.append((key[0], text[:cut]))
         return whole
+
+
+def longest_rank(text: bytes) -> bytes:
+    """Return the lines of the rank that prints most, without its tags; all of ``text`` if no line has a tag."""
+    streams = Demultiplexer()
+    found: dict[Rank, list[bytes]] = {}
+    for rank, part in (*streams.split(text), *streams.rest()):
+        found.setdefault(rank, []).append(part)
+    tagged = {rank: b"".join(parts) for rank, parts in found.items() if rank is not None}
+    if not tagged:
+        return clean(text)
+    return max(tagged.values(), key=len)
+
+
+def begin_lines(text: bytes, word: bytes) -> bytes:
+    """Return whole lines with ``word`` before each of them, after the tag of its rank if it has one."""
+    if not text:
+        return text
+    body, end = text[:-1], text[-1:]
+    if any(_TAG.match(line) for line in text[:_TAGGED_BYTES].splitlines()):
+        return _TAG_OR_BEGIN.sub(lambda found: found[0] + word, body) + end
+    if b"\r" in body:
+        return word + re.sub(rb"\r\n|[\r\n]", lambda found: found[0] + word, body) + end
+    return word + body.replace(b"\n", b"\n" + word) + end
 
 
 class _Lines:

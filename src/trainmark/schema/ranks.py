@@ -45,3 +45,35 @@ class RankTimes(Frozen):
     slower_by: float | None = None
     waits: float | None = None
     all_reduce: AllReduce | None = None
+
+
+class RankSpeed(Frozen):
+    """One rank by its log: medians over the compared steps; null for what its log does not print.
+
+    ``step_time_s`` is in seconds, ``rate`` in the log's unit per second as this rank prints it. ``slower_by`` is its
+    pace over the others' median, minus 1, with its interval; ``more_data_s`` is how much longer than the others it
+    waits for data in a step.
+    """
+
+    rank: int
+    host: str | None
+    log: str
+    records: int
+    step_time_s: float | None
+    rate: float | None
+    data_time_s: float | None
+    slower_by: float | None = None
+    interval: tuple[float, float] | None = None
+    more_data_s: float | None = None
+    is_slower: bool = False
+    waits_for_data: bool = False
+
+
+class RankComparison(Frozen):
+    """The ranks of one job over the ``steps`` that all of them print, and a sentence for each finding."""
+
+    ranks: tuple[RankSpeed, ...]
+    steps: int
+    unit: str | None
+    findings: tuple[str, ...]
+    notes: tuple[str, ...]

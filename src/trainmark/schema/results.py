@@ -21,7 +21,7 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.parameters import Parameters
-from trainmark.schema.ranks import RankTimes
+from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.suite import Protocol
 from trainmark.schema.telemetry import TelemetrySummary
 
@@ -41,6 +41,7 @@ class RunResult(Frozen):
     versions.
     ``gates`` has the answer of every gate that applies; null in files of older versions.
     ``cpu_s_per_sample`` are the processor seconds of its processes per sample, in the window of a run on CPUs.
+    ``rank_logs`` compares the ranks of another project's program by what each prints; null if fewer than two do.
     """
 
     repeat: int
@@ -61,6 +62,7 @@ class RunResult(Frozen):
     ranks: RankTimes | None = None
     gates: tuple[GateCheck, ...] | None = None
     cpu_s_per_sample: float | None = None
+    rank_logs: RankComparison | None = None
 
     @model_validator(mode="before")
     @classmethod

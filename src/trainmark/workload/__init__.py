@@ -29,6 +29,7 @@ from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_i
 from trainmark.workload.recognition import (
     OF_SEVERAL_NODES,
     Recognised,
+    deals_ranks_in_turn,
     launcher_at,
     program_files,
     reaches_nodes,
@@ -66,6 +67,7 @@ __all__ = [
     "Workload",
     "Workloads",
     "commit_of",
+    "deals_ranks_in_turn",
     "filled",
     "find_gap",
     "launcher_at",

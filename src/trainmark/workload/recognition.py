@@ -124,6 +124,16 @@ def reaches_nodes(words: Sequence[str]) -> bool:
     return at is not None and Path(words[at]).name in REACHES_NODES
 
 
+def deals_ranks_in_turn(words: Sequence[str]) -> bool:
+    """Return whether a launcher deals the ranks to the nodes in turn, one each, instead of node by node."""
+    at = launcher_at(words)
+    if at is None or not reaches_nodes(words):
+        return False
+    options = [word.lstrip("-").replace("=", " ") for word in words[at + 1 :]]
+    text = " ".join(options)
+    return re.search(r"\b(bynode|map-by node|distribution cyclic|m cyclic)\b", text) is not None
+
+
 def _without_env(words: Sequence[str]) -> Sequence[str]:
     """Return the command without ``env NAME=VALUE`` before it."""
     if words and Path(words[0]).name == "env":

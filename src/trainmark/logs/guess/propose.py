@@ -66,7 +66,9 @@ def _fields(family: Family) -> _Fields | None:
     meant = _only_consistent(family, counter, meant)
     if not named and not any(one.field in ("rate", "steps_per_s") for one in meant.values()):
         return None  # numbers of requests or pages rise too
-    return _Fields(counter, meant) if meant or family.clock_s is not None else None
+    # The wait for data alone is no time of a step.
+    has_time = any(not one.field.startswith("data_time") for one in meant.values())
+    return _Fields(counter, meant) if has_time or family.clock_s is not None else None
 
 
 def _is_of_a_total(family: Family, at: int) -> bool:
@@ -175,6 +177,8 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
             yield f"{label} is steps per second"
         elif found.field.startswith("clock"):
             yield f"{label} is the time since the start"
+        elif found.field.startswith("data_time"):
+            yield f"{label} is the wait for data in a step"
         else:
             yield f"{label} is the time of one step"
     agreed = _agreement(family, fields)

@@ -15,7 +15,7 @@ from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
 from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.opening import DamagedError, unpack
-from trainmark.logs.transport import clean, strip_colours
+from trainmark.logs.transport import longest_rank, strip_colours
 
 NAME = "guessed"
 
@@ -67,18 +67,18 @@ def proposed_format(guess: Guess) -> Format:
 def _head_of(stream: BinaryIO) -> bytes:
     try:
         with unpack(stream) as unpacked:
-            return strip_colours(clean(unpacked.read(HEAD_BYTES)))
+            return strip_colours(longest_rank(unpacked.read(HEAD_BYTES)))
     except DamagedError:
         return b""
 
 
 def propose_for(text: bytes) -> Guess | None:
     """Return a format proposed for the first or else the last lines of ``text``; None if they allow none."""
-    head = _propose(strip_colours(clean(text[:HEAD_BYTES])))
+    head = _propose(strip_colours(longest_rank(text[:HEAD_BYTES])))
     if head is not None or len(text) <= HEAD_BYTES:
         return head
     end = text[-HEAD_BYTES:]
-    return _propose(strip_colours(clean(end[end.find(b"\n") + 1 :])))
+    return _propose(strip_colours(longest_rank(end[end.find(b"\n") + 1 :])))
 
 
 def _propose(text: bytes) -> Guess | None:

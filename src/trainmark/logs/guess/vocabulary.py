@@ -28,6 +28,10 @@ _TIME = re.compile(
 _NOT_THE_STEP = re.compile(
     r"data|load|eta|remain|total|elapsed|forward|backward|eval|val|optim|ckpt|save|comm"
 )
+_DATA = re.compile(
+    r"(?:^|[\W_])(?:data[_ ]?(?:load(?:ing|er)?|fetch|wait)?[_ ]?(?:time)?|load(?:ing|er)?[_ ]?time"
+    r"|wait(?:ed|ing)? for data)\W*$"
+)
 _ELAPSED = re.compile(
     r"(?:^|[\W_])(?:elapsed|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
@@ -55,6 +59,12 @@ _SECONDS = {
     "s/batch": "step_time_s",
     "sec/batch": "step_time_s",
     "ms/batch": "step_time_ms",
+}
+
+
+_DATA_SECONDS = {
+    **dict.fromkeys(("s", "sec", "secs", "seconds"), "data_time_s"),
+    **dict.fromkeys(("ms", "msec"), "data_time_ms"),
 }
 
 
@@ -96,6 +106,8 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
         return Meant(_SECONDS[last[0].strip(":=")])
     in_ms = re.search(r"[\W_]\(?(ms|us)\)?\W*$", name)
     bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
+    if _DATA.search(bare) and (unit in _DATA_SECONDS or in_ms or re.search(r"time|wait", bare)):
+        return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if in_ms and in_ms[1] == "ms" else "data_time_s"))
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
         return Meant(_SECONDS.get(unit, f"step_time_{in_ms[1]}" if in_ms else "step_time_s"))
     return None

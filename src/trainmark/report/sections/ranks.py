@@ -1,20 +1,31 @@
-"""Section on the ranks: slow and waiting ones, the time of the gradient exchange, the starts of windows."""
+"""Section on the ranks: slow and waiting ones, the gradient exchange, the starts of windows; ranks by their logs."""
 
-from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
+from trainmark.insight.ranks import shown_ranks
+from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import number, percent
 from trainmark.schema.findings import RanksFinding
+from trainmark.schema.ranks import RankSpeed
 from trainmark.schema.results import CaseResult
 
 MIB = 1 << 20
 
 
+MOST_RANKS = 16
+"""The largest number of ranks of a case that are shown by their logs."""
+
+
 def section(context: Context) -> Section | None:
-    """Return the section, or None if no case has several ranks with recorded times."""
+    """Return the section, or None if no case has several ranks with recorded times or with logs."""
+    blocks = (*_by_events(context), *_by_logs(context))
+    return Section("ranks", context.say("ranks_title"), blocks) if blocks else None
+
+
+def _by_events(context: Context) -> tuple[Block, ...]:
     found = {finding.case: finding for finding in context.findings.ranks}
     cases = [case for case in context.results.cases if case.id in found]
     if not cases:
-        return None
+        return ()
     say = context.say
     columns = (
         Column(say("column_case"), numeric=False),
@@ -28,8 +39,45 @@ def section(context: Context) -> Section | None:
         Column(say("column_began")),
     )
     rows = tuple(_row(context, case, found[case.id]) for case in cases)
-    caption = Paragraph(plain(say("ranks_caption")))
-    return Section("ranks", say("ranks_title"), (caption, Table("", columns, rows)))
+    return (Paragraph(plain(say("ranks_caption"))), Table("", columns, rows))
+
+
+def _by_logs(context: Context) -> tuple[Block, ...]:
+    """Return the ranks of other projects' programs, by the last run of each case that has logs of several."""
+    say = context.say
+    rows: list[tuple[Cell, ...]] = []
+    for case in context.results.cases:
+        run = next((run for run in reversed(case.runs) if run.rank_logs is not None), None)
+        if run is None or run.rank_logs is None:
+            continue
+        label = context.axes.label(case.case)
+        rows += (_log_row(label, one) for one in shown_ranks(run.rank_logs, MOST_RANKS))
+    if not rows:
+        return ()
+    columns = (
+        Column(say("column_case"), numeric=False),
+        Column(say("column_rank")),
+        Column(say("column_host"), numeric=False),
+        Column(say("column_rank_step")),
+        Column(say("column_rank_data")),
+        Column(say("column_rank_rate")),
+        Column(say("column_rank_slower")),
+    )
+    caption = Paragraph(plain(say("rank_logs_caption", most=MOST_RANKS)))
+    return (caption, Table("", columns, tuple(rows)))
+
+
+def _log_row(label: str, one: RankSpeed) -> tuple[Cell, ...]:
+    interval = "" if one.interval is None else f"[{one.interval[0]:+.1%}, {one.interval[1]:+.1%}]"
+    return (
+        cell(label),
+        cell(str(one.rank)),
+        cell(one.host or "-"),
+        cell("-" if one.step_time_s is None else f"{number(one.step_time_s, None)} s"),
+        cell("-" if one.data_time_s is None else f"{number(one.data_time_s, None)} s"),
+        cell("-" if one.rate is None else number(one.rate, None)),
+        cell("-" if one.slower_by is None else f"{one.slower_by:+.1%}", interval),
+    )
 
 
 def _row(context: Context, case: CaseResult, found: RanksFinding) -> tuple[Cell, ...]:
