@@ -246,6 +246,13 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
         (b"global_step: 77 ", 77),
         (b"Iteration [12/50]", 12),
         (b"4 steps per second", None),
+        (b"| epoch   1 |    85/  292 batches | lr 20.00 | ms/batch 246.69", 85),
+        (b"epoch: 0, batch_id: 38, auc:0.5", 38),
+        (b"Epoch[0] Batch [49]\tSpeed: 80.1 samples/sec", 49),
+        ("Epoch 1/3\n\x1b[1m 17/422\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━━━\x1b[0m 9s 24ms/step".encode(), 17),
+        (b" 17/422 [>....] - ETA: 9s", 17),
+        (b" 12%|#2   | 12/100 [00:03<00:22,  3.9it/s]", 12),
+        (b"7 batches, 4/5 of them read; ratio 1/2 [a]", None),
     ],
 )
 def test_the_last_step_is_what_any_program_calls_so(line: bytes, step: int | None) -> None:

@@ -58,6 +58,12 @@ _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
 _ANY_STEP = re.compile(rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)s?\b[ \t:=\[#]*(\d+)")
+# A batch of an epoch: in words, or the position of Keras' or tqdm's progress bar.
+_ANY_BATCH = re.compile(
+    rb"(?i)(?<![/\w])batch(?:_?(?:id|idx))?\b[ \t:=\[#]*(\d+)"
+    rb"|\b(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"
+    rb"|\| *(\d+)/\d+ \["
+)
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 
 
@@ -374,8 +380,10 @@ def read_tail(path: Path) -> bytes:
 
 
 def last_step(tail: bytes) -> int | None:
-    """Return the last step in the end of a log: a built-in worker's, or else what any program calls step or iter."""
+    """Return the last step in the end of a log: a built-in worker's, else any program's step, else its batch."""
     steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _ANY_STEP.findall(tail)
+    if not steps:
+        steps = [first or second or third for first, second, third in _ANY_BATCH.findall(tail)]
     return int(steps[-1]) if steps else None
 
 
