@@ -29,6 +29,7 @@ from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory, read_record
 from trainmark.insight import judged
+from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
 from trainmark.measure.gate_checks import cannot_look
@@ -204,7 +205,7 @@ def collect_run(
         found = (doubt for doubt in verdict.doubts if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*recorded, *found) if doubt.code not in suite.gates.off)
     scheme = suite.naming
-    return RunResult(
+    result = RunResult(
         repeat=record.repeat,
         outcome=outcome,
         reason=reason,
@@ -225,6 +226,9 @@ def collect_run(
         cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
         rank_logs=rank_logs,
     )
+    if measurement is None:
+        return result
+    return result.model_copy(update={"bound": judge_bound(bound_facts(case, result, manifest))})
 
 
 def _cpu_s_per_sample(

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
+from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
+from trainmark.schema.bound import BoundFinding
 from trainmark.schema.measurement import Estimate, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
 from trainmark.schema.results import CaseResult, Results, RunResult
@@ -23,7 +25,8 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
     for case in results.cases:
         if several:
             lines += ["", case.id]
-        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case))
+        bound = results.findings.bound(case.id) if results.findings else None
+        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case, bound))
     lines += advice_of(results)
     lines += (
         f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(found.assumed)
@@ -43,7 +46,7 @@ def advice_of(results: Results) -> Iterator[str]:
         yield f"{'what to do' if number == 0 else '':<{_LABEL}}{step}"
 
 
-def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
+def _case_lines(case: CaseResult, bound: BoundFinding | None) -> Iterator[tuple[str, str]]:
     measured = [run for run in case.runs if run.measurement is not None]
     if not measured or case.estimate is None:
         yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
@@ -51,6 +54,8 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
     first = measured[0].measurement
     assert first is not None
     yield first.unit, _number(case.estimate, measured)
+    if bound is not None:
+        yield "bound by", bound_line(bound)
     if first.step_times is not None:
         times = first.step_times
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
@@ -64,8 +69,6 @@ def _case_lines(case: CaseResult) -> Iterator[tuple[str, str]]:
             f"{flops.mfu:.1%} (6 operations for each of {flops.parameters / 1e6:.4g} M parameters, "
             f"{flops.parameters_by}; {flops.peak_by})",
         )
-    if first.data_wait is not None:
-        yield "data wait", f"{first.data_wait:.1%} of the step"
     yield from _ranks(measured)
     yield from _inspections(measured)
     for doubt in in_causal_order(_doubts(case, measured)):

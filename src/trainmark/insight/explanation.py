@@ -25,6 +25,7 @@ from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
 from trainmark.logs.plausibility import Stall
 from trainmark.reference import Reference
+from trainmark.schema.bound import RunBound
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
 
@@ -79,7 +80,7 @@ class ExplainedRun:
     ``data_wait`` is the share of a step spent waiting for data according to the run's records (0 to 1). ``doubts`` are
     sentences about the number: why it is missing or suspect. ``noise`` is the relative uncertainty of the number from
     its own records, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers of such
-    logs.
+    logs. ``bound`` is what the run was bound by.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ExplainedRun:
     noise: float = 0.0
     stall: Stall | None = None
     by_publishers: tuple[PublishedRule, ...] = ()
+    bound: RunBound | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, median_high, median_low
 
 from trainmark.insight.advice import advise
+from trainmark.insight.bound import judge_bounds
 from trainmark.insight.causes import cause_table, in_causal_order, with_causes
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
@@ -66,14 +67,19 @@ def find(results: Results) -> Findings:
         fitting=tuple(_fitting(results)),
         power=tuple(_power_limited(results)),
         advice=tuple(advise(results)),
+        bounds=tuple(judge_bounds(results.cases, results.manifests)),
     )
 
 
 def judged(results: Results) -> Results:
-    """Return the results with their findings, which are computed if an older trainmark wrote the results."""
-    if results.findings is not None:
+    """Return the results with their findings, of which those are computed that an older trainmark did not write."""
+    found = results.findings
+    if found is None:
+        return results.model_copy(update={"findings": find(results)})
+    if found.bounds:
         return results
-    return results.model_copy(update={"findings": find(results)})
+    bounds = tuple(judge_bounds(results.cases, results.manifests))
+    return results.model_copy(update={"findings": found.model_copy(update={"bounds": bounds})})
 
 
 def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:

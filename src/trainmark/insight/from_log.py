@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.errors import InputError
+from trainmark.insight.bound import BoundFacts, judge_bound, stored_bound
 from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
 from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
@@ -23,6 +24,7 @@ from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import formats, read_log
+from trainmark.schema.bound import RunBound
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
@@ -71,7 +73,15 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         noise=noise(parsed, result.skipped) or 0.0,
         stall=stalls(parsed),
         by_publishers=tuple(_by_publishers(parsed)),
+        bound=stored_bound(path.parent) or _bound_of_log(parsed, waited),
     )
+
+
+def _bound_of_log(parsed: ParsedLog, waited: float | None) -> RunBound:
+    """Return what a log by itself shows of what its run was bound by: at most the wait for data."""
+    devices = parsed.facts.gpus or 1
+    remedy = "let trainmark run start the program, and give its folder (DIR/runs/CASE/REPEAT) here"
+    return judge_bound(BoundFacts(devices=devices, data_wait=waited, unsampled=remedy))
 
 
 def own_data_wait(path: Path) -> float | None:

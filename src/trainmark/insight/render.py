@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
 
+from trainmark.insight.bound import bound_line
 from trainmark.insight.evidence import Effect, Match, Nearness
 from trainmark.insight.explanation import (
     ACCOUNTING,
@@ -51,6 +52,8 @@ def _gap(explanation: Explanation) -> Iterator[str]:
     else:
         rule = f" (rule {run.rule})" if run.rule else ""
         yield f"here   {run.name}: {run.throughput:.2f} {run.unit or ''}{rule}"
+    if run.bound is not None:
+        yield from _wrapped("bound  by ", bound_line(run.bound))
     yield f"there  {reference.id}: {reference.text}"
     if ratio is None:
         yield "The two have no ratio; the differences below have no shares."
@@ -235,6 +238,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             "data_wait": run.data_wait,
             "noise": run.noise,
             "doubts": run.doubts,
+            "bound": None if run.bound is None else run.bound.model_dump(mode="json"),
         },
         "reference": {"id": reference.id, "value": reference.value, "unit": reference.unit},
         "ratio": explanation.ratio,

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import Any
 from trainmark.node.accelerators import Nvml
 from trainmark.node.foreign import ForeignProcesses
 from trainmark.node.run_files import restored
-from trainmark.node.usage import NodeUsage, ProcessTree, find_quota_counter, read_node
+from trainmark.node.usage import CpuWaits, NodeUsage, ProcessTree, find_quota_counter, read_node
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
@@ -118,6 +119,7 @@ class Sampler:
         self._quota = find_quota_counter(proc=proc)
         self._pss, self._slow = _Due(PSS_EVERY_S), _Due(SLOW_EVERY_S)
         self._foreign = ForeignProcesses(proc)
+        self._waits = CpuWaits(proc)
 
     def header(self, interval_s: float) -> Header:
         """Return the first line of the file."""
@@ -149,9 +151,19 @@ class Sampler:
                 tree_s=round(self._tree_s, 3),
                 own_s=round(now.own_cpu_s, 4),
                 throttled_s=None if self._quota is None else self._quota.read_s(),
+                waited_s=self._waits.read(tree.busy_pids),
             ),
             foreign=self._foreign.take(at, other_s, node.total_s, tree.pids),
+            busy_cpus=self._busy_cpus(tree.busy_pids) if slow else None,
         )
+
+    def _busy_cpus(self, pids: Iterable[int]) -> int | None:
+        """Return the number of CPUs that these processes may use; None without a process."""
+        allowed: set[int] = set()
+        for pid in pids:
+            with suppress(OSError):
+                allowed |= os.sched_getaffinity(pid)
+        return len(allowed if self._cpus is None else allowed & set(self._cpus)) or None
 
     def _sample_gpus(self, run_pids: tuple[int, ...], *, slow: bool) -> tuple[GpuSample, ...]:
         if self._nvml is None:
@@ -241,7 +253,7 @@ def _fields(sample: Sample) -> dict[str, Any]:
     return plain | parts | lists | foreign
 
 
-_PLAIN = ("monotonic_s", "wall_s", "interval_s", "processes")
+_PLAIN = ("monotonic_s", "wall_s", "interval_s", "processes", "busy_cpus")
 
 
 def _shallow(part: Any) -> dict[str, Any] | None:
@@ -332,6 +344,7 @@ def sample_gpu(
         energy_j=None if energy_mj is None else energy_mj / 1000,
         violations_s=_violations(nvml, handle) if slow else None,
         run_processes=None if pids is None else len(set(pids) & set(run_pids)),
+        memory_utilisation=None if rates is None else rates.memory / 100,
     )
 
 

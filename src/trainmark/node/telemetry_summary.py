@@ -115,6 +115,16 @@ def summarise(path: Path, window: tuple[float, float] | None = None) -> Telemetr
         cpu_tree_s=None if cpu is None else cpu.tree_s,
         cpu_throttled_s=None if cpu is None else cpu.throttled_s,
         foreign=_foreign(recording.samples, covered),
+        cpus=None if cpu is None else cpu.cpus,
+        cpu_wait_mean=None if cpu is None else cpu.wait,
+        busy_cpus=next(
+            (
+                sample.busy_cpus
+                for sample in reversed(recording.samples)
+                if sample.busy_cpus is not None and (window is None or sample.wall_s <= window[1])
+            ),
+            None,
+        ),
     )
 
 
@@ -127,6 +137,8 @@ class _CpuShares:
     other: float
     tree_s: float
     throttled_s: float | None
+    cpus: int
+    wait: float | None
 
 
 def _covered(samples: Sequence[Sample], window: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -175,7 +187,19 @@ def _cpu_in(samples: Sequence[Sample], stretch: tuple[float, float] | None) -> _
         other=_as_share((busy - tree - own) / total),
         tree_s=round(tree, 4),
         throttled_s=round(difference(lambda found: found.throttled_s or 0.0), 4) if throttled else None,
+        cpus=max(1, round(total / (stretch[1] - stretch[0]))),
+        wait=_wait_share(counted, stretch),
     )
+
+
+def _wait_share(counted: Sequence[tuple[float, CpuCounters]], stretch: tuple[float, float]) -> float | None:
+    """Return the share of a stretch in which the busy processes waited for a CPU; None if nothing counted it."""
+    known = [(at, found.waited_s) for at, found in counted if found.waited_s is not None]
+    if len(known) < 2:
+        return None
+    times, values = [at for at, _ in known], [seconds for _, seconds in known]
+    waited_s = _value_at(times, values, stretch[1]) - _value_at(times, values, stretch[0])
+    return _as_share(waited_s / (stretch[1] - stretch[0]))
 
 
 def _value_at(times: Sequence[float], values: Sequence[float], at: float) -> float:
@@ -282,6 +306,7 @@ def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample
         clock_dropped_share=_dropped(samples),
         samples=len(samples),
         run_processes_max=max(_present(sample.run_processes for sample in samples), default=None),
+        memory_utilisation_mean=_mean(_present(sample.memory_utilisation for sample in samples)),
     )
 
 

@@ -5,14 +5,21 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+BUSY_SHARE = 0.1
+"""The smallest share of a tree's processor time that makes a member one of its busy processes."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """A process tree's processor seconds (including ended and reaped members), resident bytes, and members."""
+    """A process tree's processor seconds (including ended and reaped members), resident bytes, and members.
+
+    ``busy_pids`` are the members with most of the processor time.
+    """
 
     cpu_s: float
     rss_bytes: int
     pids: tuple[int, ...]
+    busy_pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,11 @@ class ProcessTree:
             cpu_s=cpu_ticks / self._ticks_per_s,
             rss_bytes=sum(stat.rss_pages for stat in stats.values()) * self._page_bytes,
             pids=tuple(stats),
+            busy_pids=tuple(
+                pid
+                for pid, stat in stats.items()
+                if stat.cpu_ticks and stat.cpu_ticks >= BUSY_SHARE * cpu_ticks
+            ),
         )
 
     def pss_bytes(self) -> int | None:
@@ -114,6 +126,29 @@ class ProcessTree:
             return None
         # A reaped child's time is added to its parent's cutime and cstime.
         return _Stat(sum(int(field) for field in fields[11:15]), int(fields[19]), int(fields[21]))
+
+
+class CpuWaits:
+    """The time for which the main threads of processes are ready and wait for a CPU, by ``/proc/<pid>/schedstat``."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._last: dict[int, float] = {}
+        self._waited_s: float | None = None
+
+    def read(self, pids: Iterable[int]) -> float | None:
+        """Return the seconds so far, the mean over the processes at each reading; None if the kernel counts none."""
+        now = {pid: seconds for pid in pids if (seconds := self._read_s(pid)) is not None}
+        grown = [seconds - self._last[pid] for pid, seconds in now.items() if pid in self._last]
+        self._last = now
+        if now:
+            self._waited_s = (self._waited_s or 0.0) + (sum(grown) / len(grown) if grown else 0.0)
+        return None if self._waited_s is None else round(self._waited_s, 4)
+
+    def _read_s(self, pid: int) -> float | None:
+        # Time on a CPU, time of waiting for one, and time slices; the times in nanoseconds (sched-stats.rst).
+        words = _text(self._proc / str(pid) / "schedstat").split()
+        return int(words[1]) / 1e9 if len(words) == 3 and words[1].isdecimal() else None
 
 
 def _text(path: Path) -> str:

@@ -12,6 +12,7 @@ from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
+    bound,
     check,
     environment,
     equivalence,
@@ -55,6 +56,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        bound.section(about),
         work.section(about),
         trials.section(about),
         equivalence.section(about),

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from trainmark.schema.bound import BoundFinding
 from trainmark.schema.certificate import Check
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.measurement import Ratio, Suspicion
@@ -200,7 +201,7 @@ class Findings(Frozen):
 
     ``doubtful`` are the cases with a doubt about one of the runs that their number is computed from. ``ranks`` has
     cases of several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose
-    GPUs were at their power limit.
+    GPUs were at their power limit. ``bounds`` says what each measured case was bound by.
     """
 
     doubts: tuple[Doubt, ...]
@@ -211,7 +212,12 @@ class Findings(Frozen):
     fitting: tuple[FittingFinding, ...] = ()
     power: tuple[PowerFinding, ...] = ()
     advice: tuple[Advice, ...] = ()
+    bounds: tuple[BoundFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose numerator is ``case``."""
         return next((found for found in self.ratios if (found.kind, found.case) == (kind, case)), None)
+
+    def bound(self, case: str) -> BoundFinding | None:
+        """Return what a case was bound by; None for a case without a number."""
+        return next((found for found in self.bounds if found.case == case), None)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from trainmark.schema.bound import RunBound
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.findings import Findings
@@ -42,6 +43,7 @@ class RunResult(Frozen):
     ``gates`` has the answer of every gate that applies; null in files of older versions.
     ``cpu_s_per_sample`` are the processor seconds of its processes per sample, in the window of a run on CPUs.
     ``rank_logs`` compares the ranks of another project's program by what each prints; null if fewer than two do.
+    ``bound`` is what a measured run was bound by; null in files of older versions.
     """
 
     repeat: int
@@ -63,6 +65,7 @@ class RunResult(Frozen):
     gates: tuple[GateCheck, ...] | None = None
     cpu_s_per_sample: float | None = None
     rank_logs: RankComparison | None = None
+    bound: RunBound | None = None
 
     @model_validator(mode="before")
     @classmethod

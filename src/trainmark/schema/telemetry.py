@@ -58,7 +58,8 @@ class CpuCounters:
 
     ``busy_s`` and ``total_s`` are of the CPUs that the run may use (/proc/stat), ``tree_s`` of the run's processes,
     ``own_s`` of this program. ``throttled_s`` is the time for which the CPU quota of this program's control group
-    stopped its processes; None without a quota.
+    stopped its processes; None without a quota. ``waited_s`` is the time for which the main threads of the run's busy
+    processes were ready and waited for a CPU, the mean over these processes; None in files of older versions.
     """
 
     busy_s: float
@@ -66,6 +67,7 @@ class CpuCounters:
     tree_s: float
     own_s: float
     throttled_s: float | None = None
+    waited_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class GpuSample:
     and by policy (``thermal``, ``power``, ...) the time for which it lowered the clocks.
 
     The two counters are read about once a second; the samples in between have None. ``run_processes`` counts the
-    processes of the run that compute on this GPU; None in files of older versions.
+    processes of the run that compute on this GPU; ``memory_utilisation`` is the share of the last driver period in
+    which the GPU's memory was read or written. Both are None in files of older versions.
     """
 
     index: int
@@ -107,6 +110,7 @@ class GpuSample:
     energy_j: float | None = None
     violations_s: Mapping[str, float] | None = None
     run_processes: int | None = None
+    memory_utilisation: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +126,10 @@ class ForeignProcess:
 class Sample:
     """One line. ``monotonic_s`` is CLOCK_MONOTONIC, which every process of the node shares; ``wall_s`` is Unix time.
 
-    ``interval_s`` is the time since the previous sample, 0 in the first. ``counters`` is None in files of older
-    versions. ``foreign`` are the processes outside the run that used most processor time in about a second before;
-    they are searched while other processes take 5 % of the CPUs, and None in the samples without a search.
+    ``interval_s`` is the time since the previous sample, 0 in the first. ``busy_cpus`` is the number of CPUs that the
+    busy processes of the run may use, read about once a second. ``counters`` and ``busy_cpus`` are None in files of
+    older versions. ``foreign`` are the processes outside the run that used most processor time in about a second
+    before; they are searched while other processes take 5 % of the CPUs, and None in the samples without a search.
     """
 
     monotonic_s: float
@@ -136,6 +141,7 @@ class Sample:
     gpus: tuple[GpuSample, ...]
     counters: CpuCounters | None = None
     foreign: tuple[ForeignProcess, ...] | None = None
+    busy_cpus: int | None = None
 
 
 class GpuSummary(Frozen):
@@ -147,7 +153,8 @@ class GpuSummary(Frozen):
     another reason than the power limit. ``samples`` counts those of this GPU in the window. ``energy_j`` is the energy
     that it used in the window (None if the window is too short for it), and ``violation_shares`` gives by policy the
     share of the window for which NVML's counters say that the policy lowered the clocks. ``run_processes_max`` is the
-    largest number of the run's own processes that NVML listed on this GPU.
+    largest number of the run's own processes that NVML listed on this GPU. ``memory_utilisation_mean`` is the share of
+    the window in which the GPU's memory was read or written.
     """
 
     index: int
@@ -169,6 +176,7 @@ class GpuSummary(Frozen):
     energy_j: float | None = None
     violation_shares: Mapping[str, float] = Field(default_factory=dict)
     run_processes_max: int | None = None
+    memory_utilisation_mean: float | None = None
 
 
 class TelemetrySummary(Frozen):
@@ -179,8 +187,10 @@ class TelemetrySummary(Frozen):
     ``seconds`` is the time between the first and the last sample in the window. ``window_s`` is the window's length,
     ``covered_s`` the part of it that the samples cover, and ``period_s`` the time between two samples there.
     ``cpu_tree_s`` are the processor seconds of the run's processes in the window, ``cpu_throttled_s`` those seconds of
-    it for which a CPU quota stopped them.
-    Files of older versions lack these five.
+    it for which a CPU quota stopped them. ``cpus`` are the logical CPUs that the shares are of, ``busy_cpus`` those of
+    them that the busy processes of the run may use, at the last reading in the window or before it.
+    ``cpu_wait_mean`` is the share of the window in which their main threads were ready and waited for a CPU.
+    Files of older versions lack these eight.
     ``host`` is the node's name (None: this machine). ``foreign`` are the processes outside the run that used most
     processor time in the window; None where other processes took so little that they were not searched.
     """
@@ -204,3 +214,6 @@ class TelemetrySummary(Frozen):
     cpu_throttled_s: float | None = None
     host: str | None = None
     foreign: tuple[ForeignProcess, ...] | None = None
+    cpus: int | None = None
+    busy_cpus: int | None = None
+    cpu_wait_mean: float | None = None
