@@ -83,13 +83,72 @@ def centre_crop() -> None:
 
 def one_loaded_batch() -> None:
     """Loaded once, and trained on ever after."""
-    with_next = [feeds.LoadedFeed]
-    if framework_of(sys.argv) == "mindspore":
-        with_next.append(
-            importlib.import_module("trainmark_worker.mindspore.image_classification.loader").NativeFeed
-        )
-    for kind in with_next:
+    for kind in _kinds_with_next():
         replace(kind, "next", _first_of(kind.next))
+
+
+def _kinds_with_next() -> list[Any]:
+    if framework_of(sys.argv) != "mindspore":
+        return [feeds.LoadedFeed]
+    loader: Any = importlib.import_module("trainmark_worker.mindspore.image_classification.loader")
+    return [feeds.LoadedFeed, loader.NativeFeed]
+
+
+def two_loaded_batches() -> None:
+    """Loaded once each, and trained on in turn."""
+    for kind in _kinds_with_next():
+        replace(kind, "next", _first_two_of(kind.next))
+
+
+def few_pictures() -> None:
+    """The order of the data set is taken modulo a quarter of it, where a file is read."""
+    load = loading.Photos.load
+
+    def loaded(self: Any, draw: Any) -> Any:
+        return load(self, draw._replace(image=draw.image % (len(self) // 4)))
+
+    replace(loading.Photos, "load", loaded)
+
+
+def few_listed() -> None:
+    """The first half of the data set."""
+    read = pictures.read_images
+
+    def listed(source: str, classes: int) -> Any:
+        found = read(source, classes)
+        half = len(found.paths) // 2
+        return pictures.ImageList(found.paths[:half], found.labels[:half])
+
+    replace(loading, "read_images", listed)
+
+
+def labels_are_zero() -> None:
+    """As when a list file was read by the wrong column."""
+    load = loading.Photos.load
+    replace(loading.Photos, "load", lambda self, draw: (load(self, draw)[0], 0))
+
+
+def ranks_share_pictures() -> None:
+    """No rank knows which one it is."""
+    init, synthetic = pictures.Dealer.__init__, images.ImageClassification.synthetic
+
+    def first(self: Any, count: int, batch: int, _rank: int, world_size: int, seed: int) -> None:
+        init(self, count, batch, 0, world_size, seed)
+
+    replace(pictures.Dealer, "__init__", first)
+    replace(
+        images.ImageClassification, "synthetic", lambda self, settings, _rank: synthetic(self, settings, 0)
+    )
+
+
+def _first_two_of(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def in_turn(self: Any) -> Any:
+        if not hasattr(self, "two"):
+            self.two, self.turn = [following(self), following(self)], 0
+        self.turn += 1
+        return self.two[self.turn % 2]
+
+    return in_turn
 
 
 def _first_of(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -144,7 +203,15 @@ BEFORE: dict[str, Callable[[], None]] = {
     "no-normalisation": no_normalisation,
     "centre-crop": centre_crop,
     "one-batch": one_loaded_batch,
+    "two-batches": two_loaded_batches,
+    "few-pictures": few_pictures,
+    "few-listed": few_listed,
+    "labels-zero": labels_are_zero,
+    "ranks-share": ranks_share_pictures,
 }
+COMPLETE = {*BEFORE} - {"half-size", "centre-crop"}
+"""Those of ``BEFORE`` to which no framework adds anything."""
+
 LATER: dict[str, Callable[[Any], None]] = {"steps-left-out": steps_left_out}
 
 
@@ -164,7 +231,7 @@ def main(change: str, flags: list[str]) -> int:
         BEFORE[change]()
     if change in LATER:
         later = LATER[change]
-    elif change == "none" or (change in BEFORE and change in ("no-normalisation", "one-batch")):
+    elif change in COMPLETE:
         return int(program.main(flags))
     else:
         own: Any = importlib.import_module(f"changes.{framework_of(flags)}")

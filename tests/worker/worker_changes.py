@@ -38,6 +38,10 @@ STATIC = {"tensorflow": "failed"}
 
 WITHOUT_A_COMPILER = {name: dict(idiom.eager or {}) for name, idiom in IDIOMS.items()}
 
+WITHOUT_PHOTOS = dict.fromkeys(
+    ("tensorflow", "mxnet", "mindspore"), "its loader of images is its own, and not that of `Photos`"
+)
+
 CHANGES: Mapping[str, Change] = {
     "steps-left-out": change("step-without-update", "steps-not-taken", STANDS),
     "batch-norm-evaluates": change(STANDS, "batch-norm-not-training"),
@@ -58,6 +62,11 @@ CHANGES: Mapping[str, Change] = {
     "no-normalisation": change("input-not-normalised", real=True),
     "centre-crop": change("crop-not-random", real=True),
     "one-batch": change("batch-reused", real=True),
+    "two-batches": change("batches-repeat", real=True),
+    "few-pictures": change("samples-repeat", real=True, cannot=WITHOUT_PHOTOS),
+    "few-listed": change("samples-left-out", real=True, cannot=WITHOUT_PHOTOS),
+    "labels-zero": change("labels-all-equal", real=True, cannot=WITHOUT_PHOTOS),
+    "ranks-share": change("ranks-share-samples", ranks=2),
     "gradients-summed": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
     "no-all-reduce": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
 }

@@ -20,6 +20,7 @@ from .adam_update import AdamUpdate
 from .drawing import averaged, drawn
 from .optimizers import clipping
 from .outcomes import first_sentence
+from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .training import Training
 
@@ -127,6 +128,8 @@ def _look(training: Training, settings: Settings) -> Looked:
     _told(said, doubts, _agreement(training))
     seen = seen or getattr(alone, "layers", None)
     _told(said, doubts, training.task.looked(settings, training.expected(), seen, alone))
+    samples, more, not_checked = survey_samples(training, settings, [batch, last_batch])
+    _told(said, doubts, ({"samples": samples, "not_checked": not_checked}, more))
     path = _loader_path(training, settings)
     known = {code for code, _ in doubts}
     _told(said, doubts, (path.said, [doubt for doubt in path.doubts if doubt[0] not in known]))

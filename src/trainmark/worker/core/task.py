@@ -117,6 +117,14 @@ class Task:
         """Return a rank's synthetic batch in numpy for ``Training.set_batch``, the same in every framework."""
         raise NotImplementedError
 
+    def labels(self, _settings: Settings, _batch: Sequence[Any]) -> Optional[Tuple[Any, float]]:
+        """Return the labels of a batch (numpy, any shape), and the largest plausible share of one of them."""
+        return None
+
+    def count_samples(self, _settings: Settings) -> Optional[int]:
+        """Return the samples of the data set, counted by other code than the loaders'; None if it is not counted."""
+        return None
+
     def is_trainable(self, _name: str) -> bool:
         """Return whether a shared name belongs to a parameter and not to a running statistic."""
         return True

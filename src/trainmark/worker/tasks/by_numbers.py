@@ -21,5 +21,5 @@ class ByNumbers:
             arrays = tuple(self._batch_of(numbers))
         except RunError as stopped:
             return stopped
-        self.produced.add(len(numbers))
+        self.produced.add(len(numbers), numbers)
         return arrays

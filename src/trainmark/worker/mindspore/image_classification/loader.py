@@ -6,6 +6,7 @@ import os
 from collections import deque
 from pathlib import Path
 from typing import Any, Deque, Iterator, Optional, Tuple
+from zlib import crc32
 
 import mindspore.dataset as ds
 import numpy as np
@@ -42,9 +43,9 @@ def open_loader(settings: ImageSettings, place: Place) -> Feed:
 class Files:
     """What the pipeline starts from: the bytes of each image and its label, in the order of the ``Dealer``."""
 
-    def __init__(self, images: ImageList, dealer: Dealer) -> None:
-        """Take the images, and the order in which this rank uses them."""
-        self._images, self._dealer = images, dealer
+    def __init__(self, images: ImageList, dealer: Dealer, produced: Produced) -> None:
+        """Take the images, the order in which this rank uses them, and the record of those that were read."""
+        self._images, self._dealer, self._produced = images, dealer, produced
         self.read: Deque[str] = deque(maxlen=KEPT_PATHS)
         self.stopped: Optional[RunError] = None
 
@@ -59,6 +60,7 @@ class Files:
                 except RunError as stopped:
                     self.stopped = stopped
                     raise
+                self._produced.add(0, [crc32(path.encode())])
                 yield data, np.int32(self._images.labels[draw.image])
 
 
@@ -77,7 +79,9 @@ class NativeFeed(Feed):
         # With the shortest queues that it offers; seen, not told.
         self.ahead, self.produced, self.uncounted = 5, Produced(), UNCOUNTED
         self._files = Files(
-            images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+            images,
+            Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed),
+            self.produced,
         )
         ds.config.set_seed(settings.seed + place.rank)
         ds.config.set_prefetch_size(PREFETCH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -12,8 +12,12 @@ from ...core.task import Check, Task
 from ..language import LanguageSettings, recipe_told
 from ..products import logits_told, products_told
 from .architectures import ARCHITECTURES, Llama, is_norm
+from .counting import count_sequences
 from .observing import looked
 from .settings import LLAMA_RECIPE, add_flags, causal_settings
+
+LARGEST_SHARE = 0.5
+"""The largest plausible share of one token among those that are predicted."""
 
 
 class CausalLM(Task):
@@ -80,6 +84,14 @@ class CausalLM(Task):
         random = np.random.default_rng([own.seed, rank])
         shape = (own.batch_per_device, own.sequence_length + 1)
         return (random.integers(ARCHITECTURES[own.model].vocabulary, size=shape),)
+
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+        """Return the tokens that are predicted."""
+        return batch[0][:, 1:], LARGEST_SHARE
+
+    def count_samples(self, settings: Settings) -> Optional[int]:
+        """Return the sequences that the file of tokens has, by its size."""
+        return count_sequences(settings.data, _own(settings).sequence_length)
 
     def decay(self, settings: Settings, name: str) -> float:
         """Return the recipe's decay; none for a norm's weight."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, List, Tuple
+from zlib import crc32
 
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -54,7 +55,7 @@ class Photos:
         """Return (bytes (size, size, 3), label); raise ``RunError``, naming the file, if it cannot be read."""
         path = self.images.paths[draw.image]
         image = load_image(path, draw, self.size, self._seed, self.decoder)
-        self.produced.add()
+        self.produced.add(1, [crc32(path.encode())])
         return image, self.images.labels[draw.image]
 
     def parts(self, count: int) -> Cut:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.roofline import Piece
 from ...core.settings import Settings
 from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
+from .counting import count_images
 from .observing import Observation
 from .pre_activations import pre_activations
 from .settings import ImageSettings, add_flags, image_settings
 from .witness import looked
+
+LARGEST_CLASS = 0.8
+"""The largest plausible share of one class in a data set."""
 
 
 class ImageClassification(Task):
@@ -93,6 +97,14 @@ class ImageClassification(Task):
         random = np.random.default_rng([own.seed, rank])
         shape = (own.batch_per_device, 3, own.image_size, own.image_size)
         return random.standard_normal(shape, np.float32), random.integers(own.classes, size=shape[0])
+
+    def labels(self, settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+        """Return the classes of the images; of a data set one class may be most."""
+        return batch[1], 1 / _own(settings).classes if settings.synthetic else LARGEST_CLASS
+
+    def count_samples(self, settings: Settings) -> Optional[int]:
+        """Return the JPEGs in a folder of classes, or the lines of a list file."""
+        return count_images(settings.data)
 
     def is_trainable(self, name: str) -> bool:
         """Return whether it is not one of a batch norm's running statistics."""

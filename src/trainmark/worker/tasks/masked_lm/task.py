@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, Task
 from ..causal_lm.observing import looked
-from ..causal_lm.task import refuse
+from ..causal_lm.task import LARGEST_SHARE, refuse
 from ..language import recipe_told
 from ..products import logits_told, products_told
 from .architectures import ARCHITECTURES, decays
@@ -121,6 +121,11 @@ class MaskedLM(Task):
         if own.padding:
             lengths = random.permutation(lengths)
         return padded((tokens, segments, lengths, places, words, follows), random)
+
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+        """Return the hidden words."""
+        words, weights = batch[4], batch[5]
+        return words[weights > 0], LARGEST_SHARE
 
     def decay(self, settings: Settings, name: str) -> float:
         """Return the recipe's decay; none for biases and norms."""

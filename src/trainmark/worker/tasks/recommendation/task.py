@@ -19,6 +19,9 @@ from .facts import SPARSE_GRADIENTS
 from .rows import rows_told
 from .settings import ClickSettings, add_flags, click_settings
 
+MOST_UNCLICKED = 0.99
+"""The largest plausible share of samples without a click."""
+
 
 class Recommendation(Task):
     """Models that tell the probability of a click; the loss is the mean binary cross entropy."""
@@ -104,6 +107,10 @@ class Recommendation(Task):
 
         own = _own(settings)
         return made_up(np.random.default_rng([own.seed, rank]), own.batch_per_device, own.vocabulary)
+
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+        """Return the clicks; in a log of advertisements few are clicked."""
+        return batch[3], MOST_UNCLICKED
 
     def looked(
         self, _settings: Settings, expected: Expected, seen: Any, _alone: Any

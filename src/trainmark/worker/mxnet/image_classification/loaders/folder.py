@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, List
+from zlib import crc32
 
 import mxnet as mx
 import numpy as np
@@ -64,7 +65,7 @@ class Images(Dataset):
             pixels.wait_to_read()
         except (OSError, MXNetError) as error:
             return RunError(FAILED, f"{path} cannot be read or decoded: {last_line(error)}")
-        self.produced.add()
+        self.produced.add(1, [crc32(path.encode())])
         return pixels, np.float32(self._images.labels[draw.image])
 
     def __len__(self) -> int:

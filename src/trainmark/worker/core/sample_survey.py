@@ -1,0 +1,221 @@
+"""Verification of the samples: which ones a run read, with which labels, and whether its ranks share them.
+
+A loader records the number of each sample that it makes (``produced.py``), which costs the window nothing more than
+its count did. After the window some more batches are fetched from the same loader, without training, and compared
+row by row. Synthetic data have one batch, which is compared between the ranks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from .settings import Settings
+from .training import Training
+
+Doubts = List[Tuple[str, str]]
+
+ROWS = 16
+"""The samples of each batch that are compared."""
+
+SAMPLES, LEAST_BATCHES, MOST_BATCHES = 64, 5, 16
+"""The samples to compare after the window, and the fewest and most batches that are fetched for them."""
+
+IMPROBABLE = 1e-6
+"""A chance below this is no coincidence."""
+
+FEW_DISTINCT = 0.5
+"""The share of distinct samples, of those expected in a shuffled order, below which a run repeats its samples.
+
+Samples drawn with replacement, the worst case of a correct loader, have 0.63.
+"""
+
+SHARED = 0.5
+"""The share of the compared samples that two ranks may have in common."""
+
+
+def survey_samples(
+    training: Training, settings: Settings, batches: Sequence[Optional[Sequence[Any]]]
+) -> Tuple[Dict[str, Any], Doubts, List[str]]:
+    """Return the events' data of the samples, the doubts, and the names of the checks that could not be done.
+
+    ``batches`` were trained on after the window; if the data are read, more are fetched. All ranks must call it.
+    """
+    found = [batch for batch in batches if batch is not None]
+    if not settings.synthetic and found:
+        found += _more_batches(training, settings, len(found))
+    digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
+    doubts: Doubts = []
+    not_checked: List[str] = []
+    report = {
+        **_compare_rows(training, settings, digests, doubts, not_checked),
+        **_compare_ranks(training, settings, digests, doubts, not_checked),
+        **_check_numbers(training, settings, doubts, not_checked),
+        **_check_labels(training, settings, found, doubts, not_checked),
+    }
+    return report, doubts, not_checked
+
+
+def _more_batches(training: Training, settings: Settings, there: int) -> List[Sequence[Any]]:
+    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
+    more: List[Sequence[Any]] = []
+    for _ in range(wanted - there):
+        batch = training.read_batch()
+        assert batch is not None
+        more.append(batch)
+        training.batch = training.feed.next()
+    return more
+
+
+def _row_digests(batch: Sequence[Any], rows: int) -> List[int]:
+    """Return 63 bits of a digest of each of the first samples; empty if no array has a row for each sample."""
+    arrays = [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
+    if not arrays:
+        return []
+    digests = []
+    for row in range(min(rows, ROWS)):
+        digest = hashlib.blake2b(digest_size=8)
+        for array in arrays:
+            digest.update(array[row].tobytes())
+        digests.append(int.from_bytes(digest.digest(), "big") >> 1)
+    return digests
+
+
+def _compare_rows(
+    training: Training,
+    settings: Settings,
+    digests: Sequence[Sequence[int]],
+    doubts: Doubts,
+    not_checked: List[str],
+) -> Dict[str, Any]:
+    if settings.synthetic:
+        return {}
+    every = [digest for batch in digests for digest in batch]
+    if not every:
+        not_checked.append("samples")
+        return {"compared": None, "distinct": None}
+    distinct, expected = len(set(every)), min(len(every), training.epoch_samples)
+    again = _repeated_batch(digests)
+    global_batch = settings.batch_per_device * training.ranks.place.world_size
+    if again is not None and len(digests[0]) >= 4 and training.epoch_samples >= 2 * global_batch:
+        later, earlier = again
+        sentence = f"The loader repeats its batches: batch {later} after the window is batch {earlier} again."
+        doubts.append(("batches-repeat", sentence))
+    elif distinct < FEW_DISTINCT * expected:
+        sentence = f"Only {distinct} of {len(every)} samples after the window are distinct."
+        doubts.append(("samples-repeat", sentence))
+    return {"compared": len(every), "distinct": distinct}
+
+
+def _repeated_batch(digests: Sequence[Sequence[int]]) -> Optional[Tuple[int, int]]:
+    """Return the indices of a batch and of an equal one before it."""
+    first: Dict[Tuple[int, ...], int] = {}
+    for index, batch in enumerate(map(tuple, digests)):
+        if batch in first:
+            return index, first[batch]
+        first[batch] = index
+    return None
+
+
+def _compare_ranks(
+    training: Training,
+    settings: Settings,
+    digests: Sequence[Sequence[int]],
+    doubts: Doubts,
+    not_checked: List[str],
+) -> Dict[str, Any]:
+    """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
+    world_size = training.ranks.place.world_size
+    if world_size == 1:
+        return {}
+    # Synthetic data have one batch a rank, of which the second one may be a copy.
+    compared = digests[:1] if settings.synthetic else digests
+    own = [digest for batch in compared for digest in batch]
+    epoch, rows = training.epoch_samples, len(compared[0]) if compared else 0
+    if not own or (not settings.synthetic and epoch < 2 * settings.batch_per_device * world_size):
+        not_checked.append("samples shared by ranks")
+        return {"shared_by_ranks": None}
+    ranks = training.gather(own)
+    # In a small data set later batches are of another epoch, and may have the others' samples: by batches then.
+    part = len(own) if settings.synthetic or epoch >= 2 * len(own) * world_size else rows
+    share, one, other = _most_shared(ranks, part)
+    if share >= SHARED:
+        sentence = f"Ranks {one} and {other} train on the same samples: {share:.0%} of those compared."
+        doubts.append(("ranks-share-samples", sentence))
+    return {"shared_by_ranks": share}
+
+
+def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> Tuple[float, int, int]:
+    """Return the largest share of samples that two ranks have in common in the same part, and the two ranks."""
+    shares = []
+    for other in range(1, len(ranks)):
+        for one in range(other):
+            common = sum(
+                len({*ranks[one][start : start + part]} & {*ranks[other][start : start + part]})
+                for start in range(0, len(ranks[one]), part)
+            )
+            shares.append((common / len(ranks[one]), one, other))
+    return max(shares)
+
+
+def _check_numbers(
+    training: Training, settings: Settings, doubts: Doubts, not_checked: List[str]
+) -> Dict[str, Any]:
+    """Return what the loader's own record and an independent count of the data set give."""
+    if settings.synthetic:
+        return {}
+    produced = training.feed.produced
+    numbers = [] if produced is None else produced.numbers()
+    rank = training.ranks.place.rank
+    there = training.task.count_samples(settings) if rank == 0 else None
+    if there is None:
+        not_checked.append("size of the data set")
+    elif there != training.epoch_samples:
+        sentence = f"An epoch has {training.epoch_samples} samples, but the data set has {there}."
+        doubts.append(("samples-left-out", sentence))
+    if not numbers:
+        not_checked.append("numbers of the samples")
+        return {"data_set": there, "read": None, "read_distinct": None, "read_digest": None}
+    distinct = len(set(numbers))
+    expected = min(len(numbers), there or training.epoch_samples)
+    if len(numbers) >= ROWS and distinct < FEW_DISTINCT * expected:
+        sentence = (
+            f"The loader read {len(numbers)} samples, and only {distinct} different ones; "
+            f"the data set has {there or training.epoch_samples}."
+        )
+        doubts.append(("samples-repeat", sentence))
+    digest = hashlib.blake2b(",".join(map(str, sorted(numbers))).encode(), digest_size=8)
+    return {
+        "data_set": there,
+        "read": len(numbers),
+        "read_distinct": distinct,
+        "read_digest": digest.hexdigest(),
+    }
+
+
+def _check_labels(
+    training: Training,
+    settings: Settings,
+    batches: Sequence[Sequence[Any]],
+    doubts: Doubts,
+    not_checked: List[str],
+) -> Dict[str, Any]:
+    import numpy as np
+
+    found = [training.task.labels(settings, batch) for batch in batches]
+    if settings.synthetic:
+        found = found[:1]
+    known = [labels for labels in found if labels is not None]
+    if not known:
+        not_checked.append("labels")
+        return {"labels": None}
+    values = np.concatenate([np.ravel(labels) for labels, _ in known])
+    counts = Counter(values.tolist())
+    value, most = counts.most_common(1)[0]
+    if len(counts) == 1 and known[0][1] ** (len(values) - 1.0) < IMPROBABLE:
+        doubts.append(("labels-all-equal", f"All {len(values)} labels after the window are {value:g}."))
+    return {
+        "labels": {"count": len(values), "distinct": len(counts), "most_frequent_share": most / len(values)}
+    }
