@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.workload import program_files, recognise
+from trainmark.workload import program_files, program_name, recognise
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,33 @@ def test_the_framework_is_the_one_that_the_script_imports(
     found = recognise(["python", "train.py"], tmp_path, {"PATH": ""})
 
     assert (found.framework, found.script) == (framework, tmp_path / "train.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "framework"),
+    [
+        ("python -m examples.mnist_classifier --epochs 2", "mnist_classifier", "jax"),
+        ("python -m trainer", "trainer", "pytorch"),
+        ("python -m torch.distributed.run train.py", "train", "pytorch"),
+        ("python -m litgpt.pretrain", "pretrain", None),
+        ("env A=1 python3.11 -u -m examples.mnist_classifier", "mnist_classifier", "jax"),
+        ("litgpt pretrain pythia-14m", "litgpt", None),
+    ],
+)
+def test_a_module_is_a_program_like_its_file(
+    command: str, name: str, framework: str | None, tmp_path: Path
+) -> None:
+    for folder in ("examples", "trainer"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "examples" / "mnist_classifier.py").write_text("import jax\n")
+    (tmp_path / "trainer" / "__main__.py").write_text("import torch\n")
+    (tmp_path / "train.py").write_text("import numpy\n")
+
+    found = recognise(command.split(), tmp_path, {"PATH": ""})
+
+    assert (program_name(command.split(), found), found.framework) == (name, framework)
+    if found.script is not None:
+        assert str(found.script) in program_files(command.split(), found, tmp_path)
 
 
 def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:

@@ -124,6 +124,16 @@ def test_buffered_output_is_noticed(tmp_path: Path) -> None:
     assert run["measurement"]["window_s"] is None
 
 
+def test_a_program_that_is_ended_before_its_first_step_needs_more_time(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\nprint('loading data', flush=True)\ntime.sleep(60)\n")
+    words = ["run", "--out", "out", "--repeats", "1", "--seconds", "1"]
+    main([*words, "--", sys.executable, "slow.py"])
+
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    (run,) = runs(results)
+    assert (run["outcome"], run["reason"][:32]) == ("invalid", "ended on purpose after 1 s, too ")
+
+
 @pytest.mark.parametrize("limit", [("--seconds", "2"), ("--steps", "200")])
 def test_a_program_without_an_end_is_ended_on_purpose(tmp_path: Path, limit: tuple[str, str]) -> None:
     words = "--style nanogpt --batch-size 32 --steps 1000000"

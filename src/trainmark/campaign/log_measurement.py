@@ -60,7 +60,9 @@ def measured(
             measure_run(case, card, folder, events, record.commands, warmup_steps),
         )
     except NotMeasurable as error:
-        return Outcome.INVALID, str(error), None
+        # A run with an outcome and a reason was ended on purpose: most likely before the program printed enough.
+        early = f"{record.reason}, too early for a number (give it more time): " if record.reason else ""
+        return Outcome.INVALID, f"{early}{error}", None
 
 
 def measure_run(

@@ -23,6 +23,7 @@ from trainmark.workload import (
     Recognised,
     placeholders_in,
     program_files,
+    program_name,
     reaches_nodes,
     recognise,
 )
@@ -249,8 +250,7 @@ def _require_used(varied: Mapping[str, object], words: Sequence[str]) -> None:
 
 
 def _name(given: str | None, words: Sequence[str], recognised: Recognised) -> str:
-    program = recognised.script or Path(words[0])
-    name = _WORD.sub("-", given or program.stem).strip("-.")[:40] or "command"
+    name = _WORD.sub("-", given or program_name(words, recognised)).strip("-.")[:40] or "command"
     return name if name[0].isalnum() else f"run{name}"
 
 

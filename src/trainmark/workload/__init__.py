@@ -32,6 +32,7 @@ from trainmark.workload.recognition import (
     deals_ranks_in_turn,
     launcher_at,
     program_files,
+    program_name,
     reaches_nodes,
     recognise,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "matches",
     "placeholders_in",
     "program_files",
+    "program_name",
     "program_variables",
     "program_words",
     "reaches_nodes",

@@ -71,12 +71,22 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
     """Return what ``words``, started in ``folder``, show about their program; nothing is started."""
     program = _without_env(words)
     launcher, rest = _launcher(program)
-    script = next(
+    script = _module_file(_module(program), folder) or next(
         (folder / word for word in program if word.endswith(".py") and (folder / word).is_file()), None
     )
     framework = "pytorch" if launcher in _OF_PYTORCH else _framework(script)
     devices = 1 if launcher == "python" else _devices(launcher, rest)
     return Recognised(launcher, devices, _interpreter(program, environment), script, framework)
+
+
+def program_name(words: Sequence[str], recognised: Recognised) -> str:
+    """Return the name of a command's program: its script's, that of the module after ``-m``, or its first word's."""
+    script = recognised.script
+    if script is not None:
+        return script.parent.name if script.name == "__main__.py" else script.stem
+    program = _without_env(words)
+    module = _module(program)
+    return module.rpartition(".")[2] if module else Path((program or words)[0]).stem
 
 
 def program_files(words: Sequence[str], recognised: Recognised, folder: Path) -> tuple[str, ...]:
@@ -149,12 +159,27 @@ def _launcher(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
         return None, words
     name = Path(words[0]).name
     if _PYTHON.fullmatch(name):
-        if "-m" in words[:4]:
-            at = words.index("-m") + 1
-            module = words[at] if at < len(words) else ""
-            return _MODULES.get(module, "python"), words[at + 1 :]
+        module = _module(words)
+        if module is not None:
+            return _MODULES.get(module, "python"), words[words.index("-m") + 2 :]
         return "python", words[1:]
     return (name, words[1:]) if name in _DEVICE_FLAGS else (None, words[1:])
+
+
+def _module(words: Sequence[str]) -> str | None:
+    """Return the module that ``python -m`` starts; None if the command starts none."""
+    if not words or not _PYTHON.fullmatch(Path(words[0]).name) or "-m" not in words[:4]:
+        return None
+    at = words.index("-m") + 1
+    return words[at] if at < len(words) else None
+
+
+def _module_file(module: str | None, folder: Path) -> Path | None:
+    """Return the file of a module in ``folder``; None for an installed one."""
+    if module is None or not re.fullmatch(r"\w+(\.\w+)*", module):
+        return None
+    path = folder.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None)
 
 
 def _devices(launcher: str | None, words: Sequence[str]) -> int | None:
