@@ -23,8 +23,9 @@ from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
 from trainmark.node.accelerators import Nvml
 from trainmark.placement import FrameworkPython
-from trainmark.schema.check import CheckFinding, CheckReport, Level
+from trainmark.schema.check import CheckFinding, CheckReport, Level, Quantity
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
+from trainmark.schema.precision import Precision
 
 pytestmark = pytest.mark.process
 
@@ -203,10 +204,22 @@ def test_a_blocked_direction_is_reported_with_both_hosts() -> None:
 def test_an_environment_that_measures_nothing_is_reported() -> None:
     target = Target(LocalHost(), take_snapshot(()), FrameworkPython(Path("/bin/false"), False), ("cpu",))
     speeds = SpeedResults()
-    measure_devices([target], (1, 1), 30.0, lambda _text: None, speeds)
+    measure_devices([target], (Precision.FP32,), (1, 1), 30.0, lambda _text: None, speeds)
     (found,) = speeds.findings
     assert (found.check, found.level) == ("speed", Level.FAILURE)
     assert found.found == "the measurement failed: it exited with code 1"
+
+
+@pytest.mark.training
+@needs_framework("pytorch")
+def test_a_product_is_timed_in_each_precision_of_the_suite() -> None:
+    python = FrameworkPython(Path(framework_python("pytorch")), True)
+    target = Target(LocalHost(), take_snapshot(()), python, ("cpu",))
+    speeds = SpeedResults()
+    both = (Precision.FP32, Precision.BF16)
+    measure_devices([target], both, (1, 1), 120.0, lambda _text: None, speeds)
+    products = [one.precision for one in speeds.timings if one.quantity is Quantity.MATRIX_PRODUCT]
+    assert (products, speeds.findings) == (list(both), [])
 
 
 @pytest.mark.training

@@ -94,3 +94,30 @@ def test_a_slow_link_of_two_hosts_is_attributed_to_neither() -> None:
         timing(one, device=to, quantity=Quantity.LINK, kind="TCP", unit="bytes") for one, to in ("ab", "ba")
     ]
     assert compare_speeds(both) == []
+
+
+def test_products_in_two_precisions_are_not_compared() -> None:
+    halves = [timing("one", precision="bf16"), timing("one", 2.0, precision="fp32")]
+    assert compare(halves) == ()
+
+
+def on_h100(host: str, rate: float) -> Timing:
+    kind = "NVIDIA H100 80GB HBM3"
+    return timing(host, 1.0, kind, device="cuda:0", precision="bf16", amount=rate, seconds=(1.0,))
+
+
+def test_a_rate_states_its_share_of_the_data_sheet() -> None:
+    (one,) = compare_speeds([on_h100("one", 751e12)])
+    assert one.level is Level.OK
+    assert one.found == (
+        "751 TFLOP/s in bf16 on cuda:0 (NVIDIA H100 80GB HBM3), not compared; 76% of 989.4 TFLOP/s "
+        "(NVIDIA H100 Tensor Core GPU architecture white paper)"
+    )
+    (both,) = compare_speeds([on_h100("one", 751e12), on_h100("two", 741e12)])
+    assert "741 to 751 TFLOP/s in bf16 on 2 x NVIDIA H100 80GB HBM3; none is" in both.found
+    assert "; 75% to 76% of 989.4 TFLOP/s" in both.found
+
+
+def test_a_device_without_a_data_sheet_has_no_share() -> None:
+    (found,) = compare_speeds([timing("one", precision="fp32")])
+    assert found.found == "1 GFLOP/s in fp32 on cpu (a CPU), not compared"

@@ -9,11 +9,13 @@ from trainmark.check.outliers import LEVEL, compare, is_clear
 from trainmark.check.probe import Probe, run_probes, script_command
 from trainmark.check.snapshot import HostSnapshot
 from trainmark.errors import TrainmarkError
+from trainmark.measure.device_peaks import find_peak
 from trainmark.node import Host, free_ports, remote_path
 from trainmark.placement import FrameworkPython
 from trainmark.schema.check import CheckFinding, Level, Quantity, Reduction, Timing
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.plan import Command
+from trainmark.schema.precision import Precision
 
 ROUNDS = (5, 20)
 """Minimum and maximum number of timing rounds; extra rounds are taken while the rounds differ too much."""
@@ -79,6 +81,7 @@ class SpeedResults:
 
 def measure_devices(
     targets: Sequence[Target],
+    precisions: Sequence[Precision],
     rounds: tuple[int, int],
     timeout_s: float,
     progress: Callable[[str], object],
@@ -86,19 +89,23 @@ def measure_devices(
 ) -> None:
     """Time every device in rounds over all hosts; hosts on the same machine take turns, others run in parallel.
 
+    Matrix products are timed in each of ``precisions``.
+
     ``rounds`` are the minimum and the maximum; the maximum applies while the rounds differ too much to rank hosts.
     A host whose probe fails becomes a finding and is not measured again.
     """
     single = sum(len(target.devices) for target in targets) == 1
     least, most = (ROUNDS_SINGLE, ROUNDS_SINGLE) if single else rounds
     failed: set[str] = set()
-    rounds_taken: dict[tuple[str, Quantity, str], list[Timing]] = {}
+    rounds_taken: dict[tuple[str, Quantity, str, Precision | None], list[Timing]] = {}
     for number in range(most):
         if number >= least and is_clear(_joined(rounds_taken)):
             break
         progress(f"measuring, round {number + 1} of {least if number < least else most}")
         for turn in measurement_groups([target for target in targets if target.host.name not in failed]):
-            options = [{"devices": target.devices, "round_s": _ROUND_S} for target in turn]
+            options = [
+                {"devices": target.devices, "round_s": _ROUND_S, "precisions": precisions} for target in turn
+            ]
             results = run_probes(
                 [
                     Probe(target.host, (target.command("speed", words),))
@@ -119,11 +126,14 @@ def measure_devices(
                     continue
                 speeds.measured_with[name] = measured.with_
                 for timing in measured.timings:
-                    rounds_taken.setdefault((name, timing.quantity, timing.device), []).append(timing)
+                    key = (name, timing.quantity, timing.device, timing.precision)
+                    rounds_taken.setdefault(key, []).append(timing)
     speeds.timings += _joined(rounds_taken)
 
 
-def _joined(rounds_taken: Mapping[tuple[str, Quantity, str], Sequence[Timing]]) -> list[Timing]:
+def _joined(
+    rounds_taken: Mapping[tuple[str, Quantity, str, Precision | None], Sequence[Timing]],
+) -> list[Timing]:
     """Return one timing a device, with the seconds of all its rounds."""
     return [
         found[0].model_copy(update={"seconds": tuple(one.seconds[0] for one in found)})
@@ -214,19 +224,21 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
     )
     findings: list[CheckFinding] = []
     compared = compare(measured)
-    compared_kinds = {(one.quantity, one.kind) for one in compared}
+    compared_kinds = {(one.quantity, one.kind, one.precision) for one in compared}
     for timing in measured:
-        if (timing.quantity, timing.kind) not in compared_kinds:
-            found = f"{rate(timing.rate, timing.unit)} on {timing.device} ({timing.kind}), not compared"
+        if (timing.quantity, timing.kind, timing.precision) not in compared_kinds:
+            shown = f"{rate(timing.rate, timing.unit)}{_in(timing.precision)}"
+            found = f"{shown} on {timing.device} ({timing.kind}), not compared{_of_data_sheet([timing])}"
             findings.append(_finding(timing.quantity, Level.OK, (timing.host,), found))
     for group in compared:
         hosts = tuple(dict.fromkeys(timing.host for timing in group.timings))
         unit = group.timings[0].unit
-        found = (
-            f"{rates([timing.rate for timing in group.timings], unit)} on {len(group.timings)} x {group.kind}"
-        )
+        shown = f"{rates([timing.rate for timing in group.timings], unit)}{_in(group.precision)}"
+        found = f"{shown} on {len(group.timings)} x {group.kind}"
         if not group.slow:
-            found += f"; none is {group.bound:.2f} times slower than the others"
+            found += (
+                f"; none is {group.bound:.2f} times slower than the others{_of_data_sheet(group.timings)}"
+            )
             findings.append(_finding(group.quantity, Level.OK, hosts, found))
         for timing, factor in group.slow:
             others = [one.rate for one in group.timings if one not in [slow for slow, _ in group.slow]]
@@ -236,7 +248,8 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
                     check=group.quantity.value,
                     level=Level.WARNING,
                     hosts=(timing.host,),
-                    found=f"{where}{factor:.2f} times slower than the others: {rate(timing.rate, unit)}",
+                    found=f"{where}{factor:.2f} times slower than the others: "
+                    f"{rate(timing.rate, unit)}{_in(group.precision)}",
                     others=rates(others, unit) if others else None,
                     remedy="check its clocks, cooling, other processes and settings, or exclude it "
                     f"(at most {LEVEL:.0%} of checks name a healthy host)",
@@ -254,6 +267,34 @@ def compare_speeds(timings: Sequence[Timing]) -> list[CheckFinding]:
                 )
             )
     return findings
+
+
+def _in(precision: Precision | None) -> str:
+    return "" if precision is None else f" in {precision}"
+
+
+def _of_data_sheet(timings: Sequence[Timing]) -> str:
+    """Return the share of the data sheet's peak or bandwidth that the devices reach; empty if it is unknown.
+
+    Nothing is judged by it: a healthy device at its power limit reaches less than its peak.
+    """
+    first = timings[0]
+    peak = find_peak(first.kind)
+    if peak is None:
+        return ""
+    if first.quantity is Quantity.MATRIX_PRODUCT and first.precision is not None:
+        most, unit = getattr(peak, f"{first.precision.replace('-', '_')}_tflops", None), "TFLOP/s"
+        amount = None if most is None else most * 1e12
+    elif first.quantity is Quantity.MEMORY_COPY:
+        most, unit = peak.bandwidth_gb_per_s, "GB/s"
+        amount = None if most is None else most * 1e9
+    else:
+        return ""
+    if most is None or amount is None:
+        return ""
+    shares = [timing.rate / amount for timing in timings]
+    low, high = (f"{share:.0%}" for share in (min(shares), max(shares)))
+    return f"; {low if low == high else f'{low} to {high}'} of {most:g} {unit} ({peak.vendor_document})"
 
 
 _ALL = "links"

@@ -88,7 +88,8 @@ def check_hosts(options: CheckOptions, progress: Callable[[str], object] = lambd
         network = check_network(hosts, timeouts.answer_s)
     if hosts and suite_check.interpreter is not None and suite_check.interpreter.container is None:
         targets = _targets(hosts, snapshots, suite_check, suite_check.interpreter)
-        measure_devices(targets, options.rounds, timeouts.framework_s, progress, speeds)
+        precisions = suite_check.precisions
+        measure_devices(targets, precisions, options.rounds, timeouts.framework_s, progress, speeds)
         measured = [target for target in targets if target.host.name in speeds.measured_with]
         ranks = (
             len(measured[0].devices) if measured and suite_check.device is Device.CUDA else requirements.ranks

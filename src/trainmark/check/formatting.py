@@ -62,17 +62,15 @@ def span(numbers: Sequence[float], unit: str) -> str:
 
 
 def rate(number: float, unit: str) -> str:
-    """Return a rate in units of 10^9 per second, formatted for a reader."""
-    return f"{_figures(number / 1e9)} {_per_second(unit)}"
+    """Return a rate in units of 10^9 per second, or of 10^12 for many operations, formatted for a reader."""
+    return rates([number], unit)
 
 
 def rates(numbers: Sequence[float], unit: str) -> str:
     """Return the span of some rates; see ``rate``."""
-    return span([number / 1e9 for number in numbers], _per_second(unit))
-
-
-def _per_second(unit: str) -> str:
-    return "GFLOP/s" if unit == "FLOP" else "GB/s"
+    if unit == "FLOP" and min(numbers) >= 1e12:
+        return span([number / 1e12 for number in numbers], "TFLOP/s")
+    return span([number / 1e9 for number in numbers], "GFLOP/s" if unit == "FLOP" else "GB/s")
 
 
 def _figures(number: float) -> str:

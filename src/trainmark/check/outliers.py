@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from trainmark.schema.check import Quantity, Timing
+from trainmark.schema.precision import Precision
 
 LEVEL = 0.05
 """The share of checks of healthy hosts that may report one as slow."""
@@ -45,22 +46,20 @@ class Comparison:
 
     quantity: Quantity
     kind: str
+    precision: Precision | None
     timings: tuple[Timing, ...]
     bound: float
     slow: tuple[tuple[Timing, float], ...]
 
 
 def compare(timings: Iterable[Timing], level: float = LEVEL) -> tuple[Comparison, ...]:
-    """Return a comparison for each quantity and kind of device that has two or more timings."""
-    groups: dict[tuple[Quantity, str], list[Timing]] = {}
+    """Return a comparison for each quantity, kind of device and precision that has two or more timings."""
+    groups: dict[tuple[Quantity, str, Precision | None], list[Timing]] = {}
     for timing in timings:
-        groups.setdefault((timing.quantity, timing.kind), []).append(timing)
+        groups.setdefault((timing.quantity, timing.kind, timing.precision), []).append(timing)
     comparable = {key: found for key, found in groups.items() if len(found) > 1}
     comparisons = sum(map(len, comparable.values()))
-    return tuple(
-        _compared(quantity, kind, found, level / comparisons)
-        for (quantity, kind), found in comparable.items()
-    )
+    return tuple(_compared(key, found, level / comparisons) for key, found in comparable.items())
 
 
 def is_clear(timings: Iterable[Timing]) -> bool:
@@ -68,7 +67,9 @@ def is_clear(timings: Iterable[Timing]) -> bool:
     return all(compared.bound <= CLEAR_BOUND for compared in compare(timings))
 
 
-def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: float) -> Comparison:
+def _compared(
+    key: tuple[Quantity, str, Precision | None], timings: Sequence[Timing], level: float
+) -> Comparison:
     logs = [math.log(timing.fastest_s) for timing in timings]
     noise = NOISE_FACTOR * median(map(_gap, timings))
     quantile = NormalDist().inv_cdf(1 - level)
@@ -79,7 +80,7 @@ def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: f
         bounds.append(bound)
         if (excess := log - median(others)) > bound:
             slow.append((timing, math.exp(excess)))
-    return Comparison(quantity, kind, tuple(timings), math.exp(median(bounds)), tuple(slow))
+    return Comparison(*key, tuple(timings), math.exp(median(bounds)), tuple(slow))
 
 
 def _gap(timing: Timing) -> float:

@@ -26,12 +26,13 @@ from trainmark.node import Host, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
 from trainmark.schema.case import Device
 from trainmark.schema.check import CheckFinding, Level
+from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
 
 
 @dataclass(slots=True)
 class SuiteCheck:
-    """The result of checking a suite: findings, and the interpreter and device to measure with.
+    """The result of checking a suite: findings, and the interpreter, device and precisions to measure with.
 
     ``interpreter`` is None if none of the suite's environments can be used.
     """
@@ -39,6 +40,7 @@ class SuiteCheck:
     findings: list[CheckFinding] = field(default_factory=list)
     interpreter: FrameworkPython | None = None
     device: Device = Device.CPU
+    precisions: tuple[Precision, ...] = (Precision.FP32,)
 
 
 def requirements_of(suite: Suite) -> Requirements:
@@ -70,9 +72,17 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     suite_check.findings += _data(suite, site, home)
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)
     suite_check.device = Device.CUDA if on_gpu else Device.CPU
+    suite_check.precisions = tuple(dict.fromkeys(_of_products(case.precision) for case in suite.cases))
     # PyTorch's collectives can be timed; the other environments have numpy.
     suite_check.interpreter = usable.get("pytorch") or next(iter(usable.values()), None)
     return suite_check
+
+
+def _of_products(precision: Precision | UnknownPrecision) -> Precision:
+    """Return the format in which a case multiplies matrices; FP32 if it is unknown."""
+    if isinstance(precision, UnknownPrecision):
+        return Precision.FP32
+    return {Precision.AMP_FP16: Precision.FP16, Precision.AMP_BF16: Precision.BF16}.get(precision, precision)
 
 
 def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:

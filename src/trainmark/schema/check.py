@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from trainmark.schema.frozen import Frozen
+from trainmark.schema.precision import Precision
 
 
 class Level(StrEnum):
@@ -44,7 +45,8 @@ class Timing(Frozen):
     """The times of one piece of work on one device of a host, in seconds, one per round.
 
     ``amount`` is the amount of work in ``unit`` (``FLOP`` or ``bytes``). ``kind`` is the device's model: only
-    timings of the same kind are compared. The ``device`` of a link is the host at its other end.
+    timings of the same kind and ``precision`` (of matrix products) are compared. The ``device`` of a link is the host
+    at its other end.
     """
 
     quantity: Quantity
@@ -53,6 +55,7 @@ class Timing(Frozen):
     kind: str
     amount: float
     unit: Literal["FLOP", "bytes"]
+    precision: Precision | None = None
     seconds: tuple[float, ...]
 
     @property

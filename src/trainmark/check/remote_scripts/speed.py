@@ -1,8 +1,9 @@
 """One round of timings on a host's devices; runs in a framework's environment, with torch or else numpy.
 
-    python -c THIS '{"devices": ["cpu"], "round_s": 0.3}'
+    python -c THIS '{"devices": ["cpu"], "round_s": 0.3, "precisions": ["fp32", "bf16"]}'
 
-Devices are ``cpu`` and ``cuda:N``. Prints one line of JSON.
+Devices are ``cpu`` and ``cuda:N``. A matrix product is timed in each precision that the library and the device have.
+Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import platform
 import sys
 import time
+from functools import partial
 from typing import Any, Callable, Iterator
 
 COPIED = 1 << 27
@@ -49,13 +51,21 @@ def mean(work: Callable[[], object], ready: Callable[[], object], round_s: float
     return (time.perf_counter() - started) / repeats
 
 
-def timing(quantity: str, device: str, kind: str, amount: float, unit: str, seconds: float) -> dict[str, Any]:
+def timing(
+    quantity: str,
+    device: str,
+    kind: str,
+    amount: float,
+    unit: str,
+    seconds: float,
+    precision: str | None = None,
+) -> dict[str, Any]:
     """Return one timing as a dictionary of the result."""
     options = {"quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit}
-    return {**options, "seconds": [seconds]}
+    return {**options, "precision": precision, "seconds": [seconds]}
 
 
-def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
+def with_torch(torch: Any, device: str, round_s: float, precisions: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the timings of one device; a GPU is synchronised after each repeat."""
     on_gpu = device != "cpu"
     kind = torch.cuda.get_device_name(device) if on_gpu else cpu()
@@ -65,10 +75,15 @@ def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, An
         if on_gpu:
             torch.cuda.synchronize(device)
 
-    one, other = torch.rand(size, size, device=device), torch.rand(size, size, device=device)
-    into = torch.empty(size, size, device=device)
-    took = mean(lambda: torch.mm(one, other, out=into), ready, round_s)
-    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    types = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    for precision in precisions:
+        if precision == "tf32" and not on_gpu:
+            continue
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        # Values around zero, as weights and gradients have: they draw more power than values of one sign.
+        one, other = (torch.randn(size, size, device=device).to(types[precision]) for _ in range(2))
+        took = mean(partial(torch.mm, one, other, out=torch.empty_like(one)), ready, round_s)
+        yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took, precision)
     source = torch.ones(copied, dtype=torch.uint8, device=device)
     target = torch.zeros(copied, dtype=torch.uint8, device=device)
     took = mean(lambda: target.copy_(source), ready, round_s)
@@ -80,8 +95,8 @@ def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, An
         yield timing("host-to-device", device, kind, float(COPIED), "bytes", took)
 
 
-def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the timings of the CPU, the only device that numpy supports."""
+def with_numpy(numpy: Any, device: str, round_s: float, _: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the timings of the CPU in FP32: numpy supports no other device, and computes in no narrow format."""
     if device != "cpu":
         raise RuntimeError("this environment has no torch, and numpy runs on the CPU only")
     size, kind = 1024, cpu()
@@ -89,7 +104,7 @@ def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, An
     one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
     into = numpy.empty_like(one)
     took = mean(lambda: numpy.matmul(one, other, out=into), lambda: None, round_s)
-    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took, "fp32")
     source, target = (numpy.full(COPIED, value, dtype=numpy.uint8) for value in (1, 2))
     took = mean(lambda: numpy.copyto(target, source), lambda: None, round_s)
     yield timing("memory-copy", device, kind, 2.0 * COPIED, "bytes", took)
@@ -99,7 +114,7 @@ def main() -> None:
     """Time every requested device with torch, or else numpy."""
     options = json.loads(sys.argv[1])
     library: Any
-    measure: Callable[[Any, str, float], Iterator[dict[str, Any]]]
+    measure: Callable[[Any, str, float, list[str]], Iterator[dict[str, Any]]]
     try:
         try:
             import torch
@@ -109,9 +124,8 @@ def main() -> None:
             import numpy
 
             library, measure = numpy, with_numpy
-        timings = [
-            one for device in options["devices"] for one in measure(library, device, options["round_s"])
-        ]
+        words = (options["round_s"], options["precisions"])
+        timings = [one for device in options["devices"] for one in measure(library, device, *words)]
     except Exception as error:
         lines = str(error).splitlines() or [""]
         print_result({"problem": f"{type(error).__name__}: {lines[0]}"})
