@@ -9,11 +9,12 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
+    from trainmark.campaign.card_checks import load_programs, program_mistakes
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.listener import ProgressListener
     from trainmark.campaign.persist import explain_full_disk
-    from trainmark.campaign.planning import first_plan, load_programs, plan_campaign
+    from trainmark.campaign.planning import first_plan, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
     from trainmark.campaign.resume import collect_results, stored_command, stored_results
@@ -37,6 +38,7 @@ __all__ = [
     "first_plan",
     "load_programs",
     "plan_campaign",
+    "program_mistakes",
     "reserve_hosts",
     "run_campaign",
     "stored_command",
@@ -47,11 +49,12 @@ __getattr__ = attach(
     __name__,
     {
         ".campaign": ("CampaignEnding", "Order", "run_campaign"),
+        ".card_checks": ("load_programs", "program_mistakes"),
         ".certifying": ("certify_environments",),
         ".data_sets": ("DataSets",),
         ".listener": ("ProgressListener",),
         ".persist": ("explain_full_disk",),
-        ".planning": ("first_plan", "load_programs", "plan_campaign"),
+        ".planning": ("first_plan", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
         ".resume": ("collect_results", "stored_command", "stored_results"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.campaign.budget_fit import BudgetFit
+from trainmark.campaign.card_checks import load_programs
 from trainmark.campaign.case_search import run_case
 from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.certifying import certificates
@@ -13,7 +14,6 @@ from trainmark.campaign.executor import Executor
 from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import Persistence, explain_full_disk
-from trainmark.campaign.planning import load_programs
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
     as_attempts,

@@ -1,14 +1,14 @@
-"""The plans of a suite's runs, and the workloads that they use."""
+"""The plans of a suite's runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from trainmark.campaign.batch_search import FIRST, probe_protocol
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol, why_none
+from trainmark.campaign.card_checks import load_programs
 from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, RunEnvironment
-from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
 from trainmark.placement import FrameworkPython, build_plan, device_of, prepare
@@ -16,49 +16,7 @@ from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
-from trainmark.suite import read_document
-from trainmark.workload import UnsupportedByCard, Workloads, load_workloads
-from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
-
-
-def load_programs(suite: Suite) -> Workloads:
-    """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
-
-    Reading a card does not import log formats and rules, so this function checks before anything runs that the card's
-    format and rule exist.
-    """
-    files = [Path(card) for card in suite.cards]
-    workloads = load_workloads(files)
-    for path in files:
-        document = read_document(path)
-        name, rule = document.values.get("log_format", AUTO_FORMAT), document.values.get("rule")
-        skip = document.values.get("skip")
-        if name == OWN_FORMAT and rule in (None, "window"):
-            continue
-        if name == AUTO_FORMAT and rule is None:
-            continue
-        from trainmark.measure.rules import find_rule
-        from trainmark.programs import find_format
-        from trainmark.programs.given import described_format
-
-        if name == OWN_FORMAT:
-            raise document.error(
-                ("rule",),
-                f"has no effect: {OWN_FORMAT}'s events are always measured by their own window",
-            )
-        try:
-            if isinstance(name, Mapping):
-                described_format(name, "log_format", str(document.values.get("name")))
-            elif name != AUTO_FORMAT:
-                find_format(name)
-        except InputError as error:
-            raise document.error(("log_format",), str(error)) from None
-        try:
-            if rule is not None:
-                find_rule(rule, skip)
-        except InputError as error:
-            raise document.error(("rule",), str(error)) from None
-    return workloads
+from trainmark.workload import UnsupportedByCard
 
 
 def plan_campaign(

@@ -33,11 +33,11 @@ def check_card(
     path: Path, given: Sequence[str], seconds: float, environment: str | None, out: Path | None, *, dry: bool
 ) -> int:
     """Read the card, run it once, print what its log shows, and return the exit code."""
-    from trainmark.campaign import load_programs
+    from trainmark.campaign import program_mistakes
     from trainmark.suite import read_document
     from trainmark.workload import read_card
 
-    workload = read_card(path)
+    workload = read_card(path, (program_mistakes,))
     card = workload.card
     sys.stdout.write(f"{path}: a card of {card.framework}, task {card.task}, log format {card.format_name}\n")
     values = _case_values(card, given)
@@ -46,7 +46,6 @@ def check_card(
         place.mkdir(parents=True, exist_ok=True)
         document = trial_card(read_document(path).values, workload, path, seconds)
         suite = write_trial_suite(place, document, environment, values)
-        load_programs(suite)
         if dry:
             return 0
         results = run_once(suite, place / "run", f"trainmark card check {path}")
