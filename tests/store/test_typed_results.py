@@ -31,6 +31,8 @@ def run(**fields: Any) -> RunResult:
         "parameters": {},
         "telemetry": (),
         "hosts": (),
+        "data_files": {},
+        "stand_ins": {},
     }
     return RunResult(**{**known, **fields})
 

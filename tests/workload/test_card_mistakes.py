@@ -67,6 +67,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "is not an axis; did you mean 'loader'?",
     ),
     "expects": ({"expects": ["../x"]}, "- ../x", "is no path within the run's folder"),
+    "data_files": ({"data_files": [{"path": "x", "sha256": "abc"}]}, "sha256", "string should match pattern"),
+    "stand_ins": ({"stand_ins": [{"path": "x"}]}, "- path", "give either a 'generator' or a 'command'"),
+    "stand_ins generator": (
+        {"stand_ins": [{"path": "x", "generator": "tokns"}]},
+        "generator",
+        "input should be 'tokens', 'text' or 'images'",
+    ),
     "command": ({"command": []}, "command", "has no words"),
     "command placeholder": (
         {"command": ["{sorce}/x.py"]},

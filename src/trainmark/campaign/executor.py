@@ -39,7 +39,7 @@ from trainmark.node import (
     map_hosts,
 )
 from trainmark.schema.case import Case
-from trainmark.schema.identity import Entries
+from trainmark.schema.identity import Entries, PartName
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
@@ -160,6 +160,7 @@ class Executor:
             return plan
         # Data is made only for a run that can use it.
         missing = None if plan.cannot_run else self.run_env.make_data(case, self.listener.preparing)
+        missing = missing or self.run_env.data_file_problem(case)
         return missing or (plan, setting)
 
     def _carried_out(self, request: Request, plan: Plan, setting: Setting) -> OutcomeRecord:
@@ -188,8 +189,16 @@ class Executor:
             return record
         with deferred_signals():
             doubts = changed_meanwhile(parts, self.identifier.program(request.case))
-            all_doubts = (*record.doubts, *doubts)
-            return record.model_copy(update={"identity": identity_of(parts), "doubts": all_doubts})
+            card = self.run_env.workload(request.case).card
+            files = (one.entries for one in parts if one.name is PartName.FILES)
+            return record.model_copy(
+                update={
+                    "identity": identity_of(parts),
+                    "doubts": (*record.doubts, *doubts),
+                    "data_files": dict(next(files, {})),
+                    "stand_ins": {one.path: one.label for one in card.stand_ins},
+                }
+            )
 
     def _identified(self, request: Request, plan: Plan, setting: Setting) -> tuple[Entries, ...]:
         """Return the identity's parts of a run that is ready to start; raise if earlier runs of the case differ."""

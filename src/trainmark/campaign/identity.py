@@ -21,8 +21,11 @@ from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FilesSource, FolderSource, GitSource, Workload, commit_of
 
-_DEFAULT_LABELS = {"description", "source"}
-"""The keys of a card that do not affect a run, or are a separate part of the identity (the source)."""
+_DEFAULT_LABELS = {"description", "source", "data_files"}
+"""The keys of a card that do not affect a run, or are a separate part of the identity (the source, the data)."""
+
+_ADDED = ("stand_ins",)
+"""The lists of a card that later versions have added."""
 
 _OF_THE_CALL = (
     "CUDA_VISIBLE_DEVICES",
@@ -61,13 +64,21 @@ class Identifier:
         """Return the parts that depend only on the card and the program's files."""
         workload = self._run_env.workload(case)
         card = workload.card
-        values = card.model_dump(mode="json", exclude=_DEFAULT_LABELS)
+        # Without an empty list, the identity is that of an earlier version, whose cards had no such key.
+        absent = {name for name in _ADDED if not getattr(card, name)}
+        values = card.model_dump(mode="json", exclude=_DEFAULT_LABELS | absent)
         return (
             Entries(
                 name=PartName.CARD, word=f"{card.framework} card {card.name}", entries=dict(_flat(values))
             ),
             self._source(case, workload),
+            *self._data_files(workload),
         )
+
+    def _data_files(self, workload: Workload) -> Iterator[Entries]:
+        if workload.card.data_files:
+            digests = self._run_env.data_files.digests(workload)
+            yield Entries(name=PartName.FILES, word=f"of card {workload.card.name}", entries=digests)
 
     def parts(self, spec: RunSpec, plan: Plan, manifest: Manifest) -> tuple[Entries, ...]:
         """Return all parts of a run that is ready to start."""
@@ -108,6 +119,8 @@ class Identifier:
                 commit = str(commit_of(case, workload.card))
                 entries, word = {"commit": commit, "folder": inside}, f"{url} at {commit[:12]}"
             case FolderSource(ignore=ignore):
+                # A stand-in is a separate part of the identity.
+                ignore = (*ignore, *(stand_in.path for stand_in in workload.card.stand_ins))
                 entries, word = self._trees.digests(workload.source, ignore), f"folder {workload.source}"
             case FilesSource(files=files):
                 digests = {name: self._trees.digests(workload.source / name) for name in files}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from trainmark.campaign.data_files import describe_change
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
@@ -65,8 +66,30 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
 
 
 def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tuple[Suspicion, ...]:
-    """Return a doubt if the program differs after a run from before it."""
+    """Return the doubts that the program, or its data files, differ after a run from before it."""
     held, now = ({found.name: found for found in parts} for parts in (before, after))
+    return (*_source_changes(held, now), *_data_changes(held, now))
+
+
+def _data_changes(held: Mapping[PartName, Entries], now: Mapping[PartName, Entries]) -> tuple[Suspicion, ...]:
+    if PartName.FILES not in held or PartName.FILES not in now:
+        return ()
+    changes = list(_file_changes(held[PartName.FILES].entries, now[PartName.FILES].entries))
+    if not changes:
+        return ()
+    sentence = f"data files changed while the program ran: {', '.join(changes)}"
+    return (Suspicion(code="data-changed", sentence=sentence, about=About.WORK),)
+
+
+def _file_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name, was in before.items():
+        if name in now and now[name] != was:
+            yield describe_change(name, was, now[name])
+
+
+def _source_changes(
+    held: Mapping[PartName, Entries], now: Mapping[PartName, Entries]
+) -> tuple[Suspicion, ...]:
     source, again = held[PartName.SOURCE], now[PartName.SOURCE]
     changes = list(_entry_changes(source.entries, again.entries))
     if not changes:
@@ -110,7 +133,8 @@ def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ..
             before = Entries.model_validate_json(text).entries
         except (OSError, ValidationError):
             continue
-        changes += list(_entry_changes(before, now[was.name].entries))
+        compare = _file_changes if was.name is PartName.FILES else _entry_changes
+        changes += list(compare(before, now[was.name].entries))
     more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     return f": {', '.join(changes[:_SHOWN])}{more}" if changes else ""
 

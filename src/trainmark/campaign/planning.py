@@ -45,6 +45,8 @@ def first_plan(
     interpreter, folder = run_env.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
+    if (problem := run_env.data_file_problem(case)) is not None:
+        return problem
     if case.left_open:
         card, device = run_env.workload(case).card, device_of(case, run_env.machine)
         first = next(iter(candidates(case, card, device)), None)

@@ -225,6 +225,8 @@ def collect_run(
         gates=checks,
         cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
         rank_logs=rank_logs,
+        data_files=record.data_files,
+        stand_ins=record.stand_ins,
     )
     if measurement is None:
         return result

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from trainmark.campaign.data_files import DataFiles
 from trainmark.campaign.data_sets import DataSets
 from trainmark.campaign.transfer import send_data, send_program
 from trainmark.environment import (
@@ -86,6 +87,7 @@ class RunEnvironment:
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._one_at_a_time = threading.Lock()
+        self.data_files = DataFiles()
         # Data is created on this machine, even if only other hosts run cases.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
@@ -177,6 +179,14 @@ class RunEnvironment:
                 return CannotStart(Outcome.FAILED, f"data set '{case.data}': {error}")
         return self._data[key]
 
+    def data_file_problem(self, case: Case) -> CannotStart | None:
+        """Return why the data files of the case's card cannot be used; None if they can."""
+        workload = self.workload(case)
+        if not workload.card.data_files:
+            return None
+        reason = self.data_files.problem(workload, self.hosts_of(case))
+        return None if reason is None else CannotStart(Outcome.FAILED, reason)
+
     def data(self, case: Case) -> str:
         """Return the program's data argument: ``synthetic``, or a folder, whether or not it exists yet."""
         return (
@@ -254,7 +264,7 @@ class RunEnvironment:
         Raises ``UnsupportedByCard`` if the program's commit is not specified.
         """
         workload, dataset = self.workload(case), self._dataset(case)
-        needs_folder = self._environment(case) in ENGINES or workload.card.prepare
+        needs_folder = self._environment(case) in ENGINES or workload.card.steps
         return RunSpec(
             case=case,
             workload=workload,

@@ -61,6 +61,8 @@ def _case_lines(case: CaseResult, bound: BoundFinding | None) -> Iterator[tuple[
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
     if first.witnessed:
         yield "log", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in first.witnessed.items())
+    if stand_ins := measured[0].stand_ins:
+        yield "data", "; ".join(f"stand-in, {label} ({path})" for path, label in stand_ins.items())
     yield from _machine(measured)
     yield from _energy(measured)
     if (flops := first.model_flops) is not None:

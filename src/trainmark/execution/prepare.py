@@ -34,6 +34,16 @@ SOURCE = "source.json"
 _DONE = "done.json"
 """The file with the finished steps, in the steps' folder. It is missing while a step runs and after one that failed."""
 _LOCK = ".lock"
+_LINK = """\
+if [ "$(readlink "$1")" = "$2" ]; then exit 0; fi
+if [ -e "$1" ] || [ -L "$1" ]; then
+    echo "exists, but the card declares a stand-in for it: remove the file, or the stand-in from the card" >&2
+    exit 1
+fi
+mkdir -p "$(dirname "$1")" && ln -s "$2" "$1"
+"""
+_UNLINK = 'if [ "$(readlink "$1")" = "$2" ]; then rm "$1"; fi'
+
 _REMOVAL_S = 60.0
 """The time limit for ending a container, in seconds."""
 
@@ -89,11 +99,15 @@ class Preparer:
                     tree = check_out(preparation.source, preparation.subfolder, Git(runner))
                 origin = to_json(_origin(preparation, tree))
                 write_atomically(directory / name_on(SOURCE, preparation.node), origin)
+            for link, target in preparation.links:
+                _link(runner, link, target)
 
     def clear(self, plan: Plan, directory: Path) -> None:
         """End the containers of a run that has ended in any way, and remove its working trees."""
         self._end_containers(plan, directory)
         for preparation in plan.preparations:
+            for link, target in preparation.links:
+                _unlink(self._runner(plan, preparation.node, directory), link, target)
             if preparation.source is not None:
                 discard(preparation.source, Git(self._runner(plan, preparation.node, directory)))
 
@@ -175,6 +189,18 @@ def _end_container(runner: CommandRunner, command: Command) -> None:
     if words is not None and runner.host.which(words[0]) is not None:
         limits = Limits(timeout_s=_REMOVAL_S)
         CommandRunner(runner.host, limits, runner.mark).run(Command(command.node, words, {}))
+
+
+def _link(runner: CommandRunner, link: Path, target: Path) -> None:
+    """Make a link for the run; raise ``PreparationError`` if there is something else in its place."""
+    words = ("sh", "-c", _LINK, "sh", str(link), str(target))
+    done = runner.run(Command(0, words, {}))
+    if done.code != 0:
+        raise PreparationError(Outcome.FAILED, f"{link}: {done.error_line()}")
+
+
+def _unlink(runner: CommandRunner, link: Path, target: Path) -> None:
+    runner.run(Command(0, ("sh", "-c", _UNLINK, "sh", str(link), str(target)), {}))
 
 
 @contextmanager

@@ -97,12 +97,12 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
             with_mark(spec, words),
             {**variables, **of_rank},
             rank=rank,
-            directory=_working_directory(spec, node),
+            directory=working_directory(spec, node),
         )
         yield in_environment(spec.interpreter, command, context)
 
 
-def _working_directory(spec: RunSpec, node: int) -> Path | None:
+def working_directory(spec: RunSpec, node: int) -> Path | None:
     """Return the folder in which the program starts on ``node``; None for the run's folder."""
     match spec.card.working_directory:
         case WorkingDirectory.RUN:
@@ -160,7 +160,7 @@ def container_context(spec: RunSpec, node: int) -> ContainerContext:
         read.append(spec.data)
     if not isinstance(spec.card.source, GitSource):
         read.append(str(spec.workload.source))
-    if spec.card.prepare:
+    if spec.card.steps:
         read.append(str(spec.prepared))
     mounts = tuple(Mount(source=path, target=path) for path in read)
     own = spec.card.image.mounts if spec.card.image is not None else ()

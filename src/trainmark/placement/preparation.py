@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
-from trainmark.placement.planner import container_context, in_environment, values_of
+from trainmark.placement.planner import container_context, in_environment, values_of, working_directory
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.plan import Checkout, Command, Preparation, PrepareStep
@@ -42,7 +42,7 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     """
     reference = card.image.reference if card.image is not None else ""
     of_data = dataset if _uses_data(card) else ""
-    steps = (step.model_dump_json() for step in card.prepare)
+    steps = (step.model_dump_json() for step in card.steps)
     words = (
         str(commit_of(case, card)),
         environment,
@@ -83,18 +83,28 @@ def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     """
     spec, card = spec.on(node), spec.card
     tasks = tuple(_tasks(spec, node))
+    links = tuple(_links(spec, node))
     commit = commit_of(spec.case, card)
     if commit is None or not isinstance(card.source, GitSource):
-        return Preparation(spec.prepared, tasks=tasks, node=node) if tasks else None
+        return Preparation(spec.prepared, tasks=tasks, node=node, links=links) if tasks else None
     repository = cache / source_key(card.source.url)
     source = Checkout(card.source.url, commit, repository, spec.directory_on(node) / CHECKOUT)
     workshop = replace(source, tree=spec.prepared / CHECKOUT) if tasks else None
-    return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node)
+    return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node, links)
+
+
+def _links(spec: RunSpec, node: int) -> Iterator[tuple[Path, Path]]:
+    """Yield where the program reads each stand-in, and the file or folder that is made."""
+    if spec.card.stand_ins and spec.interpreter.container is not None:
+        raise UnsupportedByCard(f"workload '{spec.card.name}' has stand_ins, which containers do not see")
+    folder = working_directory(spec, node) or spec.directory_on(node)
+    for stand_in in spec.card.stand_ins:
+        yield folder / stand_in.path, spec.prepared / stand_in.name
 
 
 def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     container, card = spec.interpreter.container, spec.card
-    if container is None and not card.prepare:
+    if container is None and not card.steps:
         return
     shop = replace(
         spec,
@@ -109,7 +119,7 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     # The folder itself is mounted writable, and data only for steps that use it.
     unneeded = {str(spec.prepared), *(() if _uses_data(card) else (spec.data, spec.dataset))}
     context = ContainerContext(spec.prepared, tuple(mount for mount in given if mount.target not in unneeded))
-    for step in card.prepare:
+    for step in card.steps:
         if not matches(spec.case, step.when, values.device):
             continue
         words = tuple(filled(word, texts) for word in step.words)

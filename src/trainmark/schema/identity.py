@@ -30,6 +30,8 @@ class PartName(StrEnum):
     """The files that the card's prepare steps left."""
     DATA = "data"
     """The data set's files."""
+    FILES = "files"
+    """The card's data files."""
 
 
 class Part(Frozen):

@@ -3,9 +3,12 @@
 An outcome is never a number, and only ``ok`` has a throughput.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
+
+from pydantic import Field
 
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.identity import Identity
@@ -97,7 +100,8 @@ class OutcomeRecord(Frozen):
     ``doubts`` are the doubts that only the process that started the run can raise. ``expected_s`` and
     ``expected_step_s`` are the seconds that the whole run and one step would have taken, estimated from the steps of a
     run that ended early. ``hosts`` are the names of its nodes' hosts, in the order of the nodes; empty if the run was
-    not started, and in files of older versions.
+    not started, and in files of older versions. ``data_files`` are the digests of its card's data files, ``stand_ins``
+    the descriptions of its card's stand-ins for data, both by path.
     """
 
     schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"
@@ -119,3 +123,5 @@ class OutcomeRecord(Frozen):
     expected_s: float | None = None
     expected_step_s: float | None = None
     hosts: tuple[str, ...] = ()
+    data_files: Mapping[str, str] = Field(default_factory=dict)
+    stand_ins: Mapping[str, str] = Field(default_factory=dict)

@@ -102,7 +102,8 @@ class Preparation:
     """The prerequisites of a run on its ``node``: the program's source, and the results of prepare steps in ``folder``.
 
     ``source`` is the run's own working tree, ``workshop`` that of the prepare steps; ``subfolder`` is the program's
-    folder in it.
+    folder in it. ``links`` are symbolic links, each with its target, that exist during the run: the places at which a
+    program reads stand-ins.
     """
 
     folder: Path
@@ -111,6 +112,7 @@ class Preparation:
     workshop: Checkout | None = None
     tasks: tuple[PrepareStep, ...] = ()
     node: int = 0
+    links: tuple[tuple[Path, Path], ...] = ()
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield a description and a command line for each step, in order, for people to read or type."""
@@ -121,6 +123,9 @@ class Preparation:
                 yield f"the working tree {whose}", shlex.join(checkout.made())
             if checkout is self.workshop:
                 yield from ((task.description, task.command.text()) for task in self.tasks)
+        for link, target in self.links:
+            yield f"the stand-in for {link.name}", f"mkdir -p {shlex.quote(str(link.parent))}"
+            yield f"the stand-in for {link.name}", shlex.join(("ln", "-s", str(target), str(link)))
 
 
 @dataclass(frozen=True, slots=True)

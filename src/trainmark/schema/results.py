@@ -44,6 +44,8 @@ class RunResult(Frozen):
     ``cpu_s_per_sample`` are the processor seconds of its processes per sample, in the window of a run on CPUs.
     ``rank_logs`` compares the ranks of another project's program by what each prints; null if fewer than two do.
     ``bound`` is what a measured run was bound by; null in files of older versions.
+    ``data_files`` are the digests of its card's data files, ``stand_ins`` the descriptions of its card's stand-ins for
+    data, both by path.
     """
 
     repeat: int
@@ -66,6 +68,8 @@ class RunResult(Frozen):
     cpu_s_per_sample: float | None = None
     rank_logs: RankComparison | None = None
     bound: RunBound | None = None
+    data_files: Mapping[str, str] = Field(default_factory=dict)
+    stand_ins: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,9 +1,10 @@
 """Cards, which describe how to obtain, start and read a training program, built-in or foreign."""
 
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
@@ -197,6 +198,78 @@ class ResultFile(Frozen):
     path: Annotated[str, StringConstraints(min_length=1)]
 
 
+class DataFile(Frozen):
+    """A file or folder of data that the program reads where it is; ``path`` is relative to the card's file.
+
+    A run is refused if it is missing, or if its ``sha256`` or its ``size`` (bytes) is another one.
+    """
+
+    path: Annotated[str, StringConstraints(min_length=1)]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    size: Annotated[int, Field(strict=True, ge=0)] | None = None
+
+
+class Generator(StrEnum):
+    """The generators of stand-ins for data."""
+
+    TOKENS = "tokens"
+    """A file of ``count`` random token numbers below ``vocabulary``, of 16 bits each."""
+    TEXT = "text"
+    """A file of ``count`` random words."""
+    IMAGES = "images"
+    """A folder with ``count`` random PNG files of ``size`` pixels in 10 folders."""
+
+
+class StandIn(Frozen):
+    """Data that takes the place of a download, made by a ``generator`` or a ``command``; results and report say so.
+
+    ``path`` is where the program reads it, relative to the folder in which it starts. The ``command`` makes
+    ``{prepared}/NAME``, with the last part of the path as NAME; its ``description`` says what it makes.
+    """
+
+    path: PathInRun
+    generator: Generator | None = None
+    command: tuple[str, ...] = ()
+    description: str = ""
+    count: Annotated[int, Field(strict=True, gt=0)] = 1_000_000
+    vocabulary: Annotated[int, Field(strict=True, gt=1, le=65536)] = 50257
+    size: Annotated[int, Field(strict=True, gt=0)] = 224
+
+    @model_validator(mode="after")
+    def _is_made_once(self) -> Self:
+        if (self.generator is None) is (not self.command):
+            raise ValueError("give either a 'generator' or a 'command' that makes it")
+        if self.command and not self.description:
+            raise ValueError(
+                "the key 'description' is missing: what the command makes, such as 'random tokens'"
+            )
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name of the file or folder that is made."""
+        return PurePosixPath(self.path).name
+
+    @property
+    def label(self) -> str:
+        """A description of the data, for results and reports."""
+        return self.description or f"random {self.generator}"
+
+    @property
+    def step(self) -> Step:
+        """The prepare step that makes it."""
+        words = self.command
+        if self.generator is not None:
+            most = self.size if self.generator is Generator.IMAGES else self.vocabulary
+            made = f"{{prepared}}/{self.name}"
+            words = (sys.executable, str(_GENERATE), self.generator.value, made, str(self.count), str(most))
+        description = f"stand-in for {self.path}: {self.label}"
+        return Step(description=description, words=words, where=Where.HOST, leaves=(self.name,))
+
+
+_GENERATE = Path(__file__).with_name("generate.py")
+
+
 def _default_task(read: Mapping[str, Any]) -> str:
     """Return the task of a card that states none; ``read`` has its fields before ``task``."""
     return task_of_source(read["source"].kind if "source" in read else BUILT_IN_SOURCE)
@@ -228,6 +301,8 @@ class Card(Frozen):
     Programs that can run in a container have an ``image``; ``environment`` (also ``docker`` or ``apptainer``) is the
     meaning of ``auto`` in a suite. ``starter`` is the script that starts the ranks, for launchers that need one.
     ``prepare`` are steps before the first run; ``expects`` are files that a run must leave, relative to its folder.
+    ``data_files`` are files that the program reads, with their digests; ``stand_ins`` are made in the place of
+    downloads.
 
     The placeholders in words are listed in ``PLACEHOLDERS``.
     """
@@ -253,6 +328,8 @@ class Card(Frozen):
     working_directory: str = WorkingDirectory.RUN
     prepare: tuple[Step, ...] = ()
     expects: tuple[PathInRun, ...] = ()
+    data_files: tuple[DataFile, ...] = ()
+    stand_ins: tuple[StandIn, ...] = ()
     command: tuple[str, ...]
     axes: Mapping[str, Axis]
     fixed: Mapping[str, Any] = Field(default_factory=dict)
@@ -292,6 +369,11 @@ class Card(Frozen):
     def takes_steps(self) -> bool:
         """True if the command passes the number of steps to the program."""
         return any("{steps}" in word for word in self.command)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The prepare steps, with those that make stand-ins."""
+        return (*self.prepare, *(stand_in.step for stand_in in self.stand_ins))
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are not axes of a case."""
@@ -357,4 +439,5 @@ class Card(Frozen):
             words["combinations", i, "words"] = (*entry.words, *entry.environment_variables.values())
         for i, step in enumerate(self.prepare):
             words |= {("prepare", i, "words"): step.words, ("prepare", i, "leaves"): step.leaves}
+        words |= {("stand_ins", i, "command"): one.command for i, one in enumerate(self.stand_ins)}
         return words

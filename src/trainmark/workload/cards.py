@@ -29,10 +29,12 @@ class Workload:
     """A card and the location of its program on this machine.
 
     For a program from a repository, ``source`` is relative to the run's folder, because each run has its own checkout.
+    The card's own paths are relative to ``base``, the folder of its file.
     """
 
     card: Card
     source: Path
+    base: Path = Path()
 
 
 class NoCardError(InputError):
@@ -127,7 +129,7 @@ def _workload(document: Document, checks: Sequence[Check] = ()) -> Workload:
     mistakes += [error for key, error in found if key[:1] not in {(name,) for name in wrong}]
     mistakes += [error for check in checks for error in check(document)]
     _raise(mistakes)
-    return Workload(placed, source)
+    return Workload(placed, source, document.path.parent.resolve())
 
 
 def _raise(mistakes: Sequence[InputError]) -> None:

@@ -96,7 +96,17 @@ def _steps(context: Context) -> list[str]:
         sentences.append(say("foreign_steps", warmup=left_out, measured=used))
     if results:
         sentences.append(say.count("own_results", len(results)))
-    return sentences
+    return [*sentences, *_stand_ins(context)]
+
+
+def _stand_ins(context: Context) -> list[str]:
+    """Return a sentence that names the stand-ins for data of measured runs; none if they have none."""
+    runs = [run for _, run in context.runs() if run.measurement is not None]
+    with_some = [run for run in runs if run.stand_ins]
+    if not with_some:
+        return []
+    made = dict.fromkeys(f"{label} ({path})" for run in with_some for path, label in run.stand_ins.items())
+    return [context.say("stand_ins", n=len(with_some), of=len(runs), made="; ".join(made))]
 
 
 def inspection_sentence(context: Context) -> list[str]:
