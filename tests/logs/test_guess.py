@@ -86,6 +86,26 @@ def test_words_and_consistency_give_a_number(
     assert any(p["code"] == "guessed" and p["severity"] == "doubt" for p in row["problems"])
 
 
+def test_a_program_that_prints_its_epochs_alone_is_measured_in_epochs(tmp_path: Path) -> None:
+    epochs = "".join(
+        f"Epoch {at} in {1.5 + at % 2:.2f} sec\nTraining set accuracy 0.{at:02}\n" for at in range(40)
+    )
+    row = _row(tmp_path, epochs, Facts(gpus=1, batch_per_device=3840))
+
+    assert row["throughput"] == pytest.approx(3840 / 2, rel=0.03)
+    assumed = next(each for each in row["problems"] if each["code"] == "guessed")["message"]
+    assert "no line counts steps, so an epoch counts as one step" in assumed
+    assert "'in sec' is the time of one epoch" in assumed
+
+
+def test_lines_of_steps_are_used_before_those_of_epochs(tmp_path: Path) -> None:
+    lines = [f"Epoch {at} in 7.0 sec\n" for at in range(60)]
+    lines[20:20] = [f"step {at} step_time 2.000 s\n" for at in range(20)]
+    row = _row(tmp_path, "".join(lines), Facts(gpus=1, batch_per_device=16))
+
+    assert row["throughput"] == pytest.approx(8)
+
+
 def test_what_is_missing_is_named_as_a_flag(tmp_path: Path) -> None:
     row = _row(tmp_path, _lines(lambda at: f"step {at}, loss 3.{at:02}, step_time 2.000 s"))
 

@@ -9,11 +9,13 @@ import numpy as np
 
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.families import Family, Place, families
-from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, meaning_of
+from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, is_epoch_name, meaning_of
 
 _MOSTLY = 0.7
 _CLOSE = 0.05
 _SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+_LONGEST_HEAD = 1e9
+"""More lines than any part of a log that is guessed from."""
 _BEFORE = 24
 """Characters of a line's text that a proposed pattern keeps before a number."""
 
@@ -31,11 +33,15 @@ class Guess:
 class _Fields:
     counter: int
     meant: Mapping[int, Meant]
+    counts_epochs: bool = False
 
 
 def guess_format(text: bytes) -> Guess | None:
-    """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time."""
-    best: tuple[int, Guess] | None = None
+    """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time.
+
+    Lines that count epochs are used only if no line counts steps.
+    """
+    best: tuple[float, Guess] | None = None
     for family in families(text):
         if NOT_TRAINING.search(family.text) and not re.search(r"\btrain", family.text, re.IGNORECASE):
             continue
@@ -43,9 +49,10 @@ def guess_format(text: bytes) -> Guess | None:
         if found is None:
             continue
         guess = _propose(family, found)
-        weight = family.count * (
-            3 if any(m.field in ("rate", "steps_per_s") for m in found.meant.values()) else 1
-        )
+        has_rate = any(m.field in ("rate", "steps_per_s") for m in found.meant.values())
+        weight = family.count * (3 if has_rate else 1)
+        if found.counts_epochs:
+            weight /= _LONGEST_HEAD
         if best is None or weight > best[0]:
             best = weight, guess
     return best[1] if best else None
@@ -57,18 +64,22 @@ def _fields(family: Family) -> _Fields | None:
     named = [at for at in counters if is_counter_name(family.places[at].name) or _is_of_a_total(family, at)]
     if not counters:
         return None
-    counter = (named or counters)[0]
+    epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
+    counter = (named or epochs or counters)[0]
     meant: dict[int, Meant] = {}
     for at, place in enumerate(family.places):
         found = meaning_of(place.name, place.unit, place.after) if at != counter else None
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)
-    if not named and not any(one.field in ("rate", "steps_per_s") for one in meant.values()):
+    has_rate = any(one.field in ("rate", "steps_per_s") for one in meant.values())
+    if not named and not epochs and not has_rate:
         return None  # numbers of requests or pages rise too
     # The wait for data alone is no time of a step.
     has_time = any(not one.field.startswith("data_time") for one in meant.values())
-    return _Fields(counter, meant) if has_time or family.clock_s is not None else None
+    if not has_time and family.clock_s is None:
+        return None
+    return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate)
 
 
 def _is_of_a_total(family: Family, at: int) -> bool:
@@ -167,7 +178,10 @@ def _escape(text: str) -> str:
 
 def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool) -> Any:
     counter = family.places[fields.counter]
-    yield f"'{counter.name.strip() or 'the number that rises'}' counts steps"
+    if fields.counts_epochs:
+        yield "no line counts steps, so an epoch counts as one step"
+    else:
+        yield f"'{counter.name.strip() or 'the number that rises'}' counts steps"
     for at, found in fields.meant.items():
         place = family.places[at]
         label = f"'{(place.name + ' ' + place.unit).strip()}'"
@@ -180,7 +194,7 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         elif found.field.startswith("data_time"):
             yield f"{label} is the wait for data in a step"
         else:
-            yield f"{label} is the time of one step"
+            yield f"{label} is the time of one {'epoch' if fields.counts_epochs else 'step'}"
     agreed = _agreement(family, fields)
     if agreed:
         yield agreed

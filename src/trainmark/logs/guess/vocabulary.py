@@ -6,6 +6,7 @@ from dataclasses import dataclass
 _COUNTERS = re.compile(
     r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch|train_step)\W*$"
 )
+_EPOCHS = re.compile(r"(?:^|[\W_])epochs?\W*$")
 _UNITS = (
     ("tokens/s", r"(?:tok(?:en)?s?|words?|w|t)"),
     ("images/s", r"(?:im(?:a)?g(?:e)?s?)"),
@@ -82,6 +83,11 @@ def is_counter_name(name: str) -> bool:
     return _COUNTERS.search(name) is not None
 
 
+def is_epoch_name(name: str) -> bool:
+    """Return whether ``name`` is what programs call their counter of epochs."""
+    return _EPOCHS.search(name) is not None
+
+
 def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing.
 
@@ -108,6 +114,8 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
     if _DATA.search(bare) and (unit in _DATA_SECONDS or in_ms or re.search(r"time|wait", bare)):
         return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if in_ms and in_ms[1] == "ms" else "data_time_s"))
+    if name in ("in", "took") and unit in _SECONDS:
+        return Meant(_SECONDS[unit])
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
         return Meant(_SECONDS.get(unit, f"step_time_{in_ms[1]}" if in_ms else "step_time_s"))
     return None
