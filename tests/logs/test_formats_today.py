@@ -33,6 +33,23 @@ def test_slow_steps_between_lines_are_in_the_rate(read: Reader, name: str) -> No
     assert measure_log(log).value == pytest.approx(overall_rate(run), rel=0.01)
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_the_record_that_gluoncv_repeats_at_the_end_of_an_epoch_is_left_out(
+    read: Reader, epochs: int
+) -> None:
+    # 94 batches, a record after each second one: the program prints batch 93 after batch 94.
+    lines = [
+        f"Epoch[{epoch}] Batch [{step}]\tSpeed: {184.3 if step == 93 else 48.0} samples/sec\taccuracy=0\tlr=0.1"
+        for epoch in range(epochs)
+        for step in (*range(2, 95, 2), 93)
+    ]
+
+    log = read("\n".join(["Namespace(batch_size=16, model='mobilenet0.25', num_gpus=0)", *lines]) + "\n")
+
+    assert (log.records.count, log.restarts) == (47 * epochs, ())
+    assert measure_log(log).value == pytest.approx(48)
+
+
 def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
     run = SampleRun(([0.5] * 9 + [0.1] + [0.5] * 10) * 10, gpus=8, batch_per_device=64, interval=10)
 

@@ -50,7 +50,7 @@ def guess_format(text: bytes) -> Guess | None:
             continue
         guess = _propose(family, found)
         has_rate = any(m.field in ("rate", "steps_per_s") for m in found.meant.values())
-        weight = family.count * (3 if has_rate else 1)
+        weight = float(family.count * (3 if has_rate else 1))
         if found.counts_epochs:
             weight /= _LONGEST_HEAD
         if best is None or weight > best[0]:

@@ -5,11 +5,17 @@
 ``Speed`` covers the steps since the previous record and the whole batch of the process, on all its devices; with a
 ``kv_store`` of ``dist…`` each node has a process that prints its own speed. The Namespace's ``batch_size`` is that of
 one device in GluonCV and global in MXNet's ``example/image-classification``.
+
+After an epoch whose steps are a multiple of ``log_interval``, GluonCV prints the last record again, with its step less
+one (the index of the step instead of their number) and the rate of a step over no time: it is left out.
 """
 
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
+from trainmark.logs.columns import Floats, median
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -59,6 +65,19 @@ def _workers(context: LogContext) -> int | None:
     return count if count > 1 else None
 
 
+def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Yield the records without those that repeat the last one of their epoch."""
+    before, interval = np.full(2, np.nan), 0.0
+    for columns in blocks:
+        # The records of several workers that print every step may be out of order by one.
+        interval = interval or median(np.abs(np.diff(columns["step"])))
+        steps = np.concatenate((before[:1], columns["step"]))
+        epochs = np.concatenate((before[1:], columns["epoch"]))
+        repeats = (np.diff(steps) == -1) & (np.diff(epochs) == 0) & (interval > 1)
+        before = np.array([steps[-1], epochs[-1]])
+        yield {name: values[~repeats] for name, values in columns.items()}
+
+
 FORMAT = Format(
     name="gluoncv",
     title="gluon-cv",
@@ -75,6 +94,7 @@ FORMAT = Format(
     parameters=namespace_arguments,
     facts=facts,
     end_state=unknown_end,
+    transform=transform,
     header=re.compile(rb"Namespace\("),
 )
 
