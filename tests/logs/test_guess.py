@@ -98,6 +98,21 @@ def test_a_program_that_prints_its_epochs_alone_is_measured_in_epochs(tmp_path: 
     assert "'in sec' is the time of one epoch" in assumed
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "| epoch {epoch:3d} | {batch:5d}/   40 batches | lr 20.00 | ms/batch 500.00 | loss 1.{batch:02}\n",
+        "[INFO] epoch: {epoch}, batch_id: {batch}, auc:0.5{batch:02}, avg_batch_cost: 0.5 sec, ips: 32.0 ins/s\n",
+    ],
+)
+def test_a_counter_may_begin_anew_with_each_epoch(tmp_path: Path, form: str) -> None:
+    lines = [form.format(epoch=epoch, batch=batch) for epoch in (1, 2, 3) for batch in range(0, 40, 2)]
+    row = _row(tmp_path, "".join(lines), Facts(gpus=1, batch_per_device=16))
+
+    assert row["throughput"] == pytest.approx(32)
+    assert not {each["code"] for each in row["problems"]} & {"restarted", "several-runs", "repeated-records"}
+
+
 def test_lines_of_steps_are_used_before_those_of_epochs(tmp_path: Path) -> None:
     lines = [f"Epoch {at} in 7.0 sec\n" for at in range(60)]
     lines[20:20] = [f"step {at} step_time 2.000 s\n" for at in range(20)]

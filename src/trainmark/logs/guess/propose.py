@@ -31,9 +31,12 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
+    """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields."""
+
     counter: int
     meant: Mapping[int, Meant]
     counts_epochs: bool = False
+    epoch: int | None = None
 
 
 def guess_format(text: bytes) -> Guess | None:
@@ -61,14 +64,16 @@ def guess_format(text: bytes) -> Guess | None:
 def _fields(family: Family) -> _Fields | None:
     """Return the counter and the other fields of a family; None without a counter or without a time."""
     counters = [at for at, place in enumerate(family.places) if _counts(place.values)]
-    named = [at for at in counters if is_counter_name(family.places[at].name) or _is_of_a_total(family, at)]
-    if not counters:
+    named = [at for at in counters if _is_named(family, at)]
+    epoch, of_epochs = _counters_of_epochs(family) if not named else (None, [])
+    named = named or of_epochs
+    if not counters and not named:
         return None
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
     counter = (named or epochs or counters)[0]
     meant: dict[int, Meant] = {}
     for at, place in enumerate(family.places):
-        found = meaning_of(place.name, place.unit, place.after) if at != counter else None
+        found = meaning_of(place.name, place.unit, place.after) if at not in (counter, epoch) else None
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)
@@ -79,7 +84,31 @@ def _fields(family: Family) -> _Fields | None:
     has_time = any(not one.field.startswith("data_time") for one in meant.values())
     if not has_time and family.clock_s is None:
         return None
-    return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate)
+    return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch)
+
+
+def _is_named(family: Family, at: int) -> bool:
+    return is_counter_name(family.places[at].name) or _is_of_a_total(family, at)
+
+
+def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
+    """Return the place of the epochs and those of the counters that begin anew with each; None and none without."""
+    for epoch, place in enumerate(family.places):
+        if not is_epoch_name(place.name) or not np.isfinite(place.values).all():
+            continue
+        ends = np.flatnonzero(np.diff(place.values) > 0) + 1
+        if not len(ends) or (np.diff(place.values) < 0).any():
+            continue
+        found = [
+            at
+            for at, one in enumerate(family.places)
+            if at != epoch
+            and _is_named(family, at)
+            and all(_counts(part) for part in np.split(one.values, ends) if len(part) > 1)
+        ]
+        if found:
+            return epoch, found
+    return None, []
 
 
 def _is_of_a_total(family: Family, at: int) -> bool:
@@ -148,9 +177,9 @@ def _pattern(family: Family, fields: _Fields) -> str:
     parts = ["{stamp}"] if family.clock_s is not None else []
     last = None
     for at, place in enumerate(family.places):
-        if at != fields.counter and at not in fields.meant:
+        if at not in (fields.counter, fields.epoch) and at not in fields.meant:
             continue
-        name = "step" if at == fields.counter else fields.meant[at].field
+        name = {fields.counter: "step", fields.epoch: "epoch"}.get(at) or fields.meant[at].field
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
         parts += [gap, _escaped(place, whole=adjacent), _field(name, place)]

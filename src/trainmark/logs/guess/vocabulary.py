@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _COUNTERS = re.compile(
-    r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch|train_step)\W*$"
+    r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch(?:_?(?:id|idx))?|train_step)\W*$"
 )
 _EPOCHS = re.compile(r"(?:^|[\W_])epochs?\W*$")
 _UNITS = (
