@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import zlib
 from base64 import b64decode
 from html.parser import HTMLParser
@@ -12,7 +13,8 @@ import sample_results as sample
 from browser import WINDOWS, Views, inspected, needs_browser
 from rendering import Example, Rendering
 
-from trainmark.report import Language, render_html
+from trainmark.report import Language, render_html, write_reports
+from trainmark.report.charts import theme
 from trainmark.schema.results import Results
 from trainmark.tasks import case_of
 
@@ -220,3 +222,21 @@ def test_a_page_of_thirty_runs_is_smaller_than_600_kb(tmp_path: Path) -> None:
     text = rendered(results, tmp_path)
     assert "chart-steps" in text
     assert len(text.encode()) < 600_000
+
+
+@pytest.mark.parametrize("missing", ["altair", "vl_convert"])
+def test_a_python_that_cannot_draw_writes_the_report_without_charts(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(theme, "PACKAGES", {missing: f"the package of {missing}"})
+    monkeypatch.setattr(theme, "find_spec", lambda module: None if module == missing else module)
+    monkeypatch.setitem(sys.modules, missing, None)
+    results = sample.two_frameworks()
+    sample.write_runs(tmp_path, results)
+
+    written = write_reports(tmp_path, results)
+
+    assert {path.name for path in written} == {"results.csv", "runs.csv", "report.md", "report.html"}
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f"The charts are left out: pip install the package of {missing}." in page
+    assert 'class="chart"' not in page

@@ -1,11 +1,12 @@
 """The whole report, with its sections in the order in which a reader needs them; rendering and writing it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from trainmark.files import write_atomically
-from trainmark.report.blocks import Report, Section
-from trainmark.report.charts import on_white, svg
+from trainmark.report.blocks import Chart, Report, Section
+from trainmark.report.charts import missing_packages, on_white, svg
 from trainmark.report.context import Context, context
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.html import to_html
@@ -35,21 +36,31 @@ PLOTS = "plots"
 def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
     """Return the report on ``results``, whose runs' files are in ``directory``.
 
-    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
+    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``). Without the
+    packages that draw charts, the report has no charts and says so at its end.
     """
     about = context(results, directory, language, base, read_series(results, directory))
     say = about.say
+    sections = [section for section in _sections(about) if section is not None]
+    colophon = say(
+        "colophon",
+        version=results.trainmark_version,
+        when=results.generated_at.strftime("%Y-%m-%d %H:%M %Z").strip(),
+    )
+    if missing := missing_packages():
+        sections = [_without_charts(section) for section in sections]
+        colophon += say("space") + say("no_charts", packages=" ".join(missing))
     return Report(
         language=language.tag,
         title=say("title", suite=results.suite),
         lead=overview.lead(about),
-        sections=tuple(section for section in _sections(about) if section is not None),
-        colophon=say(
-            "colophon",
-            version=results.trainmark_version,
-            when=results.generated_at.strftime("%Y-%m-%d %H:%M %Z").strip(),
-        ),
+        sections=tuple(sections),
+        colophon=colophon,
     )
+
+
+def _without_charts(section: Section) -> Section:
+    return replace(section, blocks=tuple(block for block in section.blocks if not isinstance(block, Chart)))
 
 
 def _sections(about: Context) -> list[Section | None]:

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -53,6 +54,15 @@ CONFIG = {
     "title": {"color": INK, "fontSize": FONT_SIZE, "fontWeight": 600, "anchor": "start", "limit": 420},
     "text": {"color": INK, "fontSize": FONT_SIZE},
 }
+
+
+PACKAGES = {"altair": "altair", "vl_convert": "vl-convert-python"}
+"""The modules that draw the charts, and the packages to install for them."""
+
+
+def missing_packages() -> tuple[str, ...]:
+    """Return the packages that this Python lacks to draw charts: a machine of one's own may have none of them."""
+    return tuple(package for module, package in PACKAGES.items() if find_spec(module) is None)
 
 
 def colours(names: Sequence[object]) -> list[str]:
