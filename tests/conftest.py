@@ -1,5 +1,6 @@
 """Fixtures of all rooms; what they need is imported when a test asks for it."""
 
+import gc
 import hashlib
 import os
 import re
@@ -49,6 +50,12 @@ RARE_UNTIL = "TRAINMARK_RARE_UNTIL"
 RARE_ORDER = "TRAINMARK_RARE_ORDER"
 """The variable with a word that decides the order of the rare tests: another word, and others are left out."""
 
+_LEFT_OUT = re.compile(r"not (\w+)(?: and |$)")
+"""The markers of an expression like that of ``make check``: ``not training and not cluster``."""
+
+_OF_FILE = re.compile(r"^pytestmark = (?:\[\n(?: .*\n)+\]|.*)", re.MULTILINE)
+"""The statement that marks all tests of a file."""
+
 _failed: list[str] = []
 """The tests of this run that failed, in their order."""
 
@@ -62,12 +69,25 @@ def pytest_configure() -> None:
     # Only on CPUs with AVX-512 does TensorFlow use oneDNN unasked, without which it computes no NCHW on a CPU.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Most objects are those of thousands of tests, which stay: looking for unreachable ones took a tenth of the time.
+    gc.set_threshold(20_000, 20, 20)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or "PYTEST_XDIST_WORKER" in os.environ:
         signal.signal(signal.SIGHUP, lambda *_: None)
     from frameworks import what_is_required_and_missing
 
     if missing := what_is_required_and_missing():
         raise pytest.UsageError(missing)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a file if ``-m`` excludes a marker of all its tests: it need not be imported."""
+    expression = str(config.getoption("markexpr"))
+    if collection_path.suffix != ".py" or _LEFT_OUT.sub("", expression):
+        return None
+    marked = _OF_FILE.search(collection_path.read_text(encoding="utf-8"))
+    left_out = marked and any(f"mark.{name}" in marked[0] for name in _LEFT_OUT.findall(expression))
+    # None: others decide.
+    return left_out or None
 
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
@@ -97,6 +117,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Refuse to run side by side with a pytest that loses the groups: every fixture would be made in every process."""
+    gc.freeze()
     if session.config.getoption("loadgroup", False):
         alone = [item.nodeid for item in session.items if "@" not in item.nodeid]
         if alone:

@@ -50,3 +50,19 @@ def test_rare_tests_are_last_and_a_word_changes_their_order() -> None:
     for lines in orders.values():
         assert set(lines[-len(rare) :]) == rare
     assert len({tuple(lines) for lines in orders.values()}) > 1
+
+
+def test_a_file_all_of_whose_tests_are_left_out_is_not_imported() -> None:
+    folder = "tests/check"
+    files = {
+        line.partition("::")[0] for line in pytest_with("--collect-only", folder).splitlines() if "::" in line
+    }
+    of_processes = {
+        file for file in files if "\npytestmark = pytest.mark.process\n" in (ROOT / file).read_text()
+    }
+
+    output = pytest_with("--collect-only", "-m", "not process", folder)
+
+    assert of_processes
+    assert "deselected" not in output
+    assert {line.partition("::")[0] for line in output.splitlines() if "::" in line} == files - of_processes
