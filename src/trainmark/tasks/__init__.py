@@ -1,5 +1,6 @@
 """The tasks, a folder each; its ``TASK`` declares everything that the rest of trainmark knows about it."""
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,6 +78,7 @@ def published_name(model: str) -> str:
     return next(found, model)
 
 
+@cache
 def all_axes() -> tuple[AxisName, ...]:
     """Return every axis on which two measurements are compared, in the order of lists."""
     own = (*map(recipe_axis, own_axes()), *(axis for task in TASKS.values() for axis in task.recipe_axes))
