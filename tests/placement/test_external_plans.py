@@ -31,9 +31,15 @@ def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 
 
+_PLANS: dict[Path, str] = {}
+"""The plans of whole suites, each made once."""
+
+
 def planned(capsys: pytest.CaptureFixture[str], suite: Path) -> str:
-    assert main(["plan", str(suite), "--out", "/results"]) == 0
-    return capsys.readouterr().out
+    if suite not in _PLANS:
+        assert main(["plan", str(suite), "--out", "/results"]) == 0
+        _PLANS[suite] = capsys.readouterr().out
+    return _PLANS[suite]
 
 
 def commands(text: str) -> Iterator[str]:

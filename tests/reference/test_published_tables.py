@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,13 @@ def test_every_collected_row_is_there_with_its_digits(name: str) -> None:
     assert own == collected
 
 
+@cache
+def of_all_tables() -> tuple[Statement, ...]:
+    return tuple(audit(load_tables()))
+
+
 def found(kind: Kind, *words: str) -> list[Statement]:
-    every = audit(load_tables())
+    every = of_all_tables()
     return [
         one for one in every if one.kind is kind and all(word in f"{one.case} {one.text}" for word in words)
     ]
