@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from cluster_campaigns import in_control, wait_for
 
-from clusters import Cluster
+from clusters import SCRIPT, Cluster
 from fakes import PROGRAMS
 from frameworks import needs_framework
 
@@ -36,12 +37,23 @@ MPIRUN = (
 )
 
 
+THERE = "/opt/trainmark/bin/python"
+"""Trainmark's own Python on the hosts, which starts faster than one with PyTorch."""
+
+RANKS = {
+    "torchrun": f"{TORCHRUN.removesuffix(' train.py')} ranks.py",
+    "torchrun-files": f"{TORCHRUN.removesuffix(' train.py')} --redirects 3 --log-dir {{run}}/node{{node}} ranks.py",
+    "mpirun": f"mpirun --allow-run-as-root --tag-output -np {{world_size}} -H {{hosts}} {THERE} ranks.py",
+}
+
+
 class Measurement:
     """A measurement of the program, started in the control place in a folder that every host has."""
 
     def __init__(self, hosts: Cluster, folder: Path, out: Path) -> None:
         self.hosts, self.folder, self.out = hosts, folder, out
-        (folder / "train.py").write_bytes((PROGRAMS / "command" / "train.py").read_bytes())
+        for name in ("train.py", "ranks.py"):
+            (folder / name).write_bytes((PROGRAMS / "command" / name).read_bytes())
 
     def words(self, command: str, *options: str) -> list[str]:
         """Return the words that measure a command."""
@@ -60,8 +72,9 @@ class Measurement:
 
     def run(self, command: str, *options: str) -> dict[str, Any]:
         """Measure a command; return its one run."""
-        done = self.hosts.run("control", *self.words(command, *options), check=False)
+        done = self.hosts.run("control", *self.words(command, *options), check=False, patience_s=600)
         assert (self.out / "results.json").exists(), done.stderr
+        self.printed = done.stdout
         return self.result()
 
     def result(self) -> dict[str, Any]:
@@ -139,3 +152,89 @@ def test_a_cut_network_is_the_outcome_and_names_the_host(measurement: Measuremen
     for path in measurement.hosts.files("node02"):
         if str(measurement.out).lstrip("/") in path:
             measurement.hosts.ssh("node02", f"rm '/{path}'")
+
+
+def doubts(run: dict[str, Any], code: str) -> list[str]:
+    return [doubt["sentence"] for doubt in run["suspicions"] if doubt["code"] == code]
+
+
+@contextmanager
+def hog(hosts: Cluster, host: str) -> Iterator[None]:
+    """Keep a process busy on a host."""
+    command = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", host]
+    process = subprocess.Popen([*command, THERE, "-c", "while True: pass"])
+
+    def started() -> list[int]:
+        return [number for number, line in hosts.processes(host).items() if "while True" in line]
+
+    try:
+        wait_for(started)
+        yield
+    finally:
+        for number in started():
+            os.kill(number, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_hog_is_named_with_its_host(measurement: Measurement) -> None:
+    with hog(measurement.hosts, "node02"):
+        run = measurement.run(f"{RANKS['mpirun']} --times --steps 300")
+
+    # The hosts of this cluster share the counters of one kernel, but each sees its own processes alone.
+    named = {sentence for sentence in doubts(run, "cpu-shared") if ": python (PID " in sentence}
+    assert [" on node02 " in sentence for sentence in named] == [True], run["suspicions"]
+    (sentence,) = named
+    assert f"doubt       {sentence} (cpu-shared)" in measurement.printed
+    assert sentence in (measurement.out / "report.md").read_text()
+
+
+@pytest.mark.parametrize("launcher", RANKS)
+def test_the_slow_host_is_named(launcher: str, measurement: Measurement) -> None:
+    run = measurement.run(f"{RANKS[launcher]} --times --slow node02 --steps 120")
+
+    assert run["outcome"] == "ok", run["reason"]
+    ranks = [(one["rank"], one["host"], one["waits_for_data"]) for one in run["rank_logs"]["ranks"]]
+    assert ranks == [(0, "node01", False), (1, "node02", True)]
+    (sentence,) = doubts(run, "rank-waits-for-data")
+    assert sentence.startswith("rank 1 on node02 waits ")
+    assert f"doubt       {sentence} (rank-waits-for-data)" in measurement.printed
+    assert sentence in (measurement.out / "report.md").read_text()
+
+
+def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement) -> None:
+    """Measure two of an allocation's three hosts, then submit the ``command.yaml`` that this wrote."""
+    hosts, out = measurement.hosts, "/root/by-srun"
+    trainmark = f"{THERE} -m trainmark.cli.main"
+    job = {"job": {"out": f"{out}/again", "python": THERE, "gpus": 0}}
+
+    def on_node01(line: str) -> str:
+        words = ["env", f"TRAINMARK_HOME={out}/home", "sh", "-c", f"cd {measurement.folder} && {line}"]
+        done = hosts.run("node01", *words, check=False, patience_s=600)
+        return done.stdout if done.stdout else done.stderr
+
+    def check(results: str, nodes: list[str]) -> None:
+        (run,) = json.loads(on_node01(f"cat {results}/results.json"))["cases"][0]["runs"]
+        assert run["outcome"] == "ok", run["reason"]
+        assert run["hosts"] == nodes
+        assert [one["host"] for one in run["rank_logs"]["ranks"]] == nodes
+        assert len(run["other_nodes"]) == 1, "srun's ranks on the other host are observed too"
+        assert run["other_nodes"][0]["cpu_tree_s"] > 0
+        (sentence,) = doubts(run, "rank-waits-for-data")
+        assert sentence.startswith("rank 1 on node02 waits ")
+
+    try:
+        options = f"--nodes 2 --out {out}/first --repeats 1"
+        program = f"srun --label -n 2 {THERE} ranks.py --times --slow node02 --steps 120"
+        on_node01(f"salloc --quiet --nodes=3 --exclusive {trainmark} run {options} -- {program}")
+        check(f"{out}/first", ["node01", "node02"])
+
+        on_node01(f"printf %s {shlex.quote(json.dumps(job))} > {out}/job.yaml")
+        planned = f"{trainmark} plan {out}/first/command.yaml --hosts {out}/job.yaml --as sbatch"
+        number = on_node01(f"{planned} > {out}/job.sh && sbatch --parsable {out}/job.sh").strip()
+        assert number.isdecimal(), number
+        wait_for(lambda: not on_node01(f"squeue --noheader --job={number} 2>/dev/null"))
+        check(f"{out}/again", ["node01", "node02"])
+    finally:
+        hosts.run("control", "scancel", "--user=root", check=False)
+        hosts.wait_until_quiet()
+        hosts.ssh("node01", f"rm -r {out}")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.cli.command_suite import CommandOptions, command_suite, nodes_of
+from trainmark.cli.command_suite import CommandOptions, command_suite, hosts_of, nodes_of
 from trainmark.errors import InputError
-from trainmark.workload import reaches_nodes
+from trainmark.workload import reaches_nodes, srun_on
 
 TORCHRUN = ["torchrun", "--nnodes", "{nodes}", "--node-rank", "{node}", "--nproc-per-node", "2", "train.py"]
 MPIRUN = ["env", "A=1", "mpirun", "-np", "8", "-H", "{hosts}", "python", "train.py"]
@@ -55,3 +55,61 @@ def test_processes_that_do_not_divide_are_refused(tmp_path: Path) -> None:
 )
 def test_mpirun_and_srun_reach_the_other_nodes_themselves(words: list[str], reaches: bool) -> None:
     assert reaches_nodes(words) is reaches
+
+
+SRUN = ["srun", "--label", "-n4", "python", "train.py", "-N", "7"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "hosts"),
+    [
+        (SRUN, {"SLURM_JOB_ID": "7"}, "slurm"),
+        (SRUN, {}, None),
+        (["python", "train.py"], {"SLURM_JOB_ID": "7"}, None),
+    ],
+)
+def test_srun_in_an_allocation_runs_on_its_hosts(
+    words: list[str], environment: dict[str, str], hosts: str | None
+) -> None:
+    assert hosts_of(words, CommandOptions(), environment) == hosts
+
+
+def test_more_nodes_in_an_allocation_are_its_hosts() -> None:
+    assert hosts_of(TORCHRUN, CommandOptions(nodes=2), {"SLURM_JOB_ID": "7"}) == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts", "nodes", "devices"),
+    [
+        (SRUN, 4, 4, 1),
+        (["srun", "-N2", "-n", "4", "python", "train.py"], 4, 2, 2),
+        (["srun", "--nodes=2", "--ntasks-per-node=8", "python", "train.py"], 4, 2, 8),
+        (["srun", "python", "train.py", "-n", "9"], 2, 2, 1),
+    ],
+)
+def test_nodes_and_devices_of_srun_are_those_of_its_own_words(
+    words: list[str], hosts: int, nodes: int, devices: int, tmp_path: Path
+) -> None:
+    found = command_suite(words, CommandOptions(nodes=nodes_of(words, CommandOptions(), hosts)), tmp_path)
+
+    (case,) = found.suite["cases"]
+    assert (case["nodes"], case.get("devices_per_node", 1)) == (nodes, devices)
+
+
+def test_a_number_of_nodes_that_disagrees_with_the_command_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"--nodes 2: the command itself states 4 nodes; write \{nodes\} there"
+    ):
+        nodes_of(["srun", "-N", "4", "python", "train.py"], CommandOptions(nodes=2), 4)
+    with pytest.raises(InputError, match="the command's number of nodes: 4: --hosts has only 2"):
+        nodes_of(["torchrun", "--nnodes=4", "train.py"], CommandOptions(), 2)
+    with pytest.raises(
+        InputError, match=r"--nodes 2: --hosts names no more than this machine \(--hosts FILE\)"
+    ):
+        nodes_of(TORCHRUN, CommandOptions(nodes=2), 1)
+
+
+def test_srun_is_limited_to_the_hosts_of_the_run() -> None:
+    assert srun_on(SRUN, ["a", "b"]) == ("srun", "--nodes=2", "--nodelist=a,b", *SRUN[1:])
+    own = ["env", "A=1", "srun", "-N2", "-w", "b,c", "python", "train.py"]
+    assert srun_on(own, ["a", "b"]) == tuple(own)

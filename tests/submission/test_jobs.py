@@ -6,6 +6,7 @@ schemas cannot say is not looked at here: the operators' own rules, and whether 
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainmark.cli.command_suite import CommandOptions, command_suite
 from trainmark.cli.main import main
 from trainmark.schema.job import JobKind, JobSettings
 from trainmark.submission import make_job, render
@@ -207,6 +209,60 @@ def test_a_suite_for_cpus_asks_for_no_gpu(capsys: pytest.CaptureFixture[str], su
     suite.write_text(SUITE.replace("framework: pytorch", "framework: pytorch, device: cpu"))
     assert "gpu" not in planned(capsys, suite, "sbatch", LITTLE)
     assert "nvidia" not in planned(capsys, suite, "trainjob", LITTLE)
+
+
+TORCHRUN = "torchrun --nnodes {nodes} --node-rank {node} --nproc-per-node 8 --master-addr {master} train.py"
+MPIRUN = "mpirun -np {world_size} -H {hosts} --tag-output python train.py"
+
+
+def written_by_run(folder: Path, command: str) -> Path:
+    """Return the suite that ``trainmark run --nodes 4 -- COMMAND`` writes."""
+    (folder / "train.py").write_text("import torch\n")
+    given_ = CommandOptions(nodes=4, devices=8)
+    return command_suite(shlex.split(command), given_, folder).write(folder / "out")
+
+
+@pytest.mark.parametrize("kind", JobKind)
+@pytest.mark.parametrize("command", [TORCHRUN, MPIRUN], ids=["torchrun", "mpirun"])
+def test_a_command_line_becomes_a_job(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: JobKind, command: str
+) -> None:
+    path = written_by_run(tmp_path, command)
+
+    hosts = hosts_file(tmp_path, {**LITTLE, "python": "/opt/trainmark/bin/python"})
+    assert main(["plan", str(path), "--hosts", str(hosts), "--as", kind]) == 0
+    text, notes = capsys.readouterr()
+
+    if kind is JobKind.SBATCH:
+        assert "#SBATCH --nodes=4\n" in text
+        assert "#SBATCH --gpus-per-node=8\n" in text
+        assert f" run {path} --hosts slurm " in text
+        assert notes == ""
+        return
+    found = documents(text)
+    assert [complaints(manifest) for manifest in found[1:]] == [[]] * len(found[1:])
+    card = yaml.safe_load(found[0]["data"]["card-0.yaml"])
+    assert card["command"] == shlex.split(command)
+    assert notes == (
+        f"note: the program of train is not part of the job: the pods need {tmp_path} from their image or a claim\n"
+    )
+
+
+def test_a_program_that_needs_no_gpu_is_told_to_the_queue(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = written_by_run(tmp_path, MPIRUN)
+
+    assert "gpu" not in planned(capsys, path, "sbatch", {**LITTLE, "gpus": 0})
+    assert "nvidia" not in planned(capsys, path, "mpijob", {**LITTLE, "gpus": 0})
+
+
+def test_srun_is_no_command_for_pods(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = written_by_run(tmp_path, "srun -n 32 python train.py")
+
+    assert refusal(capsys, path, "trainjob", LITTLE) == (
+        "--as trainjob: the command of train is srun, but pods have no Slurm; use torchrun or mpirun\n"
+    )
 
 
 def test_the_operators_list_of_pods_is_a_hosts_file(tmp_path: Path) -> None:

@@ -18,14 +18,18 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import neutral_task
+from trainmark.suite import FROM_SLURM
 from trainmark.workload import (
     OF_SEVERAL_NODES,
     Recognised,
+    is_srun,
+    nodes_in,
     placeholders_in,
     program_files,
     program_name,
     reaches_nodes,
     recognise,
+    tasks_per_node,
 )
 from trainmark.workload.card import AUTO_FORMAT
 
@@ -174,21 +178,40 @@ def _protocol(given: CommandOptions) -> dict[str, Any]:
     return {"name": "adaptive", "repeats": given.repeats or 3, "target_half_width": None}
 
 
+def hosts_of(words: Sequence[str], given: CommandOptions, environment: Mapping[str, str]) -> str | None:
+    """Return the hosts of a command without ``--hosts``: those of the Slurm allocation for srun, and for more nodes."""
+    if "SLURM_JOB_ID" not in environment:
+        return None
+    return FROM_SLURM if is_srun(words) or (given.nodes or 1) > 1 else None
+
+
 def nodes_of(words: Sequence[str], given: CommandOptions, hosts: int) -> int | None:
     """Return the nodes of a command on ``hosts`` hosts: all if it has a placeholder of several nodes, else one.
 
-    Raises ``InputError`` for more nodes than hosts.
+    A number in the command's own words comes first. Raises ``InputError`` for more nodes than hosts, and for two
+    numbers that differ.
     """
-    if given.nodes is not None and given.nodes > hosts:
-        raise InputError(f"--nodes {given.nodes}: --hosts has only {hosts}")
-    if given.nodes is not None or hosts == 1:
-        return given.nodes
+    stated = nodes_in(words)
+    if given.nodes is not None and stated not in (None, given.nodes):
+        raise InputError(
+            f"--nodes {given.nodes}: the command itself states {stated} nodes; write {{nodes}} there, or leave out "
+            "--nodes"
+        )
+    nodes = given.nodes or (stated if hosts > 1 else None)
+    if nodes is not None and nodes > hosts:
+        flag = "--nodes" if given.nodes is not None else "the command's number of nodes:"
+        only = f"has only {hosts}" if hosts > 1 else "names no more than this machine (--hosts FILE)"
+        raise InputError(f"{flag} {nodes}: --hosts {only}")
+    if nodes is not None or hosts == 1:
+        return nodes
     varied = {text.partition("=")[0] for text in given.vary}
     there = {name for word in words for name in placeholders_in(word)} - varied
-    return hosts if there & OF_SEVERAL_NODES else None
+    return hosts if there & OF_SEVERAL_NODES or is_srun(words) else None
 
 
 def _devices_of_node(words: Sequence[str], recognised: Recognised, nodes: int | None) -> int | None:
+    if (tasks := tasks_per_node(words)) is not None:
+        return tasks
     devices = recognised.devices
     if devices is None or not nodes or not reaches_nodes(words):
         return devices

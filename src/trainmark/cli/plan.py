@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainmark.campaign import CannotStart
     from trainmark.schema.case import Case
     from trainmark.schema.plan import Plan
-    from trainmark.schema.suite import Protocol
+    from trainmark.schema.suite import Protocol, Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -98,7 +98,28 @@ def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     settings, names = load_job(hosts)
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
-    return render(make_job(suite, resolved.name, cases, only, settings, names, hosts), JobKind(kind))
+    job = make_job(suite, resolved.name, cases, only, settings, names, hosts)
+    if JobKind(kind) is not JobKind.SBATCH:
+        _check_pods(resolved, kind)
+    return render(job, JobKind(kind))
+
+
+def _check_pods(resolved: "Suite", kind: str) -> None:
+    """Raise ``InputError`` for a command that pods cannot run, and name the folders that they need."""
+    from trainmark.workload import is_srun, load_workloads
+    from trainmark.workload.source import FilesSource
+
+    cards = load_workloads(Path(card) for card in resolved.cards)
+    for card in {case.workload: cards.find(case).card for case in resolved.cases}.values():
+        if is_srun(card.command):
+            raise InputError(
+                f"--as {kind}: the command of {card.name} is srun, but pods have no Slurm; use torchrun or mpirun"
+            )
+        if isinstance(card.source, FilesSource):
+            sys.stderr.write(
+                f"note: the program of {card.name} is not part of the job: the pods need {card.working_directory} "
+                "from their image or a claim\n"
+            )
 
 
 def _heading(name: str, cases: int, protocol: "Protocol", foreign: bool) -> str:

@@ -66,7 +66,8 @@ def run(
         typer.Option(
             "--hosts",
             help="The hosts to run on: a hosts file (FILE or FILE:GROUP), slurm (the hosts of the allocation) or mpi "
-            "(the hosts in OpenMPI's hostfile); default: this machine only.",
+            "(the hosts in OpenMPI's hostfile); default: this machine only, or those of the Slurm allocation for a "
+            "command that is srun or has --nodes.",
         ),
     ] = None,
     engine: Annotated[
@@ -167,7 +168,7 @@ def run(
         _of_command(
             "--nodes",
             "The number of nodes, one of --hosts each; default: all hosts if the command has {node}, {nodes}, "
-            "{master}, {hosts} or {world_size}, else 1.",
+            "{master}, {hosts} or {world_size}, or is srun; else 1.",
             min=1,
         ),
     ] = None,
@@ -197,7 +198,13 @@ def run(
         resolved = read_suite(suite)
         call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
         return
-    from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory, nodes_of
+    from trainmark.cli.command_suite import (
+        CommandOptions,
+        command_suite,
+        default_directory,
+        hosts_of,
+        nodes_of,
+    )
 
     given = CommandOptions(
         name=name,
@@ -217,7 +224,8 @@ def run(
         precision=precision,
         nodes=nodes,
     )
-    given = replace(given, nodes=nodes_of(words, given, _count_hosts(hosts, engine)))
+    call = replace(call, hosts=hosts or hosts_of(words, given, os.environ))
+    given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())
     directory = out or default_directory(found.name)
     call.measure_command(found, directory)

@@ -33,6 +33,7 @@ from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.network import find_interface
 from trainmark.node.reserving import same_holder
+from trainmark.node.slurm import keep_allocation
 from trainmark.node.stacks import Stack
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import NodeResources
@@ -294,10 +295,13 @@ def _unset_launcher_variables() -> None:
         theirs = ("OMPI_", "PMIX_", "PRTE_")
     elif "SLURM_PROCID" in os.environ:
         theirs = ("SLURM_", "SLURMD_", "PMIX_", "PMI_", "PMI2_")
-    # SLURM_JOB_ID is removed too: with it, mpirun and JAX would read ranks from the other variables of Slurm.
+    # SLURM_JOB_ID is removed too: with it, mpirun and JAX would read ranks from the other variables of Slurm. A command
+    # that is srun gets it back.
     preserved = ("SLURM_CONF", "SLURM_TMPDIR")
+    allocation = os.environ.get("SLURM_JOB_ID")
     for name in [name for name in os.environ if name.startswith(theirs or "\0") and name not in preserved]:
         del os.environ[name]
+    keep_allocation(allocation if theirs else None)
 
 
 def main() -> NoReturn:

@@ -39,6 +39,7 @@ from trainmark.node.processes import (
 )
 from trainmark.node.reserving import reserve
 from trainmark.node.run_files import remove_obstacles, restore_folder, restored
+from trainmark.node.slurm import allocation_variables
 from trainmark.node.stacks import FAULTHANDLER_ENV, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
@@ -350,7 +351,8 @@ class LocalHost:
         if len(job.commands) == 1:
             (command,) = job.commands
             words = (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *command.words)
-            return words, _without(os.environ, command.without) | dict(command.variables)
+            environment = _without(os.environ, command.without) | allocation_variables(command.words)
+            return words, environment | dict(command.variables)
         # Absolute, because the process that reads it runs in the run's folder.
         ranks = job.directory.resolve() / f"ranks{job.log.stem.removeprefix('train')}.json"
         self.put(ranks, to_json([_described(command) for command in job.commands]).encode())

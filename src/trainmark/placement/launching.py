@@ -9,8 +9,9 @@ from trainmark.environment.engine import Engine
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.schema.case import Case
+from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.launcher import Launcher
-from trainmark.workload import filled, launcher_at, reaches_nodes
+from trainmark.workload import filled, launcher_at, reaches_nodes, srun_on
 
 _OPENMPI = ("mpirun", "mpiexec")
 
@@ -70,11 +71,20 @@ def _reaches_nodes(spec: RunSpec) -> bool:
 
 
 def with_mark(spec: RunSpec, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a whole command line; OpenMPI's passes on the mark by which the ranks of other nodes are ended."""
-    if spec.launcher is not Launcher.COMMAND or spec.case.nodes == 1:
-        return words
+    """Return a whole command line that starts the ranks on the run's hosts alone, where they can be found.
+
+    OpenMPI's passes on the mark by which the ranks of other nodes are ended; srun does so itself, but would start ranks
+    on all hosts of its allocation.
+    """
     at = launcher_at(words)
-    if at is None or Path(words[at]).name not in _OPENMPI or spec.machine(0).no_openmpi is not None:
+    if spec.launcher is not Launcher.COMMAND or at is None:
+        return words
+    names = tuple(spec.host(node).name for node in range(spec.case.nodes))
+    if names != (LOCALHOST,) and len(spec.hosts) >= spec.case.nodes:
+        words = srun_on(words, names)
+    if spec.case.nodes == 1 or Path(words[at]).name not in _OPENMPI:
+        return words
+    if spec.machine(0).no_openmpi is not None:
         return words
     return (*words[: at + 1], "-x", MARK, *words[at + 1 :])
 

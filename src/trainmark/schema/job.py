@@ -77,7 +77,8 @@ class JobSettings(Frozen):
 
     ``name`` defaults to the suite's name. ``out`` (the results) and ``python`` (the interpreter that has trainmark) are
     paths on the job's hosts. The queue ends the job after ``time_limit_s`` seconds; it is restarted at most
-    ``restarts`` times and resumes its work.
+    ``restarts`` times and resumes its work. ``gpus`` are requested for each host, by default one for each device of a
+    case that may use them; 0 for a program that computes on the CPU without saying so.
     """
 
     name: JobName | None = None
@@ -85,6 +86,7 @@ class JobSettings(Frozen):
     python: PurePosixPath | None = None
     time_limit_s: Annotated[int, Field(ge=600)] | None = None
     restarts: Annotated[int, Field(ge=0, le=100)] = 3
+    gpus: Annotated[int, Field(ge=0, le=64)] | None = None
     slurm: SlurmJob = SlurmJob()
     kubernetes: KubernetesJob | None = None
 

@@ -40,7 +40,7 @@ def make_job(
         only=only,
         nodes=nodes,
         devices_per_node=max(case.devices_per_node for case in cases),
-        gpus=max(on_gpus, default=0),
+        gpus=max(on_gpus, default=0) if settings.gpus is None else settings.gpus,
         hosts=tuple(hosts),
         hosts_file=str(Path(hosts_file).absolute()),
         settings=settings,

@@ -1,12 +1,13 @@
 """Suites, their cases and protocols, read from YAML; errors name the line."""
 
 from trainmark.suite.document import Document, read_document
-from trainmark.suite.hosts import load_hosts, load_job
+from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.naming import log_name
 from trainmark.suite.selection import select
 
 __all__ = [
+    "FROM_SLURM",
     "MAX_CASES",
     "Document",
     "dump_suite",

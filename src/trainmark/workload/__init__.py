@@ -30,11 +30,15 @@ from trainmark.workload.recognition import (
     OF_SEVERAL_NODES,
     Recognised,
     deals_ranks_in_turn,
+    is_srun,
     launcher_at,
+    nodes_in,
     program_files,
     program_name,
     reaches_nodes,
     recognise,
+    srun_on,
+    tasks_per_node,
 )
 from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
 
@@ -71,9 +75,11 @@ __all__ = [
     "deals_ranks_in_turn",
     "filled",
     "find_gap",
+    "is_srun",
     "launcher_at",
     "load_workloads",
     "matches",
+    "nodes_in",
     "placeholders_in",
     "program_files",
     "program_name",
@@ -82,5 +88,7 @@ __all__ = [
     "reaches_nodes",
     "read_card",
     "recognise",
+    "srun_on",
+    "tasks_per_node",
     "work_of_step",
 ]

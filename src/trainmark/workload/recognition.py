@@ -39,6 +39,7 @@ _DEVICE_FLAGS = {
 }
 """The flags by which each launcher is told the number of its processes."""
 
+SRUN = "srun"
 REACHES_NODES = frozenset({"mpirun", "mpiexec", "srun"})
 """The launchers that are started on the first node only and start the ranks of the others."""
 
@@ -92,10 +93,14 @@ def program_name(words: Sequence[str], recognised: Recognised) -> str:
 def program_files(words: Sequence[str], recognised: Recognised, folder: Path) -> tuple[str, ...]:
     """Return the files that identify the program: those that the command names, and the sources next to its script.
 
-    A file above 4 MiB (data, weights) is not among them; nor more than 2 000 files.
+    A file above 4 MiB (data, weights) is not among them, nor the Python, which the environment's facts identify; nor
+    more than 2 000 files.
     """
     named = [
-        folder / word for word in words if word and not word.startswith("-") and (folder / word).is_file()
+        folder / word
+        for word in words
+        if word and not word.startswith("-") and not _PYTHON.fullmatch(Path(word).name)
+        if (folder / word).is_file()
     ]
     adjacent: list[Path] = []
     if recognised.script is not None:
@@ -132,6 +137,50 @@ def reaches_nodes(words: Sequence[str]) -> bool:
     """Return whether a command, started on the first node, starts the ranks of the other nodes itself."""
     at = launcher_at(words)
     return at is not None and Path(words[at]).name in REACHES_NODES
+
+
+def nodes_in(words: Sequence[str]) -> int | None:
+    """Return the number of nodes that the words of srun or torchrun state; None if they state none."""
+    at = launcher_at(words)
+    if at is None:
+        return None
+    flags = {"srun": ("-N", "--nodes"), "torchrun": ("--nnodes",)}.get(Path(words[at]).name, ())
+    return _number_of(flags, _own_words(words[at + 1 :]))
+
+
+def is_srun(words: Sequence[str]) -> bool:
+    """Return whether Slurm's srun starts the ranks of a command."""
+    at = launcher_at(words)
+    return at is not None and Path(words[at]).name == SRUN
+
+
+def tasks_per_node(words: Sequence[str]) -> int | None:
+    """Return the processes that srun starts on each node, one by default; None for others, and with ``--ntasks``."""
+    at = launcher_at(words)
+    if at is None or not is_srun(words):
+        return None
+    own = _own_words(words[at + 1 :])
+    if (stated := _number_of(("--ntasks-per-node",), own)) is not None:
+        return stated
+    return None if any(_flag_of(word, _DEVICE_FLAGS[SRUN]) for word in own) else 1
+
+
+def srun_on(words: Sequence[str], hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of an srun limited to these hosts, as far as its own words do not state them."""
+    at = launcher_at(words)
+    if at is None or not is_srun(words):
+        return tuple(words)
+    own = _own_words(words[at + 1 :])
+    added = [] if nodes_in(words) else [f"--nodes={len(hosts)}"]
+    if not any(_flag_of(word, ("-w", "--nodelist")) for word in own):
+        added.append(f"--nodelist={','.join(hosts)}")
+    return (*words[: at + 1], *added, *words[at + 1 :])
+
+
+def _own_words(words: Sequence[str]) -> Sequence[str]:
+    """Return a launcher's words without those of its program, which begin with a Python or a script."""
+    ends = (at for at, word in enumerate(words) if _PYTHON.fullmatch(Path(word).name) or word.endswith(".py"))
+    return words[: next(ends, len(words))]
 
 
 def deals_ranks_in_turn(words: Sequence[str]) -> bool:
@@ -183,12 +232,28 @@ def _module_file(module: str | None, folder: Path) -> Path | None:
 
 
 def _devices(launcher: str | None, words: Sequence[str]) -> int | None:
-    for at, word in enumerate(words):
-        flag, _, value = word.partition("=")
-        if flag in _DEVICE_FLAGS.get(launcher or "", ()):
-            value = value or (words[at + 1] if at + 1 < len(words) else "")
-            return int(value) if value.isdecimal() and int(value) > 0 else None
+    flags, words = _DEVICE_FLAGS.get(launcher or "", ()), _own_words(words)
+    if any(_flag_of(word, flags) for word in words):
+        return _number_of(flags, words)
     return 1 if launcher == "torchrun" else None
+
+
+def _flag_of(word: str, flags: Sequence[str]) -> str | None:
+    """Return which of the flags a word is: ``-n``, ``-n4``, ``--ntasks``, ``--ntasks=4``; None for another word."""
+    name = word.partition("=")[0]
+    if name in flags:
+        return name
+    short = word[:2]
+    return short if short in flags and word[2:].isdecimal() else None
+
+
+def _number_of(flags: Sequence[str], words: Sequence[str]) -> int | None:
+    """Return the number behind the first of the flags; None without a flag, and for another value."""
+    for at, word in enumerate(words):
+        if (flag := _flag_of(word, flags)) is not None:
+            value = word[len(flag) :].removeprefix("=") or (words[at + 1] if at + 1 < len(words) else "")
+            return int(value) if value.isdecimal() and int(value) > 0 else None
+    return None
 
 
 def _interpreter(words: Sequence[str], environment: Mapping[str, str]) -> Path | None:
