@@ -15,6 +15,7 @@ from trainmark.campaign import Progress as CampaignProgress
 from trainmark.cli.output import unfiltered
 from trainmark.execution import Heartbeat
 from trainmark.insight.causes import with_causes
+from trainmark.node import RecentPace
 from trainmark.printable import printable
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
@@ -49,6 +50,9 @@ class ProgressPrinter:
         self._progress = CampaignProgress(0, 0)
         self._printed_at = 0.0
         self._prepared: tuple[str, int] = ("", -1)
+        self._pace = RecentPace()
+        self._case: str | None = None
+        self._work: dict[str, tuple[float, str]] = {}
 
     def __enter__(self) -> Self:
         """Start the live line."""
@@ -89,24 +93,38 @@ class ProgressPrinter:
     def run_begins(self, case: Case, repeat: int, progress: CampaignProgress) -> None:
         """Print which run starts."""
         self._progress = progress
+        self._case, self._pace = case.id, RecentPace()
         self._printed_at = time.monotonic()
         number = f"[{progress.finished + 1}/{progress.at_least}]"
         left = self._clock.left(progress.at_least - progress.finished)
         self._print(f"{number} {case.id} run {repeat}; {left}")
 
     def pulse(self, pulse: Heartbeat) -> None:
-        """Show the current step of the run."""
+        """Show the current step of the run, the rate of its last records, and since when it looks steady."""
+        self._pace.add(pulse)
         step = f"step {pulse.step}" if pulse.step is not None else "starting"
-        text = f"    {step}, {pulse.elapsed_s:.0f} s"
+        text = f"    {step}{self._lately()}, {pulse.elapsed_s:.0f} s"
         if self._live:
             self._live.update(Text(printable(text)))
         elif time.monotonic() - self._printed_at >= _PULSE_INTERVAL_S:
             self._printed_at = time.monotonic()
             self._print(text)
 
+    def _lately(self) -> str:
+        """Return the rate of the last records, and the step since which it looks steady, as parts of a list.
+
+        The rate is in steps per second until a run of the case has shown the work of a step.
+        """
+        pace, steady = self._pace.steps_per_s, self._pace.steady_from
+        work, unit = self._work.get(self._case or "", (1.0, "steps/s"))
+        rate = "" if pace is None else f", {short_number(pace * work)} {unit}"
+        return rate + ("" if steady is None else f", steady from step {steady}")
+
     def run_ended(self, result: RunResult, progress: CampaignProgress) -> None:
         """Print the result of the run."""
         self._progress = progress
+        if self._case is not None and (work := _work_of_step(result)) is not None:
+            self._work[self._case] = work
         if result.duration_s is not None:
             self._clock.durations.append(result.duration_s)
         measured = result.measurement
@@ -123,6 +141,19 @@ class ProgressPrinter:
 
     def _print(self, text: str) -> None:
         self._console.print(Text(printable(text)))
+
+
+def _work_of_step(result: RunResult) -> tuple[float, str] | None:
+    """Return the work of one step that a finished run shows, and its unit; None if it shows none."""
+    found = result.measurement
+    if found is None or found.step_times is None:
+        return None
+    return found.throughput * found.step_times.mean, found.unit
+
+
+def short_number(value: float) -> str:
+    """Return a number with four digits that count, and blanks between thousands: ``12 843``, ``3.127``."""
+    return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
 def _inspected(result: RunResult) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
-    from trainmark.node.pace import StepPace
+    from trainmark.node.pace import RecentPace, StepPace
     from trainmark.node.parallel import map_hosts
     from trainmark.node.processes import deferred_signals
     from trainmark.node.remote import RemoteHost, connect_hosts
@@ -60,6 +60,7 @@ __all__ = [
     "JobsResult",
     "LocalHost",
     "Paths",
+    "RecentPace",
     "RemoteHost",
     "Roots",
     "StepPace",
@@ -118,7 +119,7 @@ __getattr__ = attach(
         ),
         ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
         ".machine": ("free_ports",),
-        ".pace": ("StepPace",),
+        ".pace": ("RecentPace", "StepPace"),
         ".parallel": ("map_hosts",),
         ".processes": ("deferred_signals",),
         ".remote": ("RemoteHost", "connect_hosts"),
