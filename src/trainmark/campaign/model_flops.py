@@ -1,7 +1,12 @@
-"""The MFU of another project's language model: 6 operations a parameter and token, of the device's data sheet peak."""
+"""The MFU of another project's language model, of the device's data sheet peak.
+
+A token takes 6 operations for each parameter, and ``12 L H Q T`` in the attention of ``L`` layers with ``H`` heads of
+size ``Q`` over ``T`` tokens (Chowdhery et al., PaLM, 2022, appendix B), if log, command or user give the shape.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.measure.device_peaks import Peak, find_peak
@@ -23,6 +28,69 @@ _FEWEST = 10_000
 """A smaller number is none of a language model's parameters, but of something else."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The shape of a transformer that its attention's operations follow from; ``by`` names the sources."""
+
+    layers: int
+    hidden_size: int
+    sequence_length: int
+    by: str
+
+    @property
+    def attention_per_token(self) -> float:
+        """The operations of full attention for one token, forward and backward; causal attention needs half."""
+        return 12.0 * self.layers * self.hidden_size * self.sequence_length
+
+
+_SHAPE: Mapping[str, tuple[str, ...]] = {
+    "layers": ("n_layers?", "num_layers", "num_hidden_layers", "n_blocks"),
+    "hidden_size": ("n_embd", "hidden_size", "d_model", "hidden_dim", "embed_dim", "n_embed"),
+    "sequence_length": (
+        "block_size",
+        "seq_len",
+        "seq_length",
+        "sequence_length",
+        "max_seq_len",
+        "max_seq_length",
+    ),
+}
+"""The names by which programs print or take the shape of their model."""
+
+
+def model_shape(
+    card: Card, log: Path, commands: Sequence[str], printed_length: str | None = None
+) -> ModelShape | None:
+    """Return the shape of the model: each number as stated, as a switch of the command, or as the log prints it.
+
+    None if a number is missing, or if the log prints several values of one. ``printed_length`` is the sequence length
+    that the log's format reads.
+    """
+    head = _head_of(log)
+    found: dict[str, int] = {}
+    sources: dict[str, None] = {}
+    for name, words in _SHAPE.items():
+        stated = getattr(card, name)
+        options = [(stated, "stated"), (_named(" ".join(commands).encode(), words), "from the command")]
+        if name == "sequence_length" and printed_length is not None and printed_length.isdecimal():
+            options.append((int(printed_length), "from the log"))
+        options.append((_named(head, words), "from the log"))
+        value, source = next(((value, source) for value, source in options if value), (None, ""))
+        if value is None:
+            return None
+        found[name] = value
+        sources[source] = None
+    return ModelShape(**found, by=" and ".join(sources))
+
+
+def _named(text: bytes, words: Sequence[str]) -> int | None:
+    """Return the number that a text gives by one of these names; None for no number, or for different ones."""
+    names = "|".join(words).replace("_", "[_-]").encode()
+    found = re.findall(rb"(?i)(?<![\w-])(?:--?)?(?:" + names + rb")['\"]?\s*[:= ]\s*(\d+)\b", text)
+    values = {int(number) for number in found}
+    return values.pop() if len(values) == 1 else None
+
+
 def model_flops(
     case: Case,
     card: Card,
@@ -30,6 +98,7 @@ def model_flops(
     measurement: Measurement,
     manifest: Manifest | None,
     telemetry: Sequence[TelemetrySummary],
+    commands: Sequence[str] = (),
 ) -> ModelFlops | None:
     """Return the MFU of a run that counts tokens, where parameters, precision and device are known; else None.
 
@@ -48,29 +117,43 @@ def model_flops(
     if parameters is None or peak is None or tflops is None:
         return None
     devices = int(measurement.witnessed.get("gpus", case.world_size))
-    operations = 6.0 * parameters
+    shape = model_shape(card, log, commands, measurement.witnessed.get("sequence_length"))
+    attention = 0.0 if shape is None else shape.attention_per_token
+    operations = 6.0 * parameters + attention
+    rate_of_peak = measurement.throughput / (tflops * 1e12 * devices)
     return ModelFlops(
         parameters=parameters,
         parameters_by=source,
         operations_per_token=operations,
         peak_operations_per_s=tflops * 1e12 * devices,
         peak_by=f"data sheet of {peak.device}, dense {stated}",
-        mfu=measurement.throughput * operations / (tflops * 1e12 * devices),
+        mfu=rate_of_peak * operations,
+        convention="6N" if shape is None else "6N+12LHQT",
+        layers=None if shape is None else shape.layers,
+        hidden_size=None if shape is None else shape.hidden_size,
+        sequence_length=None if shape is None else shape.sequence_length,
+        shape_by=None if shape is None else shape.by,
+        mfu_causal=None if shape is None else rate_of_peak * (operations - attention / 2),
     )
 
 
 def printed_parameters(log: Path) -> int | None:
     """Return the largest number of parameters that a log prints near its start; None if it prints none."""
-    try:
-        with log.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return None
+    head = _head_of(log)
     found = [
         float(number.replace(b",", b"")) * _SCALES[suffix.lower()]
         for number, suffix in _PARAMETERS.findall(head)
     ]
     return next((round(count) for count in sorted(found, reverse=True) if count >= _FEWEST), None)
+
+
+def _head_of(log: Path) -> bytes:
+    """Return the start of a log; nothing if it cannot be read."""
+    try:
+        with log.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _tflops(peak: Peak, precision: str | None) -> float | None:

@@ -179,7 +179,7 @@ def collect_run(
     rank_logs: RankComparison | None = None
     if measurement is not None:
         card = workloads.find(case).card
-        flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry)
+        flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry, record.commands)
         if flops is not None:
             measurement = measurement.model_copy(update={"model_flops": flops})
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)

@@ -116,17 +116,26 @@ class Steadiness(Frozen):
 
 
 class ModelFlops(Frozen):
-    """The MFU of another program's language model by ``6N``: six operations for each parameter and token.
+    """The MFU of another program's language model: six operations for each parameter and token, and attention's.
 
-    ``parameters_by`` and ``peak_by`` name the sources: the log or the user, and a data sheet.
+    ``convention`` is ``6N``, or ``6N+12LHQT`` if layers, width (heads times their size) and sequence are known: full
+    attention, as PaLM's appendix B counts it. ``mfu_causal`` counts half of the attention, as causal kernels compute
+    it. ``parameters_by``, ``shape_by`` and ``peak_by`` name the sources: the log, the command or the user, and a data
+    sheet. Fields of the shape are null in files of older versions.
     """
 
     parameters: int
     parameters_by: str
     operations_per_token: float
+    convention: str = "6N"
+    layers: int | None = None
+    hidden_size: int | None = None
+    sequence_length: int | None = None
+    shape_by: str | None = None
     peak_operations_per_s: float
     peak_by: str
     mfu: float
+    mfu_causal: float | None = None
 
 
 class Measurement(Frozen):

@@ -290,7 +290,8 @@ class Card(Frozen):
     ``log_format: auto`` reads the log by whichever known format it has, or else by a guess, which is a doubt.
     ``work_per_step`` is the number of units of one step of all devices, for a log that does not print it: a number, or
     an expression over placeholders, axes and options (``{block_size} * {global_batch}``); ``parameters``
-    is the number of the model's parameters, likewise; ``skip`` is the number of records that the rule leaves out as
+    is the number of the model's parameters, and ``layers``, ``hidden_size`` and ``sequence_length`` its shape, from
+    which the MFU follows; ``skip`` is the number of records that the rule leaves out as
     warm-up (default: the format's). ``stop_after`` ends a program that has no step limit. ``working_directory`` is the
     folder in which the program is started: ``run`` (its run's own), ``source`` (the program's), or a path relative to
     the card's file.
@@ -319,6 +320,9 @@ class Card(Frozen):
     result: ResultFile | None = None
     unit: str | None = None
     parameters: Annotated[int, Field(strict=True, gt=0)] | None = None
+    layers: Annotated[int, Field(strict=True, gt=0)] | None = None
+    hidden_size: Annotated[int, Field(strict=True, gt=0)] | None = None
+    sequence_length: Annotated[int, Field(strict=True, gt=0)] | None = None
     skip: Annotated[int, Field(strict=True, ge=0)] | None = None
     stop_after: StopAfter | None = None
     work_per_step: Annotated[int, Field(strict=True, gt=0)] | str | None = None
