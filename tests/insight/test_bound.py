@@ -9,7 +9,7 @@ import pytest
 from trainmark.insight import judged
 from trainmark.insight.bound import BoundFacts, UsedGpu, bound_line, bound_table, judge_bound, stored_bound
 from trainmark.schema.bound import Bound
-from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
+from trainmark.schema.ranks import AllReduce, RankComparison, RankSpeed, RankTime, RankTimes
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary
 from trainmark.store import read_results
 
@@ -193,3 +193,57 @@ def test_the_page_on_gates_has_the_table() -> None:
     page = (RESULTS.parent / "gates.md").read_text(encoding="utf-8")
     for rule in bound_table():
         assert f"| `{rule.name}` | {rule.bound.label} | {rule.least:g} | {rule.of} | {rule.source} |" in page
+
+
+def logged(*waits: float, slower: float = 0.0) -> RankComparison:
+    """Return ranks by their logs; a step takes 0.1 s, and the last rank is the slow one."""
+    last = len(waits) - 1
+    return RankComparison(
+        ranks=tuple(
+            RankSpeed(
+                rank=rank,
+                host="node-b" if rank == last else "node-a",
+                log="train.log",
+                records=40,
+                step_time_s=0.1,
+                rate=None,
+                data_time_s=wait,
+                slower_by=slower if rank == last else 0.0,
+                more_data_s=wait - waits[0],
+                is_slower=rank == last and slower > 0,
+                waits_for_data=wait > waits[0],
+            )
+            for rank, wait in enumerate(waits)
+        ),
+        steps=40,
+        unit=None,
+        findings=(),
+        notes=(),
+    )
+
+
+def test_the_rank_that_waits_for_data_holds_up_the_others() -> None:
+    found = judge_bound(on_cpu(devices=2, data_wait=0.04, rank_logs=logged(0.004, 0.08)))
+    assert (found.bound, found.share) == (Bound.DATA, 0.8)
+    assert found.sentence.startswith("rank 1 on node-b waits for data in 80% of a step, 0.076 s longer")
+
+
+def test_a_rank_that_is_slower_by_its_log_is_what_the_others_wait_for() -> None:
+    found = judge_bound(on_cpu(devices=2, rank_logs=logged(0.0, 0.0, slower=0.5)))
+    assert found.bound is Bound.COMMUNICATION
+    assert "rank 1 on node-b is 50% slower" in found.sentence
+    assert judge_bound(on_cpu(devices=2, rank_logs=logged(0.0, 0.0))).bound is Bound.UNKNOWN
+
+
+def test_a_case_on_several_devices_has_the_rate_of_one() -> None:
+    results = judged(read_results(RESULTS / "h200-scaling" / "results.json"))
+    assert results.findings is not None
+    rates = {one.case: one for one in results.findings.per_device}
+    for case in results.cases:
+        assert case.estimate is not None
+        if case.case.world_size == 1:
+            assert case.id not in rates
+            continue
+        found = rates[case.id]
+        assert found.value * case.case.world_size == pytest.approx(case.estimate.median)
+        assert (found.low is None) == (case.estimate.interval is None)

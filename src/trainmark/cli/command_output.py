@@ -2,14 +2,18 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
+from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.schema.bound import BoundFinding
-from trainmark.schema.measurement import Estimate, Suspicion
+from trainmark.schema.comparison import CHANGES
+from trainmark.schema.findings import PerDeviceFinding
+from trainmark.schema.measurement import Estimate, ModelFlops, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
 from trainmark.schema.results import CaseResult, Results, RunResult
 
@@ -25,8 +29,8 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
     for case in results.cases:
         if several:
             lines += ["", case.id]
-        bound = results.findings.bound(case.id) if results.findings else None
-        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case, bound))
+        found_here = _findings(results, case.id)
+        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case, found_here))
     lines += advice_of(results)
     lines += (
         f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(found.assumed)
@@ -46,7 +50,50 @@ def advice_of(results: Results) -> Iterator[str]:
         yield f"{'what to do' if number == 0 else '':<{_LABEL}}{step}"
 
 
-def _case_lines(case: CaseResult, bound: BoundFinding | None) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """The findings about one case."""
+
+    bound: BoundFinding | None
+    per_device: PerDeviceFinding | None
+
+
+def _findings(results: Results, case: str) -> _Findings:
+    found = results.findings
+    if found is None:
+        return _Findings(None, None)
+    return _Findings(found.bound(case), next((one for one in found.per_device if one.case == case), None))
+
+
+def _per_device(found: PerDeviceFinding) -> str:
+    within = "" if found.low is None or found.high is None else f"  [{found.low:.5g}, {found.high:.5g}]"
+    return f"{found.value:.5g}{within}   of {found.devices} devices"
+
+
+def print_baseline(
+    path: Path, before: Results, now: Results, directory: Path, *, quiet: bool = False
+) -> bool:
+    """Print each case's ratio to that of an earlier result; return whether none is slower or without a number.
+
+    The name of the program may differ: both were given as the same measurement. With ``quiet`` nothing is printed.
+    """
+    found = compare([before], now, (str(path), str(directory)), ignoring=["workload"])
+    lines = []
+    for case in found.cases:
+        ratio, interval = case.ratio, case.ratio.interval if case.ratio else None
+        within = "" if interval is None else f"  [{interval.low:.3f}, {interval.high:.3f}]"
+        value = "no ratio" if ratio is None else f"{ratio.value:.3f}{within}"
+        why = f" ({case.reason})" if case.reason else ""
+        of = f"{case.against}: " if len(found.cases) > 1 else ""
+        lines.append(f"{of}{value}   {CHANGES[case.change]}{why}, against {path}")
+    lines += [f"differs: {one.what}: {one.baseline} -> {one.candidate}" for one in found.differences]
+    if not quiet:
+        shown = (f"{'ratio' if number == 0 else '':<{_LABEL}}{line}" for number, line in enumerate(lines))
+        sys.stdout.write("\n".join(shown) + "\n")
+    return found.holds
+
+
+def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]:
     measured = [run for run in case.runs if run.measurement is not None]
     if not measured or case.estimate is None:
         yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
@@ -54,8 +101,10 @@ def _case_lines(case: CaseResult, bound: BoundFinding | None) -> Iterator[tuple[
     first = measured[0].measurement
     assert first is not None
     yield first.unit, _number(case.estimate, measured)
-    if bound is not None:
-        yield "bound by", bound_line(bound)
+    if found.per_device is not None:
+        yield "per device", _per_device(found.per_device)
+    if found.bound is not None:
+        yield "bound by", bound_line(found.bound)
     if first.step_times is not None:
         times = first.step_times
         yield "step", f"median {times.p50:.4g} s, 99 % below {times.p99:.4g} s"
@@ -69,7 +118,7 @@ def _case_lines(case: CaseResult, bound: BoundFinding | None) -> Iterator[tuple[
         yield (
             "MFU",
             f"{flops.mfu:.1%} (6 operations for each of {flops.parameters / 1e6:.4g} M parameters, "
-            f"{flops.parameters_by}; {flops.peak_by})",
+            f"{flops.parameters_by}{_attention(flops)}; {flops.peak_by})",
         )
     yield from _ranks(measured)
     yield from _inspections(measured)
@@ -105,6 +154,16 @@ def _ranks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
         yield "ranks" if number == 0 else "", f"rank {one.rank}{on}: {', '.join(values)}{slower}"
     if len(found.ranks) > _MOST_RANKS:
         yield "", f"and {len(found.ranks) - _MOST_RANKS} other ranks, in {RESULTS}"
+
+
+def _attention(flops: ModelFlops) -> str:
+    """Return how the attention is counted, as a part of the sentence on the MFU."""
+    if flops.mfu_causal is None:
+        return ", without attention (--layers, --hidden-size, --sequence-length)"
+    return (
+        f", and 12 L H Q T for full attention with L {flops.layers}, H Q {flops.hidden_size}, T "
+        f"{flops.sequence_length}, {flops.shape_by} (PaLM, appendix B); {flops.mfu_causal:.1%} with the causal half"
+    )
 
 
 def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

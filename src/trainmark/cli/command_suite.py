@@ -58,6 +58,9 @@ class CommandOptions:
     skip: int | None = None
     devices: int | None = None
     parameters: str | None = None
+    layers: int | None = None
+    hidden_size: int | None = None
+    sequence_length: int | None = None
     precision: str | None = None
     nodes: int | None = None
 
@@ -123,7 +126,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         card["parameters"] = _parameters(given.parameters)
     if given.precision is not None:
         card["axes"]["precision"] = {"only": [_precision(given.precision)]}
-    for key in ("unit", "work_per_step", "skip"):
+    for key in ("unit", "work_per_step", "skip", "layers", "hidden_size", "sequence_length"):
         if (value := getattr(given, key)) is not None:
             card[key] = value
     return CommandSuite(

@@ -36,7 +36,9 @@ def explain(
 
     Exit code 1: the log gives no throughput; the differences are printed anyway.
     """
+    from trainmark.errors import InputError
     from trainmark.files import to_json
+    from trainmark.insight.bound import bound_line
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.evidence import load_effects
     from trainmark.insight.explanation import explain as explain_run
@@ -46,7 +48,12 @@ def explain(
 
     named = find_reference(reference) if reference else None
     run = run_from_log(log, rule, device)
-    figure = named or choose_reference(run, load_references())
+    try:
+        figure = named or choose_reference(run, load_references())
+    except InputError:
+        if run.bound is not None and not as_json:
+            sys.stdout.write(f"bound  by {bound_line(run.bound)}\n")
+        raise
     explanation = explain_run(run, figure, load_effects(), load_references())
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
     if run.throughput is None:

@@ -156,8 +156,31 @@ def run(
             metavar="124M",
         ),
     ] = None,
+    layers: Annotated[
+        int | None,
+        _of_command(
+            "--layers",
+            "The model's layers; with --hidden-size and --sequence-length the MFU counts attention: 12 L H Q T "
+            "operations a token (PaLM).",
+            min=1,
+        ),
+    ] = None,
+    hidden_size: Annotated[
+        int | None, _of_command("--hidden-size", "The model's width: heads times the size of a head.", min=1)
+    ] = None,
+    sequence_length: Annotated[
+        int | None, _of_command("--sequence-length", "The tokens of one sequence.", min=1)
+    ] = None,
     precision: Annotated[
         str | None, _of_command("--precision", "The precision, such as amp-bf16, if the log does not say.")
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        _of_command(
+            "--baseline",
+            "Compare with this earlier result directory at the end, as trainmark compare does; exit code 1 if slower.",
+            metavar="DIR",
+        ),
     ] = None,
     devices: Annotated[
         int | None,
@@ -221,6 +244,9 @@ def run(
         skip=skip,
         devices=devices,
         parameters=parameters,
+        layers=layers,
+        hidden_size=hidden_size,
+        sequence_length=sequence_length,
         precision=precision,
         nodes=nodes,
     )
@@ -228,7 +254,16 @@ def run(
     given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())
     directory = out or default_directory(found.name)
-    call.measure_command(found, directory)
+    call.measure_command(found, directory, None if baseline is None else _baseline(baseline))
+
+
+def _baseline(given: Path) -> "tuple[Path, Results]":
+    """Return the results of ``--baseline``; raise ``InputError``, before anything runs, if there are none."""
+    from trainmark.cli.results import results_of
+
+    if not given.is_dir():
+        raise InputError(f"--baseline {given}: no such result directory")
+    return given, results_of(given)
 
 
 def _count_hosts(given: str | None, engine: str | None) -> int:
@@ -256,16 +291,21 @@ class _Call:
     language: "Language"
     as_json: bool
 
-    def measure_command(self, found: "CommandSuite", directory: Path) -> None:
-        """Write the suite and the card of a command, and measure it."""
-        from trainmark.cli.command_output import print_command_results
+    def measure_command(
+        self, found: "CommandSuite", directory: Path, baseline: "tuple[Path, Results] | None" = None
+    ) -> None:
+        """Write the suite and the card of a command, measure it, and compare it with an earlier result."""
+        from trainmark.cli.command_output import print_baseline, print_command_results
         from trainmark.cli.suites import read_suite
 
         path = found.write(directory)
         results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
         if not self.as_json:
             print_command_results(results.results, directory, found)
+        holds = baseline is None or print_baseline(*baseline, results.results, directory, quiet=self.as_json)
         self.end(results, directory)
+        if not holds:
+            raise typer.Exit(1)
 
     def measure(self, resolved: "Suite", directory: Path, command: tuple[str, ...]) -> None:
         """Measure a suite, and print its table."""

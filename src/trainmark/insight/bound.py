@@ -21,7 +21,7 @@ from trainmark.schema.case import Case, Device
 from trainmark.schema.manifest import GpuFacts, Manifest
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.names import RESULTS, RUNS
-from trainmark.schema.ranks import RankTimes
+from trainmark.schema.ranks import RankComparison, RankSpeed, RankTimes
 from trainmark.schema.results import CaseResult, RunResult, StoredManifest, pooled
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary
 from trainmark.store import read_results
@@ -97,6 +97,7 @@ class BoundFacts:
     mfu: float | None = None
     roofline: float | None = None
     ranks: RankTimes | None = None
+    rank_logs: RankComparison | None = None
     step_s: float | None = None
 
 
@@ -117,7 +118,7 @@ def bound_facts(case: Case, run: RunResult, manifest: StoredManifest | None) -> 
         reasons = ["measure again with telemetry: this run has none"]
     gpus = () if reasons else _used_gpus(case, run, known)
     return BoundFacts(
-        devices=_devices(case, measurement),
+        devices=devices_of(case, measurement),
         on_gpu=bool(gpus) or Device.CUDA in (case.device, run.parameters.device),
         data_wait=None if measurement is None else measurement.data_wait,
         gpus=gpus,
@@ -126,11 +127,13 @@ def bound_facts(case: Case, run: RunResult, manifest: StoredManifest | None) -> 
         mfu=_mfu(measurement),
         roofline=None if measurement is None else measurement.roofline,
         ranks=run.ranks,
+        rank_logs=run.rank_logs,
         step_s=_step_s(measurement),
     )
 
 
-def _devices(case: Case, measurement: Measurement | None) -> int:
+def devices_of(case: Case, measurement: Measurement | None) -> int:
+    """Return the number of devices of a run: the case's, or more if the program's log says so."""
     printed = measurement.witnessed.get("gpus", "") if measurement else ""
     return max(case.world_size, int(printed) if printed.isdecimal() else 1)
 
@@ -299,11 +302,33 @@ _OF_MACHINE = frozenset(
 
 
 def _data_wait(facts: BoundFacts) -> Reading:
+    slowest = _most_waiting(facts.rank_logs)
+    if slowest is not None and (share := _wait_share(slowest)) > (facts.data_wait or 0.0):
+        on = f" on {slowest.host}" if slowest.host else ""
+        return Reading(
+            share,
+            f"rank {slowest.rank}{on} waits for data in {_percent(share)} of a step, {slowest.more_data_s:.3g} s "
+            "longer than the others, which wait for it if they exchange gradients",
+        )
     if facts.data_wait is None:
         return Reading(None, "the program does not print how long it waits for data")
     return Reading(
         facts.data_wait, f"the program waits for data in {_percent(facts.data_wait)} of the window"
     )
+
+
+def _most_waiting(found: RankComparison | None) -> RankSpeed | None:
+    """Return the rank that waits longest for its data, if its log shows that it waits longer than the others."""
+    waiting = [
+        rank
+        for rank in (found.ranks if found is not None else ())
+        if rank.waits_for_data and rank.step_time_s
+    ]
+    return max(waiting, key=_wait_share, default=None)
+
+
+def _wait_share(rank: RankSpeed) -> float:
+    return min(1.0, (rank.data_time_s or 0.0) / rank.step_time_s) if rank.step_time_s else 0.0
 
 
 def _gpu_idle(facts: BoundFacts) -> Reading | None:
@@ -375,12 +400,20 @@ def _rank_wait(facts: BoundFacts) -> Reading | None:
     if facts.devices == 1:
         return None
     ranks = facts.ranks
+    slower = [rank for rank in (facts.rank_logs.ranks if facts.rank_logs else ()) if rank.is_slower]
+    if ranks is None and slower:
+        slowest = max(slower, key=lambda rank: rank.slower_by or 0.0)
+        by = slowest.slower_by or 0.0
+        on = f" on {slowest.host}" if slowest.host else ""
+        return Reading(
+            by / (1 + by), f"rank {slowest.rank}{on} is {_percent(by)} slower than the others by its log"
+        )
     if ranks is None or ranks.waits is None:
         return Reading(None, "the ranks do not report how long they wait for each other")
-    slower = f", which is {_percent(ranks.slower_by)} slower" if ranks.slower_by else ""
+    than = f", which is {_percent(ranks.slower_by)} slower" if ranks.slower_by else ""
     return Reading(
         ranks.waits,
-        f"the other ranks wait {_percent(ranks.waits)} of a step for rank {ranks.slowest}{slower}",
+        f"the other ranks wait {_percent(ranks.waits)} of a step for rank {ranks.slowest}{than}",
     )
 
 

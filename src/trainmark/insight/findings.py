@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median, median_high, median_low
 
 from trainmark.insight.advice import advise
-from trainmark.insight.bound import judge_bounds
+from trainmark.insight.bound import devices_of, judge_bounds
 from trainmark.insight.causes import cause_table, in_causal_order, with_causes
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
@@ -18,6 +18,7 @@ from trainmark.schema.findings import (
     Doubt,
     Findings,
     FittingFinding,
+    PerDeviceFinding,
     PowerFinding,
     RatioFinding,
     RatioKind,
@@ -68,6 +69,7 @@ def find(results: Results) -> Findings:
         power=tuple(_power_limited(results)),
         advice=tuple(advise(results)),
         bounds=tuple(judge_bounds(results.cases, results.manifests)),
+        per_device=tuple(_per_device(results.cases)),
     )
 
 
@@ -78,8 +80,28 @@ def judged(results: Results) -> Results:
         return results.model_copy(update={"findings": find(results)})
     if found.bounds:
         return results
-    bounds = tuple(judge_bounds(results.cases, results.manifests))
-    return results.model_copy(update={"findings": found.model_copy(update={"bounds": bounds})})
+    added = {
+        "bounds": tuple(judge_bounds(results.cases, results.manifests)),
+        "per_device": tuple(_per_device(results.cases)),
+    }
+    return results.model_copy(update={"findings": found.model_copy(update=added)})
+
+
+def _per_device(cases: Iterable[CaseResult]) -> Iterator[PerDeviceFinding]:
+    """Yield the rate of one device for each measured case on several."""
+    for case in cases:
+        measured = [run.measurement for run in case.runs if run.measurement is not None]
+        if case.estimate is None or not measured:
+            continue
+        devices, interval = devices_of(case.case, measured[0]), case.estimate.interval
+        if devices > 1:
+            yield PerDeviceFinding(
+                case=case.id,
+                devices=devices,
+                value=case.estimate.median / devices,
+                low=None if interval is None else interval.low / devices,
+                high=None if interval is None else interval.high / devices,
+            )
 
 
 def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:

@@ -6,15 +6,9 @@ from collections.abc import Iterator, Sequence
 from trainmark.printable import printable
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
-from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Scope, Side
+from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side
 from trainmark.schema.measurement import Estimate
 
-_WORDS = {
-    Change.FASTER: "faster",
-    Change.SLOWER: "slower",
-    Change.NOT_DISTINGUISHABLE: "not distinguishable",
-    Change.CANNOT_SAY: "cannot say",
-}
 _HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "p", "")
 _DIGEST = re.compile(r"\b(?:sha256:)?([0-9a-f]{8})[0-9a-f]{32,}\b")
 _MOST_CASES = 3
@@ -70,7 +64,7 @@ def _row(case: ComparedCase, scope: Scope) -> tuple[str, ...]:
         "-" if ratio is None else f"{ratio.value:.3f}",
         "-" if ratio is None or ratio.interval is None else interval(ratio.interval, 3),
         "-" if case.significance is None else _significance(case.significance),
-        _WORDS[case.change] + (" within one campaign" if changed and scope is Scope.ONE_CAMPAIGN else ""),
+        CHANGES[case.change] + (" within one campaign" if changed and scope is Scope.ONE_CAMPAIGN else ""),
     )
 
 

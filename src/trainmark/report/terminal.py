@@ -11,7 +11,7 @@ from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections import bound, repeats
 from trainmark.report.sections.overview import advice_lines, inspection_sentence, lead
-from trainmark.report.sections.throughput import caption, tables, work_sentence
+from trainmark.report.sections.throughput import caption, per_device, tables, work_sentence
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 
@@ -22,6 +22,7 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     say = about.say
     parts = [lead(about), caption(about), *(text for text, _ in work_sentence(about))]
     parts += [_table(table) for table in tables(about)]
+    parts += [f"{say('per_device_title')}\n\n{_table(table)}" for table in per_device(about)]
     parts += bound.lines(about)
     waited = repeats.section(about)
     if waited is not None:

@@ -67,6 +67,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        throughput.devices_section(about),
         bound.section(about),
         work.section(about),
         trials.section(about),

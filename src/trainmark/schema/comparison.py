@@ -22,6 +22,15 @@ class Change(StrEnum):
     """There is no ratio, or it has no interval."""
 
 
+CHANGES = {
+    Change.FASTER: "faster",
+    Change.SLOWER: "slower",
+    Change.NOT_DISTINGUISHABLE: "not distinguishable",
+    Change.CANNOT_SAY: "cannot say",
+}
+"""The changes in words."""
+
+
 class Side(StrEnum):
     """One of the two results."""
 

@@ -188,6 +188,16 @@ class PowerFinding(Frozen):
     power_w: float | None
 
 
+class PerDeviceFinding(Frozen):
+    """The rate of one device of a case on several: the rate of all, and its interval, divided by ``devices``."""
+
+    case: str
+    devices: int
+    value: float
+    low: float | None
+    high: float | None
+
+
 class Advice(Frozen):
     """A way to a better number for a case: ``reason`` is what is wrong with its number, ``steps`` are what to do."""
 
@@ -201,7 +211,8 @@ class Findings(Frozen):
 
     ``doubtful`` are the cases with a doubt about one of the runs that their number is computed from. ``ranks`` has
     cases of several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose
-    GPUs were at their power limit. ``bounds`` says what each measured case was bound by.
+    GPUs were at their power limit. ``bounds`` says what each measured case was bound by,
+    ``per_device`` has the rate of one device of cases on several.
     """
 
     doubts: tuple[Doubt, ...]
@@ -213,6 +224,7 @@ class Findings(Frozen):
     power: tuple[PowerFinding, ...] = ()
     advice: tuple[Advice, ...] = ()
     bounds: tuple[BoundFinding, ...] = ()
+    per_device: tuple[PerDeviceFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose numerator is ``case``."""

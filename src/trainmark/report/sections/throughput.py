@@ -26,6 +26,46 @@ def section(context: Context) -> Section:
     return Section("throughput", say("throughput_title"), tuple(blocks))
 
 
+def devices_section(context: Context) -> Section | None:
+    """Return the section with the rate of one device, or None if no case has several."""
+    found = per_device(context)
+    return Section("per-device", context.say("per_device_title"), tuple(found)) if found else None
+
+
+def per_device(context: Context) -> list[Table]:
+    """Return a table with the rate of one device beside that of all, for the cases on several; none without one."""
+    say = context.say
+    cases = {case.id: case for case in context.results.cases}
+    rows = []
+    for found in context.findings.per_device:
+        case = cases[found.case]
+        estimate = case.estimate
+        if estimate is None:
+            continue
+        ends = () if found.low is None or found.high is None else (found.low, found.high)
+        places = decimals([found.value, *ends])
+        within = f"[{', '.join(number(end, places) for end in ends)}]" if ends else ""
+        rows.append(
+            (
+                cell(context.axes.label(case.case)),
+                cell(str(found.devices)),
+                cell(number(found.value, places), within),
+                cell(number(estimate.median, None)),
+                cell(case.unit or ""),
+            )
+        )
+    if not rows:
+        return []
+    columns = (
+        Column(say("column_case"), numeric=False),
+        Column(say("aspect_devices")),
+        Column(say("column_per_device")),
+        Column(say("column_all_devices")),
+        Column(say("column_unit"), numeric=False),
+    )
+    return [Table("", columns, tuple(rows))]
+
+
 def caption(context: Context) -> str:
     """Return the meaning of the tables' numbers, with their unit."""
     say, found = context.say, context.units()
