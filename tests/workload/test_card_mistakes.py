@@ -25,6 +25,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "environment",
         "no environment 'pytorhc'; did you mean 'pytorch'?",
     ),
+    "packages": ({"packages": ["two words"]}, "- two words", "'two words' is no requirement of a package"),
+    "packages in a container": (
+        {"packages": ["einops"], "environment": "docker"},
+        "packages",
+        "are installed into an environment, and not into a container's image",
+    ),
     "source kind": ({"source": {"kind": "svn"}}, "source", "input tag 'svn'"),
     "source folder": ({"source": {"kind": "folder", "path": "away"}}, "path", "source.path: no such folder: "),
     "source files": ({"source": {"kind": "files", "files": ["away.py"]}}, "files", "no such file: "),

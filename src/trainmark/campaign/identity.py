@@ -24,7 +24,7 @@ from trainmark.workload import BuiltinSource, Card, FilesSource, FolderSource, G
 _DEFAULT_LABELS = {"description", "source", "data_files"}
 """The keys of a card that do not affect a run, or are a separate part of the identity (the source, the data)."""
 
-_ADDED = ("stand_ins",)
+_ADDED = ("stand_ins", "packages")
 """The lists of a card that later versions have added."""
 
 _OF_THE_CALL = (
@@ -108,6 +108,9 @@ class Identifier:
     def _made(self, plan: Plan) -> Iterator[tuple[str, str]]:
         """Yield the files that prepare steps created, from the host that has them."""
         for before in plan.preparations:
+            if before.files:
+                # The card's packages are a separate part of the identity.
+                continue
             where = f"node {before.node} " if before.node else ""
             for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
                 for name, digest in self._run_env.hosts[before.node].digests(leaf).items():
@@ -159,7 +162,9 @@ class Identifier:
         lock = {"lock": node.environment_lock} if node.environment_lock else {}
         facts = node.framework.model_dump() if node.framework else {}
         versions = {f"framework {name}": str(value) for name, value in facts.items() if value is not None}
-        entries = {**self._packages[known], **lock, **versions}
+        added = spec.interpreter.packages
+        locked = {"lock of the card's packages": added.digest} if added is not None else {}
+        entries = {**self._packages[known], **lock, **locked, **versions}
         return Entries(name=PartName.PACKAGES, word=f"of {python}", entries=entries)
 
     def _data_at(self, folder: str) -> Mapping[str, str]:

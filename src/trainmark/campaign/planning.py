@@ -11,7 +11,7 @@ from trainmark.campaign.card_checks import load_programs
 from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, RunEnvironment
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
-from trainmark.placement import FrameworkPython, build_plan, device_of, prepare
+from trainmark.placement import FrameworkPython, build_plan, device_of, prepare, prepare_packages
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
@@ -74,7 +74,8 @@ def plan_run(
         spec = run_env.spec(case, protocol, interpreter, repeat, directory, **more)
         plan = build_plan(spec)
         nodes = range(min(case.nodes, len(run_env.hosts)))
-        before = [prepare(spec, node, run_env.repositories(node)) for node in nodes]
+        before = [prepare_packages(spec, node) for node in nodes]
+        before += [prepare(spec, node, run_env.repositories(node)) for node in nodes]
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
     return replace(plan, preparations=tuple(found for found in before if found is not None))

@@ -1,10 +1,11 @@
 """The programs, interpreters and data sets that the cases of a suite need on its hosts."""
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -20,6 +21,7 @@ from trainmark.environment import (
 )
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.locations import folder_of, python_of
+from trainmark.environment.packages import lock_packages
 from trainmark.environment.remote_probe import probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.extensions import carried
@@ -84,6 +86,7 @@ class RunEnvironment:
         self._mark = mark
         self._watch: Callable[[Heartbeat], None] = ignore_heartbeat
         self._expected: dict[str, FrameworkPython] = {}
+        self._extended: dict[tuple[str, tuple[str, ...]], FrameworkPython | CannotStart] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._one_at_a_time = threading.Lock()
@@ -143,13 +146,14 @@ class RunEnvironment:
         """Return the facts of a host with the case's environment, queried once."""
         environment, container = self._environment(case), interpreter.container
         about = self.workload(case).card.framework if container is None else container.description.reference
-        key = (host.name, environment, about)
+        packages = "" if interpreter.packages is None else interpreter.packages.digest
+        key = (host.name, environment, about, packages)
         if key not in self._nodes:
             try:
                 if container is None:
                     runner = CommandRunner(host, _PROBE, self._mark, self._watch)
                     probed = probe_environment(environment, about, self._home, runner)
-                    versions, lock = probed.versions, probed.lock_digest
+                    versions, lock = probed.versions, _joined(probed.lock_digest, packages)
                 else:
                     engine = container.engine
                     versions, lock = None, f"{engine} {require_engine(engine, host)}, {about}"
@@ -206,7 +210,24 @@ class RunEnvironment:
             return self._container_interpreter(case, Engine(name))
         if name not in self._expected:
             self._expected[name] = _expected(name, self._home)
-        return self._expected[name]
+        base, packages = self._expected[name], self.workload(case).card.packages
+        if not packages:
+            return base
+        key = (name, packages)
+        with self._one_at_a_time:
+            if key not in self._extended:
+                self._extended[key] = self._add_packages(base, packages)
+        return self._extended[key]
+
+    def _add_packages(
+        self, base: FrameworkPython, requirements: tuple[str, ...]
+    ) -> FrameworkPython | CannotStart:
+        """Return the Python that has the packages of a card too, resolved for this machine."""
+        try:
+            lock = lock_packages(base.python, base.variables, requirements, self._home.absolute())
+        except UnusableEnvironment as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+        return replace(base, python=lock.python, packages=lock)
 
     @property
     def placement_hosts(self) -> tuple[PlacementHost, ...]:
@@ -334,6 +355,14 @@ def other_environment(hosts: Sequence[str], nodes: Sequence[Node]) -> str | None
                 what = f"{value}, but {hosts[found.index(usual)]} has {usual}"
                 return f"{host}: has {what}; create the same environment on all hosts (trainmark env create)"
     return None
+
+
+def _joined(lock: str | None, packages: str) -> str | None:
+    """Return the digest of an environment's lock and of the lock of a card's packages, if it has some."""
+    if not packages:
+        return lock
+    both = f"{lock} {packages}".encode()
+    return f"sha256:{hashlib.sha256(both).hexdigest()}"
 
 
 def _version(node: Node) -> str | None:

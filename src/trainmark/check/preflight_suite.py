@@ -24,7 +24,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
-from trainmark.schema.case import Device
+from trainmark.schema.case import Case, Device
 from trainmark.schema.check import CheckFinding, Level
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
@@ -111,14 +111,14 @@ def _environments(
 ) -> dict[str, FrameworkPython]:
     """Check each environment on each host; return the interpreters that all hosts have, by framework."""
     usable: dict[str, FrameworkPython] = {}
-    checked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str, tuple[str, ...]]] = set()
     for case in suite.cases:
         card = site.workload(case).card
         environment = suite.environment_of(case.framework)
         name = card.environment if environment == EACH_ITS_OWN else environment
-        if (name, card.framework) in checked:
+        if (name, card.framework, card.packages) in checked:
             continue
-        checked.add((name, card.framework))
+        checked.add((name, card.framework, card.packages))
         if name in ENGINES:
             suite_check.findings += _engines(Engine(name), site.hosts)
             continue
@@ -132,6 +132,7 @@ def _environments(
             make = None if "trainmark env create" in answer else f"trainmark env create {name}, on that host"
             suite_check.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, make))
         suite_check.findings += _compare_environments(name, card.framework, probed)
+        suite_check.findings += _packages(site, case, tuple(probed))
         interpreter = site.expected_interpreter(case)
         if len(probed) == len(site.hosts) and isinstance(interpreter, FrameworkPython):
             usable[case.framework] = interpreter
@@ -163,6 +164,19 @@ def _compare_environments(
     if name != SYSTEM:
         locks = {host: (found.lock_digest or "none")[:19] for host, found in probed.items()}
         yield from compare_values("environment", locks, remedy, what=f"{name}, lock")
+
+
+def _packages(site: RunEnvironment, case: Case, names: tuple[str, ...]) -> Iterator[CheckFinding]:
+    """Yield what a run installs for the card of a case; why it cannot is a finding on the cases."""
+    card, interpreter = site.workload(case).card, site.expected_interpreter(case)
+    if isinstance(interpreter, CannotStart) or interpreter.packages is None:
+        return
+    what = f"the packages of card {card.name} ({', '.join(card.packages)})"
+    if interpreter.packages.is_installed:
+        yield _finding("packages", Level.OK, names, f"{what} are installed in {interpreter.packages.folder}")
+    else:
+        found = f"{what} are missing: the run will install {interpreter.packages.description}"
+        yield _finding("packages", Level.NOTE, names, found)
 
 
 def _engines(engine: Engine, hosts: Sequence[Host]) -> Iterator[CheckFinding]:

@@ -153,6 +153,8 @@ class Preparer:
         ]
         if not left:
             return
+        for path, content in preparation.files.items():
+            host.put(path, content.encode())
         workshop, git = preparation.workshop, Git(runner)
         if workshop is not None:
             # A killed trainmark may have left an unverified tree.

@@ -3,7 +3,13 @@
 from trainmark.node import free_ports
 from trainmark.placement.container import removal_command
 from trainmark.placement.planner import build_plan
-from trainmark.placement.preparation import container_python, prepare, prepared_key, source_key
+from trainmark.placement.preparation import (
+    container_python,
+    prepare,
+    prepare_packages,
+    prepared_key,
+    source_key,
+)
 from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of
 
 __all__ = [
@@ -16,6 +22,7 @@ __all__ = [
     "device_of",
     "free_ports",
     "prepare",
+    "prepare_packages",
     "prepared_key",
     "removal_command",
     "source_key",

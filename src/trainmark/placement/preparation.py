@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
+from trainmark.environment.packages import LOCK
 from trainmark.placement.container import ContainerContext
 from trainmark.placement.planner import container_context, in_environment, values_of, working_directory
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
@@ -91,6 +92,20 @@ def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     source = Checkout(card.source.url, commit, repository, spec.directory_on(node) / CHECKOUT)
     workshop = replace(source, tree=spec.prepared / CHECKOUT) if tasks else None
     return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node, links)
+
+
+def prepare_packages(spec: RunSpec, node: int) -> Preparation | None:
+    """Return the installation of the card's packages on a node, or None if it has none."""
+    packages = spec.interpreter.packages
+    if packages is None:
+        return None
+    variables = dict(spec.interpreter.variables)
+    tasks = tuple(
+        PrepareStep(description, Command(node, words, variables), (packages.python,))
+        for description, words in packages.commands()
+    )
+    files = {packages.folder / LOCK: packages.lock}
+    return Preparation(packages.folder, tasks=tasks, node=node, files=files)
 
 
 def _links(spec: RunSpec, node: int) -> Iterator[tuple[Path, Path]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
+from trainmark.environment.packages import PackageLock
 from trainmark.node import Paths, remote_path
 from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.schema.hosts import PLAIN, Traffic
@@ -36,12 +37,14 @@ class FrameworkPython:
 
     ``variables`` are added to the process's environment. An isolated interpreter has all of its packages itself and
     ignores the caller's ``PYTHONPATH`` and user site. With a ``container`` the interpreter is the container's.
+    ``packages`` are those that the card adds; ``python`` is then the interpreter that has them.
     """
 
     python: Path
     isolated: bool
     variables: Mapping[str, str] = field(default_factory=dict)
     container: Container | None = None
+    packages: PackageLock | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.schema.case import Case
@@ -103,7 +103,7 @@ class Preparation:
 
     ``source`` is the run's own working tree, ``workshop`` that of the prepare steps; ``subfolder`` is the program's
     folder in it. ``links`` are symbolic links, each with its target, that exist during the run: the places at which a
-    program reads stand-ins.
+    program reads stand-ins. ``files`` are written into the folder before the tasks.
     """
 
     folder: Path
@@ -113,6 +113,7 @@ class Preparation:
     tasks: tuple[PrepareStep, ...] = ()
     node: int = 0
     links: tuple[tuple[Path, Path], ...] = ()
+    files: Mapping[Path, str] = field(default_factory=dict)
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield a description and a command line for each step, in order, for people to read or type."""
@@ -121,7 +122,7 @@ class Preparation:
                 for words in checkout.cached():
                     yield f"the source: {checkout.url} at {checkout.commit}", shlex.join(words)
                 yield f"the working tree {whose}", shlex.join(checkout.made())
-            if checkout is self.workshop:
+            if whose == "to prepare with":
                 yield from ((task.description, task.command.text()) for task in self.tasks)
         for link, target in self.links:
             yield f"the stand-in for {link.name}", f"mkdir -p {shlex.quote(str(link.parent))}"

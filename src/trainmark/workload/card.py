@@ -1,5 +1,6 @@
 """Cards, which describe how to obtain, start and read a training program, built-in or foreign."""
 
+import re
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -36,6 +37,19 @@ def _relative_to_the_run(path: str) -> str:
         )
     return path
 
+
+def _requirement(text: str) -> str:
+    if not _REQUIREMENT.fullmatch(text):
+        raise ValueError(f"'{text}' is no requirement of a package, such as einops or einops>=0.7")
+    return text
+
+
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?:\[[\w., -]+\])?"
+    r"(?: *(?:==|>=|<=|!=|~=|<|>) *[\w.*+!-]+(?: *, *(?:==|>=|<=|!=|~=|<|>) *[\w.*+!-]+)*)?"
+)
+Requirement = Annotated[str, AfterValidator(_requirement)]
+"""A package to install from an index, with limits of its version."""
 
 PathInRun = Annotated[str, AfterValidator(_relative_to_the_run)]
 """The path of a file or folder that a run makes, relative to the run's folder and within it."""
@@ -302,6 +316,7 @@ class Card(Frozen):
     Programs that can run in a container have an ``image``; ``environment`` (also ``docker`` or ``apptainer``) is the
     meaning of ``auto`` in a suite. ``starter`` is the script that starts the ranks, for launchers that need one.
     ``prepare`` are steps before the first run; ``expects`` are files that a run must leave, relative to its folder.
+    ``packages`` are installed in addition to those of the environment (``trainmark.environment.packages``).
     ``data_files`` are files that the program reads, with their digests; ``stand_ins`` are made in the place of
     downloads.
 
@@ -312,6 +327,7 @@ class Card(Frozen):
     description: str
     framework: Word
     environment: Word
+    packages: tuple[Requirement, ...] = ()
     source: Source
     task: Word = Field(default_factory=_default_task)
     launcher: Launcher

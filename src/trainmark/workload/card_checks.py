@@ -24,6 +24,7 @@ Mistake = tuple[Key, str]
 
 _UNIT = re.compile(r"[A-Za-z][\w. -]*/s")
 _BATCH = "batch_per_device"
+_ENGINES = ("docker", "apptainer")
 
 _REPLACEMENTS: Mapping[str, Any] = {
     "name": "card",
@@ -151,6 +152,8 @@ def _launcher(card: Card) -> Iterator[Mistake]:
     if card.launcher.needs_starter is not (card.starter is not None):
         need = "needs a 'starter'" if card.starter is None else "does not use a 'starter'"
         yield ("launcher",), f"'{card.launcher}' {need}"
+    if card.packages and card.environment in _ENGINES:
+        yield ("packages",), "are installed into an environment, and not into a container's image"
     if not card.command:
         yield ("command",), "has no words: give the program and its arguments"
     if card.stop_after is not None and card.stop_after.steps is None and card.stop_after.seconds is None:
