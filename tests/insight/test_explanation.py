@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from insight_ngc_log import SETTINGS, ngc_log
@@ -19,8 +20,9 @@ from trainmark.insight import (
     load_effects,
     render_text,
     run_from_log,
+    to_document,
 )
-from trainmark.insight.explanation import Basis, OwnCause, PublishedRule
+from trainmark.insight.explanation import Basis, OwnCause, PublishedRule, side_of_figure, side_of_run
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe
 from trainmark.logs.plausibility import Stall
@@ -37,7 +39,7 @@ runner = CliRunner()
 
 
 def explained(run: ExplainedRun, name: str = DGX1_32GB_AMP) -> Explanation:
-    return explain(run, find_reference(name), load_effects(), load_references())
+    return explain(run, side_of_figure(find_reference(name)), load_effects(), load_references())
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -357,3 +359,76 @@ def test_the_published_log_names_its_layout_first() -> None:
     assert explanation.ratio == pytest.approx(1.463, abs=0.001)
     assert explanation.open is not None
     assert explanation.open[0] > 1.05
+
+
+def two_logs(
+    tmp_path: Path, here: dict[str, Any], there: dict[str, Any]
+) -> tuple[ExplainedRun, ExplainedRun]:
+    """Return two runs of one program as read from their logs."""
+    paths = tmp_path / "here.txt", tmp_path / "there.txt"
+    for path, options in zip(paths, (here, there), strict=True):
+        path.write_text(ngc_log(**options))
+    return run_from_log(paths[0]), run_from_log(paths[1])
+
+
+def test_the_wait_for_data_of_two_runs_is_its_part_of_their_gap(tmp_path: Path) -> None:
+    """Both runs compute for 0.9 of the time of the faster one's step; the slower one waits for its data."""
+    here, there = two_logs(tmp_path, {"rate": 200.0, "wait": 0.775}, {"rate": 800.0, "wait": 0.1})
+
+    explanation = explain(here, side_of_run(there), load_effects(), load_references())
+
+    first = explanation.differences[0]
+    assert (first.axis, first.basis) == (OwnCause.DATA_WAIT, Basis.OWN)
+    assert (first.here.value, first.there.value) == ("77.5% of a step", "10.0% of a step")
+    assert first.low == pytest.approx(0.9 / 0.225, rel=1e-3)
+    assert explanation.open == pytest.approx((1.0, 1.0), abs=2e-3)
+    text = render_text(explanation)
+    assert "The other run is 4.000 times as fast." in text
+    assert "there  there.txt: 800.00 images/s" in text
+
+
+def test_a_recipe_that_differs_between_two_runs_is_named_with_its_evidence(tmp_path: Path) -> None:
+    nhwc = {**SETTINGS, "memory_format": "nhwc"}
+    here, there = two_logs(tmp_path, {"rate": 790.0}, {"rate": 1150.0, "settings": nhwc})
+
+    explanation = explain(here, side_of_run(there), load_effects(), load_references())
+
+    assert explanation.differences[0].axis == "layout"
+    assert explanation.nearer == ()
+    document = to_document(explanation)
+    assert document["against"]["id"] == "there.txt"
+    assert "reference" not in document
+    assert "Stated by the other run only" not in render_text(explanation)
+
+
+def test_two_runs_that_differ_within_their_noise_have_no_gap(tmp_path: Path) -> None:
+    here, there = two_logs(tmp_path, {"rate": 800.0}, {"rate": 803.0})
+
+    assert "no gap to explain" in render_text(explain(here, side_of_run(there), (), ()))
+
+
+def test_runs_of_two_models_or_units_are_refused(tmp_path: Path) -> None:
+    here, there = two_logs(tmp_path, {}, {})
+    model = Reading("mobilenet_v1", "line 1")
+    other = replace(there, recipe=there.recipe.with_readings({Condition.MODEL: model}))
+
+    with pytest.raises(InputError, match=r"here\.txt trains resnet50.*, but there\.txt trains mobilenet_v1"):
+        explain(here, side_of_run(other), (), ())
+    with pytest.raises(InputError, match=r"here\.txt is in images/s, but there\.txt is in tokens/s"):
+        explain(here, side_of_run(replace(there, unit="tokens/s")), (), ())
+
+
+def test_the_command_explains_one_log_against_another(tmp_path: Path) -> None:
+    for name, rate in (("a", 400.0), ("b", 800.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.txt").write_text(ngc_log(rate=rate))
+    one, other = (str(tmp_path / name / "train.txt") for name in ("a", "b"))
+
+    found = runner.invoke(app, [one, "--against", other])
+    both = runner.invoke(app, [one, "--against", other, "--reference", DGX1_32GB_AMP])
+
+    assert found.exit_code == 0, found.output
+    assert f"there  {other}: 800.00 images/s" in found.stdout
+    assert "The other run is 2.000 times as fast." in found.stdout
+    assert isinstance(both.exception, InputError)
+    assert "--reference and --against exclude each other" in str(both.exception)

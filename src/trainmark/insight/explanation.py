@@ -97,10 +97,37 @@ class ExplainedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeDifference:
-    """One axis on which run and reference differ, or a cause in the run's own records (``OwnCause`` as its axis).
+class OtherSide:
+    """The side that a run is explained against: a published figure, or another run.
 
-    ``low`` and ``high`` bound the factor by which throughput is expected to change if the run took the reference's
+    ``throughput`` is in ``unit`` over all devices, ``text`` the number as it is shown.
+    """
+
+    name: str
+    recipe: StatedRecipe
+    throughput: float | None
+    unit: str | None
+    text: str
+    figure: Reference | None = None
+    run: ExplainedRun | None = None
+
+
+def side_of_figure(figure: Reference) -> OtherSide:
+    """Return a published figure as the other side."""
+    return OtherSide(figure.id, recipe_of(figure), figure.value, figure.unit, figure.text, figure=figure)
+
+
+def side_of_run(run: ExplainedRun) -> OtherSide:
+    """Return another run as the other side."""
+    text = "no throughput" if run.throughput is None else f"{run.throughput:.2f} {run.unit or ''}".rstrip()
+    return OtherSide(run.name, run.recipe, run.throughput, run.unit, text, run=run)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeDifference:
+    """One axis on which the two sides differ, or a cause in the runs' own records (``OwnCause`` as its axis).
+
+    ``low`` and ``high`` bound the factor by which throughput is expected to change if the run took the other side's
     value; ``share`` is the corresponding share of the gap (0.5 is half). They are None if unknown.
     """
 
@@ -127,14 +154,15 @@ class Nearer:
 class Explanation:
     """The differences in the order of their effect, and the unexplained rest of the gap.
 
-    ``ratio`` is reference / run. ``accounted`` is the factor explained by the run's own records and by isolated and
-    bundled evidence, never more than the ratio; ``open`` is the rest (ratio / accounted). Both are (lowest, highest),
-    and None without a throughput. ``in_noise`` is true if the gap is no larger than the run's own noise.
-    ``assumed_device`` is the reference's device if the run does not name its own.
+    ``ratio`` is the other side over the run. ``accounted`` is the factor explained by the runs' own records and by
+    isolated and bundled evidence, never more than the ratio; ``open`` is the rest (ratio / accounted). Both are
+    (lowest, highest), and None without a throughput. ``in_noise`` is true if the gap is no larger than ``noise``, the
+    relative uncertainty of the two by their own records. ``assumed_device`` is the other side's device if the run does
+    not name its own.
     """
 
     run: ExplainedRun
-    reference: Reference
+    other: OtherSide
     ratio: float | None
     differences: tuple[RecipeDifference, ...]
     accounted: tuple[float, float] | None
@@ -146,37 +174,41 @@ class Explanation:
     nearer: tuple[Nearer, ...]
     assumed_device: str | None
     in_noise: bool = False
+    noise: float = 0.0
 
 
 def explain(
-    run: ExplainedRun, reference: Reference, effects: Sequence[Effect], others: Iterable[Reference]
+    run: ExplainedRun, other: OtherSide, effects: Sequence[Effect], figures: Iterable[Reference]
 ) -> Explanation:
-    """Return the ranked differences between ``run`` and ``reference``.
+    """Return the ranked differences between ``run`` and the other side.
 
-    ``others`` are the published figures searched for one with a more similar recipe. Raises ``InputError`` if the two
+    ``figures`` are the published figures searched for one with a more similar recipe. Raises ``InputError`` if the two
     have different models or units.
     """
-    there = recipe_of(reference)
-    _check_same_work(run, reference)
+    there = other.recipe
+    _check_same_work(run, other)
     ratio = None
-    if run.throughput is not None and reference.value is not None:
-        ratio = reference.value / run.throughput
-    in_noise = ratio is not None and abs(ratio - 1) < max(NO_GAP, run.noise)
-    others = tuple(others)
-    effects = (*effects, *published_device_ratios(run.recipe, reference, others))
-    named = run.recipe.value(Condition.DEVICE) or there.value(Condition.DEVICE)
+    if run.throughput is not None and other.throughput is not None:
+        ratio = other.throughput / run.throughput
+    noise = math.hypot(run.noise, 0.0 if other.run is None else other.run.noise)
+    in_noise = ratio is not None and abs(ratio - 1) < max(NO_GAP, noise)
+    figures = tuple(figures)
+    if other.figure is not None:
+        effects = (*effects, *published_device_ratios(run.recipe, other.figure, figures))
+    here_device, there_device = run.recipe.value(Condition.DEVICE), there.value(Condition.DEVICE)
+    named = here_device or there_device
     device = str(named) if named else None
     both = [axis for axis in all_axes() if axis in run.recipe.readings and axis in there.readings]
     differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
     of_recipes = [_difference(axis, run, there, device, effects) for axis in differing]
-    causes = list(_own_causes(run, reference, waits_counted=any(axis in LOADING for axis in differing)))
+    causes = list(_own_causes(run, other, waits_counted=any(axis in LOADING for axis in differing)))
     differences = sorted([*causes, *of_recipes], key=_weight)
     if ratio is not None and not in_noise:
         differences = _shared(differences, ratio)
     accounted = _accounted(differences, ratio) if ratio is not None else None
     return Explanation(
         run=run,
-        reference=reference,
+        other=other,
         ratio=ratio,
         differences=tuple(differences),
         accounted=accounted,
@@ -186,19 +218,18 @@ def explain(
         only_there=tuple(a for a in all_axes() if a not in run.recipe.readings and a in there.readings),
         neither=tuple(
             axis
-            for axis in axes_of_model(reference.model)
+            for axis in axes_of_model(str(there.value(Condition.MODEL) or run.recipe.value(Condition.MODEL)))
             if axis not in run.recipe.readings and axis not in there.readings
         ),
-        nearer=_nearer(run, reference, len(differing), others),
-        assumed_device=None if run.recipe.value(Condition.DEVICE) else reference.hardware.device,
+        nearer=() if other.figure is None else _nearer(run, other.figure, len(differing), figures),
+        assumed_device=str(there_device) if there_device and not here_device else None,
         in_noise=in_noise,
+        noise=noise,
     )
 
 
-def _own_causes(
-    run: ExplainedRun, reference: Reference, *, waits_counted: bool
-) -> Iterator[RecipeDifference]:
-    """Yield the causes in the run's own records: a stall, waiting for data, and the reference's other rule."""
+def _own_causes(run: ExplainedRun, other: OtherSide, *, waits_counted: bool) -> Iterator[RecipeDifference]:
+    """Yield the causes in the runs' own records: a stall, waiting for data, and a publisher's other rule."""
     factor = run.stall.factor if run.stall else 1.0
     if run.stall:
         where = f"record {run.stall.record}"
@@ -206,19 +237,35 @@ def _own_causes(
             where = f"{run.stall.count} records, the worst {where}"
         here = Reading(f"{run.stall.share:.0%} of the window", where)
         yield _own(OwnCause.STALL, here, Reading("none", "the time of the other records"), Basis.OWN, factor)
-    if run.data_wait is not None and run.data_wait > _LEAST_WAIT and not waits_counted:
-        here = Reading(f"{run.data_wait:.1%} of a step", "the log's own data-wait times")
-        there = Reading("not stated", "")
-        yield _own(OwnCause.DATA_WAIT, here, there, Basis.BOUNDED, 1 / (1 - run.data_wait))
-    theirs = next((rule for rule in run.by_publishers if _publishes(rule.by, reference)), None)
-    if theirs and run.throughput and theirs.rule != run.rule:
+    yield from _waits(run, other, waits_counted=waits_counted)
+    figure = other.figure
+    theirs = None
+    if figure is not None:
+        theirs = next((rule for rule in run.by_publishers if _publishes(rule.by, figure)), None)
+    if theirs and figure and run.throughput and theirs.rule != run.rule:
         by_rule = theirs.value / run.throughput
         # A stall hardly changes a mean of rates: its part must not be counted twice.
         by_rule = by_rule / factor if by_rule > factor else min(by_rule, 1.0)
         if abs(by_rule - 1) > _SAME_NUMBER:
-            there = Reading(f"{theirs.rule}: {theirs.value:.6g}", f"{theirs.by}; {reference.statistic}")
+            there = Reading(f"{theirs.rule}: {theirs.value:.6g}", f"{theirs.by}; {figure.statistic}")
             here = Reading(f"{run.rule}: {run.throughput:.6g}", "the rule of the run's number")
             yield _own(OwnCause.STATISTIC, here, there, Basis.OWN, by_rule)
+
+
+def _waits(run: ExplainedRun, other: OtherSide, *, waits_counted: bool) -> Iterator[RecipeDifference]:
+    """Yield the wait for data: its part of the gap if both runs recorded it, else what it can account for at most."""
+    if run.data_wait is None:
+        return
+    where = "the run's own data-wait times"
+    here = Reading(f"{run.data_wait:.1%} of a step", where)
+    if other.run is not None and other.run.data_wait is not None:
+        there_wait = other.run.data_wait
+        if abs(run.data_wait - there_wait) > _LEAST_WAIT:
+            there = Reading(f"{there_wait:.1%} of a step", where)
+            yield _own(OwnCause.DATA_WAIT, here, there, Basis.OWN, (1 - there_wait) / (1 - run.data_wait))
+    elif run.data_wait > _LEAST_WAIT and not waits_counted:
+        there = Reading("not stated", "")
+        yield _own(OwnCause.DATA_WAIT, here, there, Basis.BOUNDED, 1 / (1 - run.data_wait))
 
 
 def _own(cause: OwnCause, here: Reading, there: Reading, basis: Basis, factor: float) -> RecipeDifference:
@@ -254,12 +301,13 @@ def _shared(differences: Sequence[RecipeDifference], ratio: float) -> list[Recip
     return shared
 
 
-def _check_same_work(run: ExplainedRun, reference: Reference) -> None:
-    if run.unit is not None and not same_unit(run.unit, reference.unit):
-        raise InputError(f"{run.name} is in {run.unit}, but {reference.id} is in {reference.unit}")
-    model = run.recipe.value(Condition.MODEL)
-    if model is not None and not _may_be_one(model, reference.model):
-        raise InputError(f"{run.name} trains {model}, but {reference.id} is for {reference.model}")
+def _check_same_work(run: ExplainedRun, other: OtherSide) -> None:
+    if run.unit is not None and other.unit is not None and not same_unit(run.unit, other.unit):
+        raise InputError(f"{run.name} is in {run.unit}, but {other.name} is in {other.unit}")
+    here, there = run.recipe.value(Condition.MODEL), other.recipe.value(Condition.MODEL)
+    if here is not None and there is not None and not _may_be_one(here, there):
+        kind = "is for" if other.figure is not None else "trains"
+        raise InputError(f"{run.name} trains {here}, but {other.name} {kind} {there}")
 
 
 def _may_be_one(model: AxisValue, other: AxisValue) -> bool:

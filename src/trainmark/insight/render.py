@@ -11,6 +11,7 @@ from trainmark.insight.explanation import (
     NO_GAP,
     RANKED,
     Basis,
+    ExplainedRun,
     Explanation,
     Nearer,
     RecipeDifference,
@@ -46,7 +47,7 @@ def render_text(explanation: Explanation) -> str:
 
 
 def _gap(explanation: Explanation) -> Iterator[str]:
-    run, reference, ratio = explanation.run, explanation.reference, explanation.ratio
+    run, other, ratio = explanation.run, explanation.other, explanation.ratio
     if run.throughput is None:
         yield f"here   {run.name}: no throughput"
     else:
@@ -54,21 +55,25 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"here   {run.name}: {run.throughput:.2f} {run.unit or ''}{rule}"
     if run.bound is not None:
         yield from _wrapped("bound  by ", bound_line(run.bound))
-    yield f"there  {reference.id}: {reference.text}"
+    yield f"there  {other.name}: {other.text}"
+    if other.run is not None and other.run.bound is not None:
+        yield from _wrapped("bound  by ", bound_line(other.run.bound))
+    what = "reference" if other.run is None else "other run"
     if ratio is None:
         yield "The two have no ratio; the differences below have no shares."
     elif abs(ratio - 1) < NO_GAP:
         yield f"The two differ by {abs(ratio - 1):.1%}: there is no gap to explain."
     elif explanation.in_noise:
-        noise = f"±{run.noise:.1%} by its records"
-        yield f"The two differ by {abs(ratio - 1):.1%}, within the run's own noise ({noise}): no gap to explain."
+        noise = f"±{explanation.noise:.1%} by {'its' if other.run is None else 'their'} records"
+        whose = "the run's own noise" if other.run is None else "the noise of the two"
+        yield f"The two differ by {abs(ratio - 1):.1%}, within {whose} ({noise}): no gap to explain."
     elif ratio > 1:
-        yield f"The reference is {ratio:.3f} times as fast."
+        yield f"The {what} is {ratio:.3f} times as fast."
     else:
-        yield f"The run is {1 / ratio:.3f} times as fast as the reference."
+        yield f"The run is {1 / ratio:.3f} times as fast as the {what}."
     yield from (f"note   {doubt}" for doubt in run.doubts)
     if explanation.assumed_device:
-        yield f"The log does not name its device; the reference's is assumed ({explanation.assumed_device})."
+        yield f"The log does not name its device; the {what}'s is assumed ({explanation.assumed_device})."
 
 
 def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) -> Iterator[str]:
@@ -204,10 +209,11 @@ def _nearer_line(nearer: Nearer, throughput: float | None) -> str:
 
 
 def _lists(explanation: Explanation) -> Iterator[str]:
+    there = "reference" if explanation.other.run is None else "other run"
     for title, axes in (
         ("Same in both", explanation.same),
         ("Stated by the run only", explanation.only_here),
-        ("Stated by the reference only", explanation.only_there),
+        (f"Stated by the {there} only", explanation.only_there),
         ("Stated by neither", explanation.neither),
     ):
         if axes:
@@ -215,7 +221,10 @@ def _lists(explanation: Explanation) -> Iterator[str]:
 
 
 def _sources(explanation: Explanation) -> Iterator[str]:
-    source = explanation.reference.source
+    figure = explanation.other.figure
+    if figure is None:
+        return
+    source = figure.source
     yield ""
     yield f"The reference: {source.document}, {source.section}"
     yield from (f"  recipe from {text}" for text in source.recipe_from)
@@ -227,7 +236,10 @@ def _names(axes: Iterable[AxisName]) -> str:
 
 def to_document(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation as a JSON object; factors are numbers, shares are of the gap's logarithm."""
-    run, reference = explanation.run, explanation.reference
+    run, other = explanation.run, explanation.other
+    there: dict[str, Any] = {"id": other.name, "value": other.throughput, "unit": other.unit}
+    if other.run is not None:
+        there |= {"data_wait": other.run.data_wait, "bound": _bound_document(other.run)}
     return {
         "run": {
             "name": run.name,
@@ -238,9 +250,9 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             "data_wait": run.data_wait,
             "noise": run.noise,
             "doubts": run.doubts,
-            "bound": None if run.bound is None else run.bound.model_dump(mode="json"),
+            "bound": _bound_document(run),
         },
-        "reference": {"id": reference.id, "value": reference.value, "unit": reference.unit},
+        "reference" if other.figure is not None else "against": there,
         "ratio": explanation.ratio,
         "in_noise": explanation.in_noise,
         "assumed_device": explanation.assumed_device,
@@ -260,6 +272,10 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         "stated_by_reference_only": list(explanation.only_there),
         "stated_by_neither": list(explanation.neither),
     }
+
+
+def _bound_document(run: ExplainedRun) -> dict[str, Any] | None:
+    return None if run.bound is None else run.bound.model_dump(mode="json")
 
 
 def _difference_document(difference: RecipeDifference) -> dict[str, Any]:
