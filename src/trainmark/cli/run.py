@@ -195,6 +195,28 @@ def run(
             min=1,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        _of_command(
+            "--against",
+            "Compare the command with this one on a noisy machine: both are resident and run in turn for blocks of "
+            "seconds, the other one paused.",
+            metavar="'COMMAND'",
+        ),
+    ] = None,
+    block_seconds: Annotated[
+        float | None,
+        _of_command("--block-seconds", "With --against: the length of a block; default: 2.", min=0.1),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        _of_command(
+            "--rounds", "With --against: rounds of four blocks, A B B A or B A A B; default: 16.", min=8
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, _of_command("--seed", "With --against: the seed of the order; default: 1.", min=0)
+    ] = None,
 ) -> None:
     """Measure a suite, or any training program by its command line; save everything in the --out directory.
 
@@ -203,7 +225,7 @@ def run(
 
     Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
     of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be
-    used.
+    used. With --against, 1: the command is slower than the other one.
     """
     from trainmark.cli.suites import read_suite
     from trainmark.report import Language
@@ -250,6 +272,13 @@ def run(
         precision=precision,
         nodes=nodes,
     )
+    pair = (block_seconds, rounds, seed)
+    if against is not None:
+        from trainmark.cli.paired_run import PairOptions, compare_commands
+
+        raise typer.Exit(compare_commands(words, against, given, PairOptions(*pair), call, as_json=as_json))
+    if any(option is not None for option in pair):
+        raise InputError("--block-seconds, --rounds and --seed are for --against")
     call = replace(call, hosts=hosts or hosts_of(words, given, os.environ))
     given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())

@@ -1,0 +1,224 @@
+"""Two programs at once, in turn for blocks of seconds: one is paused while the other runs; their rates are compared.
+
+Both programs are resident and warm, so a block begins where the last one of its program ended. The records of a log
+count by their arrival; the time that a program prints itself may contain a pause.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep, time
+
+import numpy as np
+
+from trainmark.campaign.log_measurement import RunLog, read_run_log
+from trainmark.errors import TrainmarkError
+from trainmark.logs.arrivals import are_buffered
+from trainmark.logs.columns import Floats
+from trainmark.measure.paired_blocks import (
+    DROPPED_RECORDS,
+    LEAST_RECORDS,
+    LEAST_ROUNDS,
+    Block,
+    PairedRatio,
+    Side,
+    block_rate,
+    paired_ratio,
+    ratios_of_rounds,
+    round_orders,
+)
+from trainmark.node import read_tail
+from trainmark.node.pausing import LOOK_S, PausableProgram
+from trainmark.printable import printable_line
+from trainmark.schema.names import LOG
+from trainmark.workload import Card
+
+STEPS = "steps/s"
+WARMUP_RECORDS = 10
+LIMIT_S = 3600.0
+
+_LOOK_S = 0.5
+"""Seconds between two looks at the log of a program that warms up."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideProgram:
+    """One of the two programs: its words, its card, the folder of its files, and the folder in which it starts."""
+
+    words: tuple[str, ...]
+    card: Card
+    folder: Path
+    work_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """How two programs take turns.
+
+    ``rounds`` have four blocks of ``block_s`` seconds, in an order drawn by ``seed``. Each program first runs alone
+    until its log has ``warmup_records``, at most ``limit_s`` seconds.
+    """
+
+    rounds: int
+    block_s: float
+    seed: int
+    warmup_records: int = WARMUP_RECORDS
+    limit_s: float = LIMIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class AlternationResult:
+    """The ratio of the two rates, A over B, with the rate of each block (None: too few records) and their unit."""
+
+    ratio: PairedRatio
+    unit: str
+    blocks: tuple[Block, ...]
+    rates: tuple[float | None, ...]
+    ratios: tuple[float, ...]
+
+    def rate(self, side: Side) -> float:
+        """Return the median of a program's rates over its blocks."""
+        pairs = zip(self.blocks, self.rates, strict=True)
+        return float(np.median([rate for block, rate in pairs if block.side is side and rate is not None]))
+
+
+def alternate(
+    programs: Mapping[Side, SideProgram], how: Alternation, say: Callable[[str], None]
+) -> AlternationResult:
+    """Run two programs in turn, and return the ratio of their rates; ``say`` receives the progress.
+
+    Raises ``TrainmarkError`` if a program ends early, or if its log does not show when its steps ended.
+    """
+    blocks: list[Block] = []
+    with ExitStack() as stack:
+        started: dict[Side, PausableProgram] = {}
+        for side, program in programs.items():
+            say(f"{side.upper()} starts and warms up")
+            started[side] = stack.enter_context(
+                PausableProgram(program.words, program.folder, program.work_dir)
+            )
+            _warm_up(side, program, started[side], how)
+            started[side].find_processes()
+            started[side].pause()
+        for number, order in enumerate(round_orders(how.rounds, np.random.default_rng(how.seed)), start=1):
+            say(f"round {number} of {how.rounds}: {' '.join(order).upper()}")
+            blocks += (_run_block(side, started[side], how.block_s) for side in order)
+            if any(program.code is not None for program in started.values()):
+                break
+        ended = {side: program.code for side, program in started.items() if program.code is not None}
+    return _result(programs, blocks, how, ended)
+
+
+def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
+    start_s, deadline = time(), monotonic() + block_s
+    program.resume()
+    sleep(max(0.0, deadline - monotonic()))
+    end_s = time()
+    program.pause()
+    return Block(side, start_s, end_s)
+
+
+def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Alternation) -> None:
+    """Return once the program's log has enough records."""
+    deadline = monotonic() + how.limit_s
+    while True:
+        sleep(_LOOK_S)
+        # The program may print its last records and end between the two.
+        code = started.code
+        found = read_run_log(program.card, program.folder).parsed.records.count
+        if found > how.warmup_records:
+            return
+        if code is not None:
+            raise TrainmarkError(
+                f"{side.upper()} ended with code {code} after {found} records, before its warm-up of "
+                f"{how.warmup_records} was over (--skip N sets it){_last_line(program)}"
+            )
+        if monotonic() > deadline:
+            raise TrainmarkError(
+                f"{side.upper()} printed {found} records in {how.limit_s:g} s; its warm-up needs {how.warmup_records} "
+                f"(--skip N sets it, --timeout the seconds; --format FILE describes its lines){_last_line(program)}"
+            )
+
+
+def _last_line(program: SideProgram) -> str:
+    lines = read_tail(program.folder / LOG).decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"; its last line: {printable_line(last)[:200]}" if last else "; it printed nothing"
+
+
+def _result(
+    programs: Mapping[Side, SideProgram],
+    blocks: Sequence[Block],
+    how: Alternation,
+    ended: Mapping[Side, int | None],
+) -> AlternationResult:
+    logs = {side: read_run_log(program.card, program.folder) for side, program in programs.items()}
+    times = {side: _times(side, log) for side, log in logs.items()}
+    batches = {side: log.parsed.facts.global_batch for side, log in logs.items()}
+    units = {log.parsed.unit for log in logs.values()}
+    known = len(units) == 1 and None not in units and None not in batches.values()
+    done = {side: _steps(log) * _work_of_step(log, known) for side, log in logs.items()}
+    rates = [block_rate(times[block.side], done[block.side], block) for block in blocks]
+    ratios = ratios_of_rounds(blocks, rates)
+    ratio = paired_ratio(ratios)
+    if ratio is None:
+        raise TrainmarkError(_why_no_ratio(len(ratios), len(blocks), rates, how, ended))
+    (unit,) = units if known else {STEPS}
+    return AlternationResult(ratio, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios))
+
+
+def _work_of_step(log: RunLog, known: bool) -> int:
+    """Return the units of work of one step, or 1 where steps are compared or the log counts samples."""
+    if not known or log.parsed.counts_samples:
+        return 1
+    return log.parsed.facts.global_batch or 1
+
+
+def _why_no_ratio(
+    usable: int,
+    blocks: int,
+    rates: Sequence[float | None],
+    how: Alternation,
+    ended: Mapping[Side, int | None],
+) -> str:
+    empty = sum(rate is None for rate in rates)
+    if ended:
+        side, code = next(iter(ended.items()))
+        return (
+            f"{side.upper()} ended with code {code} in round {-(-blocks // 4)} of {how.rounds}; a verdict needs "
+            f"{LEAST_ROUNDS} whole rounds: give it more steps"
+        )
+    if empty:
+        return (
+            f"{empty} of {blocks} blocks have fewer than {DROPPED_RECORDS + LEAST_RECORDS} records, and only {usable} "
+            f"rounds are left of the {LEAST_ROUNDS} that a verdict needs: raise --block-seconds ({how.block_s:g}), or "
+            "let the programs print more often"
+        )
+    return f"a verdict needs {LEAST_ROUNDS} rounds; there are {usable}"
+
+
+def _times(side: Side, log: RunLog) -> Floats:
+    """Return the arrival of each record; raise ``TrainmarkError`` if it does not show when a step ended."""
+    times = log.times()
+    if times is None:
+        raise TrainmarkError(
+            f"{side.upper()}: its log does not show when its steps ended (format: {log.parsed.format or 'unknown'}): "
+            "the arrival of each record must be known; --format FILE describes its lines"
+        )
+    if are_buffered(times, LOOK_S):
+        raise TrainmarkError(
+            f"{side.upper()}: its records arrived in bursts, so its output is buffered and the blocks of its steps "
+            "are unknown (PYTHONUNBUFFERED=1 is set; other programs need their own way, such as stdbuf -oL)"
+        )
+    return times
+
+
+def _steps(log: RunLog) -> Floats:
+    """Return the number of steps that were done at each record."""
+    records = log.parsed.records
+    counted = np.arange(records.count, dtype=np.float64) * max(1, log.parsed.step_interval)
+    if records.step is None:
+        return counted
+    steps = records.step.array()
+    return steps if bool(np.all(np.diff(steps) > 0)) else counted

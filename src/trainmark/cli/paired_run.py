@@ -1,0 +1,180 @@
+"""``trainmark run --against COMMAND -- COMMAND``: two programs in turn for blocks of seconds, on a noisy machine."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.files import to_json, write_atomically
+from trainmark.schema.names import COMMAND_CARD
+
+if TYPE_CHECKING:
+    from trainmark.campaign.alternating import AlternationResult, SideProgram
+    from trainmark.measure.paired_blocks import Side
+
+FILE = "blocks.json"
+"""The file of the result directory with the ratio and every block."""
+
+SCHEMA = "trainmark.blocks/1"
+
+_BLOCK_S, _ROUNDS, _SEED = 2.0, 16, 1
+_NOT_FOR_PAIRS = ("vary", "env", "repeats", "until_half_width", "steps", "seconds", "nodes", "devices")
+_OF_CALL = ("only", "resume", "retry_failed", "hosts", "engine", "wait_quiet")
+
+
+class PairOptions(NamedTuple):
+    """The options that only ``--against`` has; None is one that was not given."""
+
+    block_s: float | None
+    rounds: int | None
+    seed: int | None
+
+
+class RunOptions(Protocol):
+    """The options of ``trainmark run`` that hold for suites as well."""
+
+    @property
+    def out(self) -> Path | None:
+        """The result directory."""
+
+
+def compare_commands(
+    words: Sequence[str],
+    against: str,
+    given: CommandOptions,
+    pair: PairOptions,
+    call: RunOptions,
+    *,
+    as_json: bool,
+) -> int:
+    """Run two commands in turn, print the ratio of their rates, and return 1 if the first is slower.
+
+    Raises ``InputError`` for options that do not apply and for a machine on which blocks do not measure truly.
+    """
+    from trainmark.campaign.alternating import LIMIT_S, WARMUP_RECORDS, Alternation, alternate
+    from trainmark.measure.paired_blocks import Side
+
+    _refuse_options(given, call)
+    _refuse_gpus()
+    other = _split(against)
+    how = Alternation(
+        rounds=pair.rounds or _ROUNDS,
+        block_s=pair.block_s or _BLOCK_S,
+        seed=_SEED if pair.seed is None else pair.seed,
+        warmup_records=WARMUP_RECORDS if given.skip is None else given.skip,
+        limit_s=given.timeout or LIMIT_S,
+    )
+    commands = {Side.A: tuple(words), Side.B: other}
+    directory = call.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
+    programs = {side: _program(side, command, given, directory) for side, command in commands.items()}
+    found = alternate(programs, how, _say)
+    document = _document(found, commands, how.seed, how.block_s)
+    write_atomically(directory / FILE, to_json(document))
+    if as_json:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    else:
+        sys.stdout.write("\n".join(_lines(found, commands, directory)) + "\n")
+    return 1 if found.ratio.change == "slower" else 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _split(against: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(against))
+    except ValueError as error:
+        raise InputError(f"--against {against}: {error}") from None
+    if not words:
+        raise InputError("--against: no command")
+    return words
+
+
+def _refuse_options(given: CommandOptions, call: RunOptions) -> None:
+    refused = [name for name in _NOT_FOR_PAIRS if getattr(given, name)]
+    refused += [name for name in _OF_CALL if getattr(call, name)]
+    if refused:
+        option = "--" + refused[0].replace("_", "-")
+        reason = ": it compares two programs on this machine only" if refused[0] in ("hosts", "nodes") else ""
+        raise InputError(f"{option} cannot be combined with --against{reason}")
+
+
+def _refuse_gpus() -> None:
+    from trainmark.node import LocalHost
+
+    if LocalHost().machine().gpus:
+        raise InputError(
+            "--against is for programs on CPUs: work that is queued on a GPU goes on while its process is paused, and "
+            "nobody has shown yet that blocks measure truly there; hide the GPUs (CUDA_VISIBLE_DEVICES=) for a program "
+            "on the CPU, or use `trainmark run` for each and `trainmark compare`"
+        )
+
+
+def _program(side: "Side", words: tuple[str, ...], given: CommandOptions, directory: Path) -> "SideProgram":
+    """Write the card of a command into its own folder, and return the program."""
+    from trainmark.campaign.alternating import SideProgram
+    from trainmark.workload import read_card
+
+    folder = directory / side.value
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: is not empty; give another --out")
+    command_suite(words, replace(given, skip=None), Path.cwd()).write(folder)
+    card = read_card(folder / COMMAND_CARD).card
+    if card.result is not None:
+        raise TrainmarkError(f"{side.upper()}: a result file does not show when steps ended")
+    return SideProgram(words, card, folder, Path.cwd())
+
+
+def _document(
+    found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", seed: int, block_s: float
+) -> dict[str, Any]:
+    ratio = found.ratio
+    return {
+        "schema": SCHEMA,
+        "commands": {side.value: shlex.join(words) for side, words in commands.items()},
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "seed": seed,
+        "block_s": block_s,
+        "unit": found.unit,
+        "rates": {side.value: found.rate(side) for side in commands},
+        "ratio": ratio.value,
+        "interval": [ratio.low, ratio.high],
+        "level": ratio.level,
+        "rounds": ratio.rounds,
+        "change": ratio.change,
+        "ratios": found.ratios,
+        "blocks": [
+            {"side": block.side.value, "start": block.start_s, "end": block.end_s, "rate": rate}
+            for block, rate in zip(found.blocks, found.rates, strict=True)
+        ],
+    }
+
+
+def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", directory: Path) -> list[str]:
+    from trainmark.printable import printable_line
+
+    ratio = found.ratio
+    verdict = (
+        "is indistinguishable from" if ratio.change == "indistinguishable" else f"is {ratio.change} than"
+    )
+    lines = [
+        f"{side.upper()}  {found.rate(side):.4g} {found.unit}  {printable_line(shlex.join(words))}"
+        for side, words in commands.items()
+    ]
+    lines.append(
+        f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {ratio.rounds} "
+        f"rounds of four blocks: A {verdict} B"
+    )
+    if found.unit == "steps/s":
+        lines.append(
+            "The logs do not state the same unit of work: a step of A counts as much as a step of B."
+        )
+    lines.append(f"stored in {directory}: {FILE}, and the log of each in a/ and b/")
+    return lines

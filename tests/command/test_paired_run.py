@@ -1,0 +1,131 @@
+"""``trainmark run --against COMMAND -- COMMAND``: two programs in turn, with real processes that are paused."""
+
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainmark.cli.main import main
+from trainmark.node import LocalHost
+from trainmark.node.pausing import PausableProgram
+from trainmark.schema.names import LOG
+from trainmark.schema.plan import NodeResources
+
+pytestmark = pytest.mark.process
+
+TRAINS = """\
+import sys, time
+seconds, steps = float(sys.argv[1]), int(sys.argv[2])
+for step in range(1, steps + 1):
+    time.sleep(seconds)
+    print(f"step {step}/{steps} loss {1 / step:.4f}", flush=True)
+"""
+HAS_CHILD = """\
+import os, subprocess, sys, time
+child = "import time\\nfor n in range(10**6):\\n    print(n, flush=True); time.sleep(0.01)"
+subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with the program, on a machine without GPUs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (tmp_path / "train.py").write_text(TRAINS)
+    return tmp_path
+
+
+def command(seconds: float, steps: int = 100_000) -> list[str]:
+    return [sys.executable, "train.py", str(seconds), str(steps)]
+
+
+def call(mine: list[str], other: list[str], *options: str) -> int:
+    return main(["run", "--out", "out", "--against", shlex.join(other), *options, "--", *mine])
+
+
+def test_a_program_of_half_the_speed_is_slower(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = call(command(0.06), command(0.02), "--rounds", "8", "--block-seconds", "0.8", "--skip", "2")
+
+    printed = capsys.readouterr().out
+    stored = json.loads((folder / "out" / "blocks.json").read_text())
+    assert code == 1, printed
+    assert "A is slower than B" in printed
+    assert stored["change"] == "slower"
+    assert stored["ratio"] < 0.7
+    sides = "".join(block["side"] for block in stored["blocks"])
+    assert {sides[at : at + 4] for at in range(0, 32, 4)} <= {"abba", "baab"}
+    assert (folder / "out" / "a" / LOG).exists()
+    ends = [block["end"] for block in stored["blocks"]]
+    starts = [block["start"] for block in stored["blocks"]]
+    # The two programs never run at once.
+    assert all(end <= start for end, start in zip(ends, starts[1:], strict=False))
+
+
+def test_a_program_that_ends_early_is_named_with_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code = call(command(0.01, steps=4), command(0.01))
+
+    assert code == 1
+    assert "A ended with code 0 after 4 records, before its warm-up of 10 was over" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--hosts", "hosts.yaml"], "--hosts cannot be combined with --against"),
+        (["--repeats", "3"], "--repeats cannot be combined with --against"),
+        (["--vary", "x=1,2"], "--vary cannot be combined with --against"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(command(0.01), command(0.01), *options) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_machine_with_a_gpu_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LocalHost, "machine", lambda _: NodeResources(cores=2, gpus=1))
+
+    assert call(command(0.01), command(0.01)) == 2
+    assert "work that is queued on a GPU goes on while its process is paused" in capsys.readouterr().err
+
+
+def test_options_of_a_pair_need_the_other_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--rounds", "8", "--", *command(0.01)]) == 2
+    assert "--block-seconds, --rounds and --seed are for --against" in capsys.readouterr().err
+
+
+def test_a_pause_reaches_children_with_a_session_of_their_own_and_the_end_does_too(folder: Path) -> None:
+    (folder / "out").mkdir()
+    log = folder / "out" / LOG
+
+    def size() -> int:
+        return log.stat().st_size
+
+    with PausableProgram([sys.executable, "-c", HAS_CHILD], folder / "out", folder) as program:
+        deadline = time.monotonic() + 60
+        while not size():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        program.find_processes()
+        children = psutil.Process(program._process.pid).children(recursive=True)  # type: ignore[union-attr]
+        program.pause()
+        paused = size()
+        time.sleep(0.3)
+        assert size() == paused
+        program.resume()
+        while size() == paused:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        program.pause()
+    # Stopped processes are ended as well.
+    assert children
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
