@@ -54,7 +54,7 @@ class SideProgram:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """How two programs take turns.
+    """The turns of two programs.
 
     ``rounds`` have four blocks of ``block_s`` seconds, in an order drawn by ``seed``. Each program first runs alone
     until its log has ``warmup_records``, at most ``limit_s`` seconds.
