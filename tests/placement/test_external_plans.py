@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from trainmark.cli.main import main
 from trainmark.node import local
 from trainmark.schema.plan import NodeResources
 from trainmark.suite import load_suite, log_name
+from trainmark.workload import card
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"
@@ -29,6 +31,9 @@ def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
     monkeypatch.setattr(run_environment, "user_and_group", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
+    # The generator of stand-ins is a part of this checkout, run by its interpreter.
+    monkeypatch.setattr(card, "sys", SimpleNamespace(executable="/usr/bin/python3"))
+    monkeypatch.setattr(card, "_GENERATE", Path("/usr/lib/trainmark/workload/generate.py"))
 
 
 _PLANS: dict[Path, str] = {}
