@@ -10,7 +10,7 @@ from trainmark.errors import InputError
 from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.facts import Expression, Settings, Sources
 from trainmark.logs.description.patterns import compile_pattern
-from trainmark.logs.description.sample import Filler
+from trainmark.logs.description.sample import Template
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem, Severity
 
@@ -79,7 +79,7 @@ class _Doubt:
         return self._problem(left=median(one for one, _ in pairs), right=median(other for _, other in pairs))
 
     def _problem(self, **values: float) -> Problem:
-        return Problem(self.code, Filler().vformat(self.message, (), values), self.severity)
+        return Problem(self.code, Template(self.message).fill_in(values), self.severity)
 
 
 def make_doubts(
@@ -139,7 +139,7 @@ def _doubt(keys: Mapping[str, Any], sources: Sources, where: str) -> _Doubt:
 def _message(keys: Mapping[str, Any], where: str) -> str:
     message = str(keys["message"])
     try:
-        Filler().vformat(message, (), next((shown for key, shown in _SHOWN.items() if key in keys), {}))
+        Template(message).fill_in(next((shown for key, shown in _SHOWN.items() if key in keys), {}))
     except KeyError as error:
         raise InputError(f"{where}: message: no field '{error.args[0]}'{error.args[1]}") from None
     except ValueError as error:

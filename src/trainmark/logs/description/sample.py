@@ -1,8 +1,9 @@
 """Synthetic logs of a described format: the lines of its ``sample`` with the values of a given run filled in."""
 
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from trainmark.errors import InputError, nearest
@@ -11,14 +12,33 @@ from trainmark.logs.synthetic import Line, SampleRun, end_of, lines_of, mean_rat
 SAMPLE_KEYS = ("head", "line", "end")
 
 
-class Filler(string.Formatter):
-    """``str.format`` without access to attributes and items."""
+_FORMATTER = string.Formatter()
 
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:  # noqa: ARG002 - the base class passes it
-        """Return the value of a field and its name; raise ``KeyError`` for one that is not given."""
-        if field_name not in kwargs:
-            raise KeyError(field_name, nearest(field_name, kwargs))
-        return kwargs[field_name], field_name
+
+class Template:
+    """A line with fields as in ``str.format``, parsed once, without access to attributes and items."""
+
+    def __init__(self, text: str) -> None:
+        """Parse ``text``; raise ``ValueError`` for unbalanced braces."""
+        self._parts = tuple(_FORMATTER.parse(text))
+
+    def fill_in(self, values: Mapping[str, Any], known: Iterable[str] = ()) -> str:
+        """Return the text with these values; raise ``KeyError`` for an unknown field, with the nearest name."""
+        pieces: list[str] = []
+        for text, field, specification, conversion in self._parts:
+            pieces.append(text)
+            if field is None:
+                continue
+            if field not in values:
+                raise KeyError(field, nearest(field, {*known, *values}))
+            value = _FORMATTER.convert_field(values[field], conversion) if conversion else values[field]
+            nested = specification and "{" in specification
+            pieces.append(
+                format(
+                    value, Template(specification or "").fill_in(values) if nested else specification or ""
+                )
+            )
+        return "".join(pieces)
 
 
 class _Switch:
@@ -53,13 +73,17 @@ def make_sample(
     """
     if set(parts) - set(SAMPLE_KEYS) or not {"line", "end"} & set(parts):
         raise InputError(f"{where}: expected line or end, and head")
-    filler = Filler()
     averaged = "average_step_time_s" in parts.get("line", "")
     left_out = averages_from + ("{step0" in parts.get("line", ""))
+    printed = {name: value for name, value in _VALUES.items() if name in parts.get("line", "")}
+
+    @cache
+    def templates(part: str) -> tuple[Template, ...]:
+        return tuple(map(Template, parts.get(part, "").splitlines()))
 
     def fill(part: str, values: Mapping[str, Any]) -> Iterator[str]:
-        for text in parts.get(part, "").splitlines():
-            yield filler.vformat(text, (), values)
+        known = _VALUES if part == "line" else ()
+        return (template.fill_in(values, known) for template in templates(part))
 
     def sample(run: SampleRun) -> Iterator[str]:
         fixed = {
@@ -79,7 +103,10 @@ def make_sample(
             if averaged and counted <= 0:
                 continue
             mean_s = {"average_step_time_s": (line.elapsed_s - first_s) / max(counted, 1)}
-            yield from fill("line", {**fixed, **_values(line, run), **mean_s})
+            of_line = {name: value(line, run) for name, value in printed.items()}
+            yield from fill("line", {**fixed, **of_line, **mean_s})
+        if not templates("end"):
+            return
         end = end_of(run)
         seconds = sum(run.step_times_s)
         totals = {
@@ -104,30 +131,30 @@ def make_sample(
     return sample
 
 
-def _values(line: Line, run: SampleRun) -> dict[str, Any]:
-    return {
-        "step": line.step,
-        "step0": line.step - 1,
-        "record": line.step // run.interval - 1,
-        "timestamp": line.clock.timestamp(),
-        "interval_s": line.step_time_s * run.interval,
-        "clock": line.clock,
-        "ms": line.clock.microsecond // 1000,
-        "elapsed_s": line.elapsed_s,
-        "elapsed_ms": 1000 * line.elapsed_s,
-        "elapsed_hms": str(timedelta(seconds=int(line.elapsed_s))),
-        "average_steps_per_s": line.step / line.elapsed_s,
-        "elapsed": f"{int(line.elapsed_s) // 60:02}:{int(line.elapsed_s) % 60:02}",
-        "step_time_s": line.step_time_s,
-        "step_time_ms": 1000 * line.step_time_s,
-        "steps_per_s": 1 / line.step_time_s,
-        "rate": line.rate,
-        "device_rate": line.rate / run.gpus,
-        "device_average_rate": line.average_rate / run.gpus,
-        "last_step_time_s": line.last_step_time_s,
-        "last_step_time_ms": 1000 * line.last_step_time_s,
-        "last_rate": run.global_batch / line.last_step_time_s,
-        "average_rate": line.average_rate,
-        "samples": run.global_batch * line.step,
-        "device_samples": run.batch_per_device * run.interval,
-    }
+_VALUES: Mapping[str, Callable[[Line, SampleRun], Any]] = {
+    "step": lambda line, _run: line.step,
+    "step0": lambda line, _run: line.step - 1,
+    "record": lambda line, run: line.step // run.interval - 1,
+    "timestamp": lambda line, _run: line.clock.timestamp(),
+    "interval_s": lambda line, run: line.step_time_s * run.interval,
+    "clock": lambda line, _run: line.clock,
+    "ms": lambda line, _run: line.clock.microsecond // 1000,
+    "elapsed_s": lambda line, _run: line.elapsed_s,
+    "elapsed_ms": lambda line, _run: 1000 * line.elapsed_s,
+    "elapsed_hms": lambda line, _run: str(timedelta(seconds=int(line.elapsed_s))),
+    "average_steps_per_s": lambda line, _run: line.step / line.elapsed_s,
+    "elapsed": lambda line, _run: f"{int(line.elapsed_s) // 60:02}:{int(line.elapsed_s) % 60:02}",
+    "step_time_s": lambda line, _run: line.step_time_s,
+    "step_time_ms": lambda line, _run: 1000 * line.step_time_s,
+    "steps_per_s": lambda line, _run: 1 / line.step_time_s,
+    "rate": lambda line, _run: line.rate,
+    "device_rate": lambda line, run: line.rate / run.gpus,
+    "device_average_rate": lambda line, run: line.average_rate / run.gpus,
+    "last_step_time_s": lambda line, _run: line.last_step_time_s,
+    "last_step_time_ms": lambda line, _run: 1000 * line.last_step_time_s,
+    "last_rate": lambda line, run: run.global_batch / line.last_step_time_s,
+    "average_rate": lambda line, _run: line.average_rate,
+    "samples": lambda line, run: run.global_batch * line.step,
+    "device_samples": lambda _line, run: run.batch_per_device * run.interval,
+}
+"""What a line can print of its record."""
