@@ -1,13 +1,19 @@
 """Cases that cannot end within the limit of time, by their earlier runs."""
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foreign_cards import planned, written
 from trainmark.campaign import cases_over_limit
+from trainmark.check.preflight_suite import check_suite
 from trainmark.cli.main import main
+from trainmark.home import default_home
+from trainmark.node import LocalHost
+from trainmark.schema.check import CheckFinding
 from trainmark.suite import load_suite
 
 
@@ -31,6 +37,50 @@ def test_a_case_that_ran_into_its_limit_is_named_by_plan_and_check(
 
     written(tmp_path, {"limits": {"timeout_s": 60}}, **endless)
     assert planned(suite, capsys)[0]["cannot_end"] is None
+
+
+def checked(suite: Path) -> list[CheckFinding]:
+    """Return what a check finds about the time of the suite's cases."""
+    out = suite.with_name("results")
+    found = check_suite(load_suite(suite), (LocalHost(),), default_home(os.environ), out, 300)
+    return [finding for finding in found.findings if finding.check == "time"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("timeout_s", "level"), [(30, "warning"), (10**7, "ok")])
+def test_check_times_a_few_steps_where_the_suite_sets_a_limit(
+    timeout_s: int, level: str, tmp_path: Path
+) -> None:
+    command = ["{source}/train_mlp.py", "--style=nanogpt", "--steps={steps}"]
+    suite = written(
+        tmp_path,
+        {
+            "limits": {"timeout_s": timeout_s},
+            "protocol": {"name": "adaptive", "repeats": 1, "steps": 1_000_000},
+        },
+        command=command,
+    )
+
+    (finding,) = checked(suite)
+
+    assert finding.level == level
+    assert "in time: at " in finding.found
+    assert "its 1000000 steps take about " in finding.found
+    assert finding.found.endswith(f"limits.timeout_s is {timeout_s:g}")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.process
+def test_check_runs_no_program_without_a_limit_and_says_if_the_number_of_steps_is_unknown(
+    tmp_path: Path,
+) -> None:
+    endless: dict[str, Any] = {"command": ["{source}/train_mlp.py", "--style=nanogpt", "--steps=1000000"]}
+
+    assert checked(written(tmp_path, **endless)) == []
+    (finding,) = checked(written(tmp_path, {"limits": {"timeout_s": 60}}, **endless))
+
+    assert finding.level == "note"
+    assert "its number of steps is unknown" in finding.found
 
 
 @pytest.mark.process

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.run_environment import CannotStart, RunEnvironment
     from trainmark.campaign.schedule import Progress
     from trainmark.campaign.time_limits import cases_over_limit
+    from trainmark.campaign.timed_steps import can_be_timed, time_steps
 
 __all__ = [
     "CampaignEnding",
@@ -31,6 +32,7 @@ __all__ = [
     "ProgressListener",
     "QuietWait",
     "RunEnvironment",
+    "can_be_timed",
     "cases_over_limit",
     "certify_environments",
     "collect_results",
@@ -43,6 +45,7 @@ __all__ = [
     "run_campaign",
     "stored_command",
     "stored_results",
+    "time_steps",
 ]
 
 __getattr__ = attach(
@@ -61,5 +64,6 @@ __getattr__ = attach(
         ".run_environment": ("CannotStart", "RunEnvironment"),
         ".schedule": ("Progress",),
         ".time_limits": ("cases_over_limit",),
+        ".timed_steps": ("can_be_timed", "time_steps"),
     },
 )

@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from trainmark.campaign import (
     CannotStart,
     DataSets,
     RunEnvironment,
+    can_be_timed,
     cases_over_limit,
     first_plan,
     load_programs,
+    time_steps,
 )
 from trainmark.campaign.transfer import MOST_BYTES
 from trainmark.check.formatting import compare_values, size
@@ -22,12 +25,15 @@ from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.remote_probe import ProbedEnvironment, probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.node import Host, map_hosts, probe_runner, remote_path
+from trainmark.node import Host, LocalHost, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
 from trainmark.schema.case import Case, Device
 from trainmark.schema.check import CheckFinding, Level
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
+
+_MOST_TIMED = 5
+"""The largest number of cases that a check times."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
         _finding("cases", Level.WARNING, names, f"{case} cannot end in time: {reason}")
         for case, reason in cases_over_limit(suite, out).items()
     ]
+    suite_check.findings += _timed_cases(suite, site, out, names)
     usable = _environments(suite, site, home, timeout_s, suite_check)
     suite_check.findings += _data(suite, site, home)
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)
@@ -104,6 +111,44 @@ def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]
         yield _finding(
             "cases", Level.FAILURE, names, found, "provide what is missing, or exclude these cases (--only)"
         )
+
+
+def _timed_cases(
+    suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]
+) -> Iterator[CheckFinding]:
+    """Yield whether cases of other projects' programs end in time, by short runs, if the suite sets a limit of time."""
+    if "timeout_s" not in suite.limits.model_fields_set or not isinstance(site.hosts[0], LocalHost):
+        return
+    directory, limit_s = ResultDirectory(out.absolute()), suite.limits.timeout_s
+    cases = [
+        case
+        for case in suite.cases
+        if can_be_timed(case, site.workload(case).card) and not directory.run(case, 1).exists()
+    ]
+    for case in cases[:_MOST_TIMED]:
+        with TemporaryDirectory(prefix="trainmark-check-") as folder:
+            timed = time_steps(case, site, suite.protocol, suite.limits, Path(folder, "run"))
+        if timed is None:
+            continue
+        if timed.step_s is None:
+            yield _finding("time", Level.OK, names, f"{case.id} ended in a short run")
+        elif timed.run_s is None or timed.steps is None:
+            found = f"{case.id} takes {timed.step_s:.3g} s a step; its number of steps is unknown"
+            remedy = f"pass {{steps}} to the program, or check that it ends within {limit_s:g} s (limits.timeout_s)"
+            yield _finding("time", Level.NOTE, names, found, remedy)
+        else:
+            what = f"at {timed.step_s:.3g} s a step, its {timed.steps} steps take about {timed.run_s:.0f} s"
+            in_time = timed.run_s <= limit_s
+            yield _finding(
+                "time",
+                Level.OK if in_time else Level.WARNING,
+                names,
+                f"{case.id} {'ends' if in_time else 'cannot end'} in time: {what}; limits.timeout_s is {limit_s:g}",
+                None if in_time else "raise limits.timeout_s, or give the program fewer steps",
+            )
+    if len(cases) > _MOST_TIMED:
+        found = f"{len(cases) - _MOST_TIMED} more cases were not timed"
+        yield _finding("time", Level.NOTE, names, found)
 
 
 def _environments(

@@ -43,7 +43,8 @@ def launcher_words(
     case, python = spec.case, (str(spec.interpreter.python),)
     if spec.launcher is Launcher.COMMAND:
         return ()
-    if case.world_size == 1:
+    # A program of another project may need the variables that torchrun sets, also for one rank.
+    if case.world_size == 1 and (spec.is_built_in or spec.launcher is not Launcher.TORCHRUN):
         return python
     match spec.launcher:
         case Launcher.TORCHRUN:

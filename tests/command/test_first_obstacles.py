@@ -1,0 +1,59 @@
+"""What stopped the first users of cards: how a program is started, where, and how it ends its lines."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreign_cards import planned, written
+from trainmark.cli.main import main
+
+REDRAWS = """
+import sys, time
+for step in range(1, 61):
+    time.sleep(0.005)
+    sys.stdout.write(f"\\riter {step}: loss 1.0000, time 5.00ms, mfu 1.00%")
+    sys.stdout.flush()
+print()
+"""
+
+
+@pytest.mark.parametrize(("launcher", "starts"), [("torchrun", "torch.distributed.run"), ("process", None)])
+def test_one_rank_is_started_by_torchrun_where_the_card_says_so(
+    launcher: str, starts: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (case,) = planned(written(tmp_path, launcher=launcher), capsys)
+
+    words = case["commands"][0]["words"]
+    assert ("torch.distributed.run" in words) is (starts is not None)
+    if starts is not None:
+        assert "--nproc-per-node=1" in words
+
+
+@pytest.mark.parametrize(("where", "folder"), [("source", "program"), ("data", "data"), ("run", None)])
+def test_the_program_starts_in_the_folder_that_the_card_names(
+    where: str, folder: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    suite = written(tmp_path, working_directory=where)
+
+    assert main(["plan", str(suite)]) == 0
+
+    printed = capsys.readouterr().out
+    assert ("cd " in printed) is (folder is not None)
+    if folder is not None:
+        assert f"cd {tmp_path / folder} && " in printed
+
+
+@pytest.mark.process
+def test_lines_that_a_carriage_return_redraws_are_records(tmp_path: Path) -> None:
+    suite = written(tmp_path, command=["{source}/redraws.py"], work_per_step=8, unit="tokens/s")
+    (tmp_path / "program" / "redraws.py").write_text(REDRAWS)
+
+    assert main(["run", str(suite), "--out", str(tmp_path / "out")]) in (0, 1)
+
+    (case,) = json.loads((tmp_path / "out" / "results.json").read_text())["cases"]
+    (run,) = case["runs"]
+    assert run["outcome"] == "ok", run["reason"]
+    found = run["measurement"]
+    assert found["warmup_steps"] + found["measured_steps"] == 60
