@@ -102,7 +102,10 @@ def test_an_environment_that_was_moved_is_unsupported_with_the_way_out(bench: Be
 
 
 NO_PYTHON = [
-    ("envs/away/python", "{}/envs/away/python: not a Python interpreter that can be started"),
+    (
+        "envs/away/python",
+        "{}/envs/away/python: is missing; the Python of a program must be at the same path on all its hosts",
+    ),
     ("{}/card.yaml", "{}/card.yaml: not a Python interpreter that can be started"),
     ("/bin/true", "/bin/true: exited without an answer: not a Python interpreter"),
     ("/bin/false", "/bin/false: exit code 1"),

@@ -93,7 +93,9 @@ def test_a_case_whose_environment_was_missing_runs_once_it_is_there(bench: Bench
     bench.write(environment=str(python), protocol=REPEATS)
     first = bench.run()
     assert (first.cases[0].outcome, len(first.cases[0].runs)) == (Outcome.UNSUPPORTED, 1)
-    assert f"{python}: not a Python interpreter that can be started" in (first.cases[0].reason or "")
+    assert f"{python}: is missing; the Python of a program must be at the same path on all its hosts" in (
+        first.cases[0].reason or ""
+    )
     assert not first.holds
     python.symlink_to(os.path.realpath(shutil.which("python3") or "/usr/bin/python3"))
     listener = Listener()

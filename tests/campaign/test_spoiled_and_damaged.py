@@ -217,6 +217,7 @@ def test_a_nodes_telemetry_is_cut_by_its_own_window(tmp_path: Path, bench: Bench
     )
     found = summaries_of(case, tmp_path, read_events(tmp_path / "events.jsonl"), nodes)
     assert [(summary.node, summary.samples) for summary in found] == [(0, 11), (1, 11)]
+    assert [(summary.host, summary.clock_ahead_s) for summary in found] == [("a", 0.0), ("b", 3600.0)]
 
 
 class EndsTheLoad(Silent):

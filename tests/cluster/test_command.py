@@ -209,8 +209,7 @@ def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement
 
     def on_node01(line: str) -> str:
         words = ["env", f"TRAINMARK_HOME={out}/home", "sh", "-c", f"cd {measurement.folder} && {line}"]
-        done = hosts.run("node01", *words, check=False, patience_s=600)
-        return done.stdout if done.stdout else done.stderr
+        return hosts.run("node01", *words, check=False, patience_s=600).stdout
 
     def check(results: str, nodes: list[str]) -> None:
         (run,) = json.loads(on_node01(f"cat {results}/results.json"))["cases"][0]["runs"]

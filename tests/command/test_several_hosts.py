@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agents import hosts_file, stand_in
 from trainmark.cli.command_suite import CommandOptions, command_suite, hosts_of, nodes_of
+from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.workload import reaches_nodes, srun_on
 
@@ -113,3 +115,18 @@ def test_srun_is_limited_to_the_hosts_of_the_run() -> None:
     assert srun_on(SRUN, ["a", "b"]) == ("srun", "--nodes=2", "--nodelist=a,b", *SRUN[1:])
     own = ["env", "A=1", "srun", "-N2", "-w", "b,c", "python", "train.py"]
     assert srun_on(own, ["a", "b"]) == tuple(own)
+
+
+@pytest.mark.process
+def test_a_host_that_cannot_be_reached_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    hosts = hosts_file(tmp_path / "hosts.yaml", "first", "refused", folder=tmp_path)
+    hosts.write_text(hosts.read_text().replace("refused, address: 127.0.0.1", "refused, address: refused"))
+
+    main(["run", "--hosts", str(hosts), "--out", "out", "--repeats", "1", "--", "sh", "-c", "true {node}"])
+
+    reason = "refused: no agent could be started on it (ssh ended with code 255: ssh: connect to host refused port 22"
+    assert f"no number   failed: {reason}: Connection refused)\n" in capsys.readouterr().out

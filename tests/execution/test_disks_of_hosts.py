@@ -148,7 +148,8 @@ def test_a_host_without_the_environment_is_named(ours: Bench, theirs: Path) -> N
     python = interpreter(ours.folder, "1.0")
     ran = run(ours, theirs, {"framework": "pytorch"}, str(python))
     assert ran.outcome is Outcome.UNSUPPORTED
-    assert ran.reason == f"second: {theirs}/python: not a Python interpreter that can be started"
+    missing = "is missing; the Python of a program must be at the same path on all its hosts"
+    assert ran.reason == f"second: {theirs}/python: {missing}"
 
 
 def test_what_lies_elsewhere_on_a_host_is_planned_and_used_there(tmp_path: Path) -> None:

@@ -393,7 +393,8 @@ def summaries_of(
         window = _window(case, events, node, ahead_s)
         if window is None and log_window is not None:
             window = (log_window[0] + ahead_s, log_window[1] + ahead_s)
-        found.append(summarise(path, window).model_copy(update={"node": node, "host": names.get(node)}))
+        facts = {"node": node, "host": names.get(node), "clock_ahead_s": ahead_s if node in ahead else None}
+        found.append(summarise(path, window).model_copy(update=facts))
     return tuple(found)
 
 

@@ -18,6 +18,8 @@ from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
 from trainmark.schema.results import CaseResult, Results, RunResult
 
 _LABEL = 12
+_CLOCKS_DIFFER_S = 1.0
+"""Clocks that differ by less are not named on the terminal."""
 _MOST_RANKS = 8
 """The largest number of ranks on the terminal."""
 
@@ -121,6 +123,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
             f"{flops.parameters_by}{_attention(flops)}; {flops.peak_by})",
         )
     yield from _ranks(measured)
+    yield from _clocks(measured)
     yield from _inspections(measured)
     for doubt in in_causal_order(_doubts(case, measured)):
         yield "doubt", f"{doubt.sentence} ({doubt.code})"
@@ -164,6 +167,20 @@ def _attention(flops: ModelFlops) -> str:
         f", and 12 L H Q T for full attention with L {flops.layers}, H Q {flops.hidden_size}, T "
         f"{flops.sequence_length}, {flops.shape_by} (PaLM, appendix B); {flops.mfu_causal:.1%} with the causal half"
     )
+
+
+def _clocks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes whose clock differs enough to be noticed in the times of their files."""
+    ahead = {
+        node.host or f"node {node.node}": node.clock_ahead_s
+        for run in measured
+        for node in run.telemetry
+        if node.clock_ahead_s is not None and abs(node.clock_ahead_s) >= _CLOCKS_DIFFER_S
+    }
+    for number, (host, seconds) in enumerate(ahead.items()):
+        way = "ahead of" if seconds > 0 else "behind"
+        sentence = f"{host} is {abs(seconds):.3g} s {way} the first node; its window is corrected for that"
+        yield "clocks" if number == 0 else "", sentence
 
 
 def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

@@ -71,6 +71,10 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
         requested = Path(name).expanduser() if name != SYSTEM else python
         if requested is None:
             return Environment(SYSTEM, EnvironmentKind.SYSTEM, Path(sys.executable), extensions)
+        if not requested.exists():
+            raise UnusableEnvironment(
+                f"{requested}: is missing; the Python of a program must be at the same path on all its hosts"
+            )
         if not (requested.is_file() and os.access(requested, os.X_OK)):
             raise UnusableEnvironment(f"{requested}: not a Python interpreter that can be started")
         return Environment(name, EnvironmentKind.PYTHON, requested.absolute(), extensions)

@@ -113,6 +113,16 @@ def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = ignore_he
     return JobsResult(ended, stopped, time.monotonic() - began, frozenset(running_jobs.dumped))
 
 
+def _not_started(job: Job, error: OSError | ValueError, where: str) -> str:
+    """Return why a job could not be started; ``where`` names its host, empty for the only one."""
+    reason = getattr(error, "strerror", None) or error
+    path = str(getattr(error, "filename", None) or "")
+    if path.endswith(str(job.working_directory)):
+        advice = "; the program must be at the same path on all hosts" if where else ""
+        return f"the working directory {job.working_directory} cannot be entered{where}: {reason}{advice}"
+    return f"the command cannot be started{where}: {reason}"
+
+
 class _RunningJobs:
     """Jobs that run in parallel: which were started, and in what order they exited.
 
@@ -134,9 +144,8 @@ class _RunningJobs:
             except HostError as error:
                 return Outcome.FAILED, str(error)
             except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or error
                 where = "" if len(self._jobs) == 1 else f" on {display_name(one.host)}"
-                return Outcome.FAILED, f"the command cannot be started{where}: {reason}"
+                return Outcome.FAILED, _not_started(one.job, error, where)
         return None
 
     def wait(self, limits: Limits, began: float, watch: Watch) -> tuple[Outcome, str] | None:

@@ -193,6 +193,7 @@ class TelemetrySummary(Frozen):
     Files of older versions lack these eight.
     ``host`` is the node's name (None: this machine). ``foreign`` are the processes outside the run that used most
     processor time in the window; None where other processes took so little that they were not searched.
+    ``clock_ahead_s`` is by how much its clock was ahead of the first node's, which its window is corrected for.
     """
 
     node: int = 0
@@ -214,6 +215,7 @@ class TelemetrySummary(Frozen):
     cpu_throttled_s: float | None = None
     host: str | None = None
     foreign: tuple[ForeignProcess, ...] | None = None
+    clock_ahead_s: float | None = None
     cpus: int | None = None
     busy_cpus: int | None = None
     cpu_wait_mean: float | None = None

@@ -170,7 +170,11 @@ def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:
     found: dict[str, Any] = {}
     for node in nodes:
         of = f"node{node.node}." if node.node else ""
-        values = {name: value for name, value in node if name not in ("node", "host", "gpus", "foreign")}
+        values = {
+            name: value
+            for name, value in node
+            if name not in ("node", "host", "gpus", "foreign", "clock_ahead_s")
+        }
         values["foreign"] = ", ".join(f"{one.name} (PID {one.pid})" for one in node.foreign or ()) or None
         for gpu in node.gpus:
             facts = {
