@@ -304,7 +304,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
 ) -> None:
     card = workload.card
     plain: dict[str, Any] = {"workload": card.name, "framework": card.framework, "task": card.task}
-    plain |= {} if is_neutral(card.task) else {"data": "imagenet"}
+    plain |= {"batch_per_device": 16} if is_neutral(card.task) else {"data": "imagenet"}
     plain |= card.fixed
     plain |= {axis: rule.choices[0] for axis, rule in card.axes.items() if rule.choices}
     points: list[dict[str, Any]] = [
