@@ -112,6 +112,23 @@ def test_the_number_of_a_job_that_has_ended_is_given_to_nobody_before_its_proces
     assert host.reap(endless).code == -signal.SIGTERM
 
 
+def test_the_words_of_a_program_are_in_no_other_command_line(tmp_path: Path) -> None:
+    host, mark = LocalHost(), str(tmp_path)
+    words = ("sh", "-c", "sleep 60; : words-of-the-program")
+    pid = host.start(Job((Command(0, words, {}),), tmp_path, tmp_path / "log", mark))
+    wrapper = psutil.Process(pid)
+    deadline = time.monotonic() + 60
+    while not (wrapper.children() and wrapper.children()[0].cmdline() == list(words)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    while wrapper.cmdline()[0] != "trainmark-wrapper":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert "words-of-the-program" not in " ".join(wrapper.cmdline())
+    assert host.kill(mark, pid) == 2
+    assert host.reap(pid).code == -signal.SIGTERM
+
+
 def test_memory_is_that_of_the_whole_family(tmp_path: Path) -> None:
     code = "import subprocess, sys; held = bytearray(b'x') * (40 << 20); print('ready', flush=True); {}"
     child = code.format("import signal; signal.pause()")

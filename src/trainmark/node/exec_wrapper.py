@@ -20,6 +20,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _NOT_FOUND = 127
+_TITLE = b"trainmark-wrapper"
 _OF_GROUP = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
     *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
@@ -60,11 +61,23 @@ def _adopt_until_child(report: int) -> None:
     before |= {number: signal.signal(number, lambda _number, _frame: None) for number in _OF_GROUP}
     program = os.fork()
     if program:
+        _hide_words()
         os._exit(_wait_for_all(program, report))
     os.close(report)
     for number, handler in before.items():
         signal.signal(number, handler)
     _die_with(here)
+
+
+def _hide_words() -> None:
+    """Replace the command line that others see of this process: the program's words are those of its child alone."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:  # noqa: PTH123
+        # The fields 48 and 49 of proc(5), counted from 1: the name in parentheses is the second.
+        fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[45]), int(fields[46])
+        if 0 < start < end:
+            ctypes.memset(start, 0, end - start)
+            ctypes.memmove(start, _TITLE, min(len(_TITLE), end - start - 1))
 
 
 def _wait_for_all(program: int, report: int) -> int:
