@@ -1,6 +1,19 @@
 """The pace of the last records of a running program, and the step from which it looks steady."""
 
+from io import StringIO
+from itertools import count
+
+import pytest
+
+from trainmark.campaign import Progress
+from trainmark.cli.progress import ProgressPrinter
 from trainmark.node import Heartbeat, RecentPace
+from trainmark.schema.case import Case
+from trainmark.schema.measurement import Measurement, Steadiness, StepTimes
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.results import RunResult
+from trainmark.tasks import case_of
 
 
 def of(*points: tuple[float, int | None]) -> RecentPace:
@@ -28,3 +41,37 @@ def test_too_few_records_show_no_rate_and_a_counter_that_goes_back_begins_anew()
     assert of((1, None), (2, 3)).steps_per_s is None
     assert of((1, 10), (2, 20), (3, 1), (4, 2)).steps_per_s == 1
     assert of((0, 0), (30, 1), (60, 2)).steps_per_s == 1 / 30
+
+
+def test_the_progress_line_has_the_rate_in_the_unit_that_an_earlier_run_showed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = count(step=20.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    case, stream = case_of(device="cpu"), StringIO()
+    with ProgressPrinter(stream) as printer:
+        for repeat in (1, 2):
+            printer.run_begins(case, repeat, Progress(repeat - 1, 2))
+            for half in range(40):
+                printer.pulse(Heartbeat(half / 2, 2 * half))
+            printer.run_ended(result(case, repeat), Progress(repeat, 2))
+
+    lines = stream.getvalue().splitlines()
+    assert "    step 78, 4 steps/s, steady from step 0, 20 s" in lines
+    assert "    step 78, 12 800 tokens/s, steady from step 0, 20 s" in lines
+
+
+def result(case: Case, repeat: int) -> RunResult:
+    """Return a run of 3200 tokens a step, 0.25 s each."""
+    times = StepTimes(mean=0.25, minimum=0.25, p50=0.25, p90=0.25, p99=0.25, maximum=0.25)
+    steady = Steadiness(steady=True, settled_after=0, bias=0.0)
+    measured = Measurement(
+        unit="tokens/s", rule="window", throughput=12_800.0, samples=None, window_s=20.0, measured_steps=80,
+        warmup_steps=0, first_step_s=None, compile_s=None, step_times=times, data_wait=None, peak_memory_bytes=(),
+        final_loss=None, steadiness=steady, suspicions=(),
+    )  # fmt: skip
+    return RunResult(
+        repeat=repeat, outcome=Outcome.OK, reason=None, started_at=None, duration_s=20.0, directory="runs/a/1",
+        log=None, commands=(), measurement=measured, suspicions=(), parameters=Parameters(), telemetry=(),
+        manifest=None,
+    )  # fmt: skip
