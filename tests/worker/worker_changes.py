@@ -42,6 +42,8 @@ WITHOUT_PHOTOS = dict.fromkeys(
     ("tensorflow", "mxnet", "mindspore"), "its loader of images is its own, and not that of `Photos`"
 )
 
+NOT_WRITTEN = {name: "it is written for PyTorch alone" for name in IDIOMS if name != "pytorch"}
+
 CHANGES: Mapping[str, Change] = {
     "steps-left-out": change("step-without-update", "steps-not-taken", STANDS),
     "batch-norm-evaluates": change(STANDS, "batch-norm-not-training"),
@@ -67,6 +69,15 @@ CHANGES: Mapping[str, Change] = {
     "few-listed": change("samples-left-out", real=True, cannot=WITHOUT_PHOTOS),
     "labels-zero": change("labels-all-equal", real=True, cannot=WITHOUT_PHOTOS),
     "ranks-share": change("ranks-share-samples", ranks=2),
+    "no-smoothing": change("loss-differs", cannot=NOT_WRITTEN),
+    "half-the-batch": change("loss-differs", cannot=NOT_WRITTEN),
+    "logits-in-bf16": change("loss-type-differs", cannot=NOT_WRITTEN),
+    "updates-left-out": change("steps-not-taken", cannot=NOT_WRITTEN),
+    "constant-rate": change("rate-differs", cannot=NOT_WRITTEN),
+    "rate-ignored": change(UPDATE, cannot=NOT_WRITTEN),
+    "no-decay": change("decay-differs", cannot=NOT_WRITTEN),
+    "norms-decay": change("decay-differs", cannot=NOT_WRITTEN),
+    "classifier-not-decayed": change("decay-differs", cannot=NOT_WRITTEN),
     "gradients-summed": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
     "no-all-reduce": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
 }

@@ -84,6 +84,107 @@ def decay(training: Any) -> None:
         group["weight_decay"] = 0.1
 
 
+def no_smoothing(training: Any) -> None:
+    """The default of the loss."""
+    training.loss = nn.CrossEntropyLoss()
+
+
+def half_the_batch(training: Any) -> None:
+    """The rest is passed forward for nothing."""
+    loss = training.loss
+    training.loss = lambda logits, labels: loss(logits[: len(logits) // 2], labels[: len(labels) // 2])
+
+
+def logits_in_bf16(training: Any) -> None:
+    """Rounded before the loss, and the loss as well."""
+    loss = training.loss
+    training.loss = lambda logits, labels: loss(logits.bfloat16(), labels)
+
+
+def some_updates_left_out(training: Any) -> None:
+    """Every fifth step passes its batch and updates nothing."""
+    train, step = training.train, training.optimizer.step
+
+    def most(index: int) -> None:
+        training.optimizer.step = (lambda: None) if index % 5 == 4 else step
+        train(index)
+
+    training.train = most
+
+
+def constant_rate(training: Any) -> None:
+    """The recipe's, without a warm-up."""
+    training.rates = [training.settings.recipe.learning_rate] * len(training.rates)
+
+
+def rate_ignored(training: Any) -> None:
+    """The recipe's rate is set in the step, whatever the schedule says."""
+    rate = training.settings.recipe.learning_rate
+    whole = training._whole_step
+
+    def at_full_rate(batch: Any) -> Any:
+        for group in training.optimizer.param_groups:
+            group["lr"] = rate
+        return whole(batch)
+
+    training._whole_step = at_full_rate
+
+
+def no_decay(training: Any) -> None:
+    """As with an optimizer's default."""
+    for group in training.optimizer.param_groups:
+        group["weight_decay"] = 0.0
+
+
+def norms_decay(training: Any) -> None:
+    """One group of parameters."""
+    decay = max(group["weight_decay"] for group in training.optimizer.param_groups)
+    for group in training.optimizer.param_groups:
+        group["weight_decay"] = decay
+
+
+def classifier_not_decayed(training: Any) -> None:
+    """It is in the other group."""
+    first, second = training.optimizer.param_groups
+    own = {id(weight) for weight in classifier_of(training)}
+    moved = [weight for weight in first["params"] if id(weight) in own]
+    first["params"] = [weight for weight in first["params"] if id(weight) not in own]
+    second["params"] = [*second["params"], *moved]
+
+
+def classifier_of(training: Any) -> list[Any]:
+    (classifier,) = (module for module in training.model.modules() if isinstance(module, nn.Linear))
+    return list(classifier.parameters())
+
+
+def _with_loss(training: Any, loss: Any) -> None:
+    """Let a language model compute its loss by ``loss(logits, targets)``."""
+    model = training.model
+    model.forward = lambda tokens: loss(model.logits(tokens[:, :-1]), tokens[:, 1:])
+
+
+def half_the_tokens(training: Any) -> None:
+    """The second half of each sequence alone, as for an answer behind its question."""
+
+    def loss(logits: Any, targets: Any) -> Any:
+        half = targets.shape[1] // 2
+        return nn.functional.cross_entropy(
+            logits[:, half:].flatten(0, 1).float(), targets[:, half:].flatten()
+        )
+
+    _with_loss(training, loss)
+
+
+def tokens_in_bf16(training: Any) -> None:
+    """Logits and loss."""
+    _with_loss(
+        training,
+        lambda logits, targets: nn.functional.cross_entropy(
+            logits.flatten(0, 1).bfloat16(), targets.flatten()
+        ).float(),
+    )
+
+
 def relu6() -> None:
     """An activation with a bound."""
     nn.ReLU = nn.ReLU6
@@ -101,5 +202,16 @@ LATER = {
     "no-all-reduce": no_all_reduce,
     "momentum": momentum,
     "decay": decay,
+    "no-smoothing": no_smoothing,
+    "half-the-batch": half_the_batch,
+    "logits-in-bf16": logits_in_bf16,
+    "updates-left-out": some_updates_left_out,
+    "constant-rate": constant_rate,
+    "rate-ignored": rate_ignored,
+    "no-decay": no_decay,
+    "half-the-tokens": half_the_tokens,
+    "tokens-in-bf16": tokens_in_bf16,
+    "norms-decay": norms_decay,
+    "classifier-not-decayed": classifier_not_decayed,
 }
 BEFORE = {"relu6": relu6}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .decay_check import Unexplained
 from .drawing import drawn
 from .optimizers import Moments, adam
 from .settings import LAMB, AdamRecipe
@@ -44,6 +45,8 @@ class AdamUpdate:
         """
         self._clip = clip
         self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
+        self.unexplained: Dict[str, Unexplained] = {}
+        """The part of the update that its direction does not explain, by parameter, after ``solved``."""
 
     def solved(
         self,
@@ -84,11 +87,14 @@ class AdamUpdate:
         clip = self._clip_shown(factor, names, moments, later) if self._clip is None else self._clip
         factor = factor / clip if clip > 0 else factor
         terms, updates = [], []
+        self.unexplained.clear()
         for name in names:
             weights, own = drawn(before, name), asked_of[name]
             past = drawn(moments.first, name), drawn(moments.second, name)
             direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
             term = direction + task.decay(settings, name) * weights
+            moved = (weights - drawn(after, name)) / (self._rate * ratios.get(name, 1.0))
+            self.unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
             terms.append((term * ratios.get(name, 1.0))[own])
             updates.append((weights - drawn(after, name))[own])
         term, update = np.concatenate(terms), np.concatenate(updates)

@@ -12,13 +12,13 @@ ELEMENTS = 32
 """Elements that are drawn of each parameter."""
 
 
-def drawn(arrays: Mapping[str, Any], name: str) -> Any:
+def drawn(arrays: Mapping[str, Any], name: str, elements: int = ELEMENTS) -> Any:
     """Return elements of a parameter, the same of every array of its name, in float64."""
     import numpy as np
 
     values = np.asarray(arrays[name]).reshape(-1)
     random = np.random.RandomState(zlib.crc32(name.encode()))
-    return values[random.randint(0, values.size, ELEMENTS)].astype(np.float64)
+    return values[random.randint(0, values.size, elements)].astype(np.float64)
 
 
 def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> Dict[str, Any]:

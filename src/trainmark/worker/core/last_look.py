@@ -1,9 +1,9 @@
 """Verification of a run to its end: after the window, steps that are not timed are verified.
 
-The timed function trains two more steps, at the recipe's full learning rate, on the run's own ranks and
-data. The weights before and after the first give the resulting velocity, v = (w_0 - w_1) / l; then each rank's own
-gradient g of the next batch is computed without any exchange, averaged here and not by the framework, and the second
-step must be
+The timed function trains two more steps, at a part of the recipe's learning rate (``WITNESS_RATE``), on the run's own
+ranks and data. The weights before and after the first give the resulting velocity, v = (w_0 - w_1) / l; then each
+rank's own gradient g of the next batch is computed without any exchange, averaged here and not by the framework, and
+the second step must be
 
     w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the requested rate, momentum and decay
 
@@ -17,9 +17,13 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .adam_update import AdamUpdate
+from .decay_check import ELEMENTS, Unexplained, check_decay
+from .drawing import ELEMENTS as DRAWN
 from .drawing import averaged, drawn
+from .loss_check import check_loss
 from .optimizers import clipping
 from .outcomes import first_sentence
+from .rate_check import check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .training import Training
@@ -117,23 +121,66 @@ def _look(training: Training, settings: Settings) -> Looked:
         said.update(_stood_still(training, steps, rate, mean, doubts))
     else:
         said.update({"still": None, "statistics_move": None})
-    if isinstance(settings.recipe, AdamRecipe):
-        adam = AdamUpdate(training, settings.recipe, rate, moments, _clip(training, settings, alone))
-        said.update(adam.solved(between, after, mean, moves, doubts))
-    else:
-        update = _Update(training, settings, rate, before, between, after)
-        said.update(update.solved(mean, doubts))
+    solved, unexplained = _solve_update(
+        training, settings, (before, between, after), mean, _BeforeStep(rate, moments, alone, moves), doubts
+    )
+    said.update(solved)
+    if not any(code == "update-differs" for code, _ in doubts):
+        _told(said, doubts, check_decay(training, unexplained))
     if moves and batch is not None and last_batch is not None:
         _told(said, doubts, training.task.rows(settings, (batch, last_batch), (before, between, after)))
     _told(said, doubts, _agreement(training))
     seen = seen or getattr(alone, "layers", None)
     _told(said, doubts, training.task.looked(settings, training.expected(), seen, alone))
-    samples, more, not_checked = survey_samples(training, settings, [batch, last_batch])
-    _told(said, doubts, ({"samples": samples, "not_checked": not_checked}, more))
+    work = _check_work(training, settings, said, (batch, last_batch), alone)
+    _told(said, doubts, (work.said, work.doubts))
     path = _loader_path(training, settings)
     known = {code for code, _ in doubts}
     _told(said, doubts, (path.said, [doubt for doubt in path.doubts if doubt[0] not in known]))
     return Looked(said, doubts)
+
+
+class _BeforeStep(NamedTuple):
+    """The rate of the verified step, the moments and this rank's own pass before it; ``moves``: it changes weights."""
+
+    rate: float
+    moments: Any
+    alone: Any
+    moves: bool
+
+
+def _solve_update(
+    training: Training,
+    settings: Settings,
+    weights: Tuple[Any, Any, Any],
+    mean: Optional[Mapping[str, Any]],
+    step: _BeforeStep,
+    doubts: Doubts,
+) -> Tuple[Dict[str, Any], Dict[str, Unexplained]]:
+    """Return the events' data of the update between the last two of the ``weights``, and what only decay explains."""
+    if isinstance(settings.recipe, AdamRecipe):
+        clip = _clip(training, settings, step.alone)
+        adam = AdamUpdate(training, settings.recipe, step.rate, step.moments, clip)
+        return adam.solved(weights[1], weights[2], mean, step.moves, doubts), adam.unexplained
+    update = _Update(training, settings, step.rate, *weights)
+    return update.solved(mean, doubts), update.unexplained(mean, step.alone)
+
+
+def _check_work(
+    training: Training, settings: Settings, found: Mapping[str, Any], batches: Sequence[Any], alone: Any
+) -> Looked:
+    """Verify the loss of the last step and the samples; ``found`` are the observations so far."""
+    loss, doubts, not_checked = check_loss(
+        training, settings, batches[-1], alone, settings.steps + WITNESS_STEPS - 1
+    )
+    samples, more, others = survey_samples(training, settings, batches)
+    decays = found.get("decay") or {"": None}
+    unknown = settings.recipe.weight_decay and any(decay is None for decay in decays.values())
+    updates = ["updates"] if found["updates_taken"] is None else []
+    updates += ["weight decay"] if unknown else []
+    rates, wrong = check_rates(training, settings)
+    said = {**rates, **loss, "samples": samples, "not_checked": [*updates, *not_checked, *others]}
+    return Looked(said, [*wrong, *doubts, *more])
 
 
 def _clip(training: Training, settings: Settings, alone: Any) -> Optional[float]:
@@ -172,6 +219,7 @@ def _turned(
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
     """Return the framework's own count of steps; an optimizer does not count steps that it skips after an overflow."""
     taken, asked = training.steps_taken(), settings.steps
+    few, part = TRIED_OUT
     if taken is None or not _scale_may_overflow(settings):
         may_be = taken in (None, asked)
         skipped: Dict[str, Any] = {}
@@ -180,7 +228,6 @@ def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict
     else:
         may_be = 0 < taken <= asked
         skipped = {"steps_skipped": asked - taken}
-        few, part = TRIED_OUT
         if may_be and (asked - taken > max(few, part * asked) or 2 * taken < asked):
             sentence = (
                 f"{asked - taken} of {asked} steps overflowed and were skipped: their updates took no time."
@@ -189,7 +236,13 @@ def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict
     if not may_be:
         sentence = f"{asked} steps were requested, but {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
+    updates = training.updates_taken()
+    fewest = asked - (max(few, int(part * asked)) if _scale_may_overflow(settings) else 0)
+    if updates is not None and may_be and updates < fewest:
+        sentence = f"{asked} steps were requested, but the optimizer made {updates} updates."
+        doubts.append(("steps-not-taken", sentence))
     share = training.share_looked_at()
+    skipped["updates_taken"] = updates
     return {"steps_taken": taken, **skipped, **({"share_looked_at": share} if share < 1 else {})}
 
 
@@ -345,6 +398,26 @@ class _Update:
             )
             doubts.append(("update-differs", sentence))
         return {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+
+    def unexplained(self, mean: Optional[Mapping[str, Any]], alone: Any) -> Dict[str, Unexplained]:
+        """Return the part of the update that neither the velocity nor the gradient explains, by parameter.
+
+        A single rank's gradients are those of ``alone``, of which more elements are there.
+        """
+        if mean is None:
+            return {}
+        single = self._training.ranks.place.world_size == 1
+        elements = ELEMENTS if single else DRAWN
+        found = {}
+        for name in self._names:
+            before, between, after = (
+                drawn(weights, name, elements) for weights in (self._before, self._between, self._after)
+            )
+            gradients = drawn(alone.gradients, name, elements) if single else mean[name]
+            momentum = self._settings.recipe.momentum
+            rest = (between - after - momentum * (before - between)) / self._rate - gradients
+            found[name] = Unexplained(between, rest)
+        return found
 
     def _equations(self, mean: Mapping[str, Any]) -> Tuple[Any, Any, Any]:
         """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).

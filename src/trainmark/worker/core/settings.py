@@ -57,7 +57,7 @@ class Settings:
     """The requested settings of a run. ``steps`` counts every step, including the first one and the warm-up.
 
     ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
-    ``witness_steps`` follow the measured steps, at the full learning rate.
+    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate.
     ``epoch_samples`` is the length of an epoch of synthetic samples.
     """
 

@@ -41,6 +41,19 @@ class Check(NamedTuple):
     """
 
 
+class PlainLoss(NamedTuple):
+    """The loss of a batch by the recipe's formula, and by formulas with a mistake (by what is wrong with it).
+
+    ``targets`` is the number of targets that it is the mean of; ``gradients`` are those that follow from the outputs
+    alone, by the shared names.
+    """
+
+    loss: float
+    targets: int
+    mistakes: Mapping[str, float]
+    gradients: Mapping[str, Any] = {}
+
+
 class Task:
     """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""
 
@@ -123,6 +136,10 @@ class Task:
 
     def count_samples(self, _settings: Settings) -> Optional[int]:
         """Return the samples of the data set, counted by other code than the loaders'; None if it is not counted."""
+        return None
+
+    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], _alone: Any) -> Optional[PlainLoss]:
+        """Return the loss of a batch from the outputs of ``Training.own_pass``; None if it does not show enough."""
         return None
 
     def is_trainable(self, _name: str) -> bool:

@@ -18,6 +18,9 @@ from .settings import Settings
 from .task import Task
 from .window import Marks, Steps
 
+WITNESS_RATE = 0.7
+"""The learning rate of the steps after the window, as a part of the recipe's."""
+
 NONE = "none"
 """The value of the compiler for no compiler, in every framework."""
 
@@ -35,6 +38,11 @@ class OwnPass(NamedTuple):
 
     gradients: Mapping[str, Any]
     layers: Any = None
+    logits: Any = None
+    """The outputs that the loss was computed from (numpy, in their own type); None if they are not returned."""
+
+    loss_types: Optional[Mapping[str, str]] = None
+    """The types of the ``logits`` that the loss is computed from, and of the ``loss``; None if they are unknown."""
 
 
 class Observation(Protocol):
@@ -90,7 +98,9 @@ class Training(Steps):
         global_batch = settings.batch_per_device * ranks.place.world_size
         self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, global_batch)
         if settings.witness_steps:
-            self.rates[-settings.witness_steps :] = [settings.recipe.learning_rate] * settings.witness_steps
+            # Another rate than the recipe's: a step that ignores its rate shows.
+            rate = WITNESS_RATE * settings.recipe.learning_rate
+            self.rates[-settings.witness_steps :] = [rate] * settings.witness_steps
         self.batch = self.feed.next()
 
     # The methods that a framework's worker implements, in addition to ``synchronize``.
@@ -144,6 +154,10 @@ class Training(Steps):
 
     def steps_taken(self) -> Optional[int]:
         """Return the model's or the optimizer's own count of steps."""
+        return None
+
+    def updates_taken(self) -> Optional[int]:
+        """Return the optimizer's own count of its updates; forward passes must not raise it."""
         return None
 
     def look_at_weights(self) -> Dict[str, Any]:

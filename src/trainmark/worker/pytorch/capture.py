@@ -34,6 +34,8 @@ class CapturedStep:
         self._step, self._keep, self._then = step, keep_batch, recorded
         self._graph: Optional[Any] = None
         self._eager = 0
+        self.replays = 0
+        """The number of replayed steps."""
         self._batch: Tuple[Any, ...] = ()
         self._loss: Optional[Any] = None
         torch.cuda.synchronize(device)
@@ -76,6 +78,7 @@ class CapturedStep:
                 )
             kept.copy_(given)
         self._graph.replay()
+        self.replays += 1
         return self._loss
 
     def _record(self, batch: Tuple[Any, ...]) -> None:

@@ -22,6 +22,7 @@ from .compilers import MODES, NONE, captures, check_compiler, compilations, comp
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import WhileComputed, check_gradients, choose_exchange
+from .loss_types import LossTypes
 from .precision import Precision, autocast, choose_precision, loss_scaler, type_name
 
 
@@ -66,15 +67,26 @@ def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
     return to_batch
 
 
+class OutputsAlone(NamedTuple):
+    """The loss of a rank's batch and the outputs that verify it: logits, or the loss of each target."""
+
+    loss: float
+    logits: Any = None
+    target_losses: Any = None
+
+
 class Alone(NamedTuple):
     """What a rank's batch gives by itself; the gradients by the shared names, as far as they are looked at.
 
-    ``norm`` is that of all of them together.
+    ``norm`` is that of all of them together; for the rest see ``OwnPass`` and ``OutputsAlone``.
     """
 
     loss: float
     gradients: Mapping[str, Any]
     norm: float
+    logits: Any = None
+    target_losses: Any = None
+    loss_types: Optional[Mapping[str, str]] = None
 
 
 class PyTorchTraining(Training):
@@ -119,6 +131,8 @@ class PyTorchTraining(Training):
         """Train this model; see ``compile_model`` for ``inductor``."""
         settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
         self.model, self.optimizer = model, optimizer
+        self._updates = 0
+        optimizer.register_step_post_hook(self._count_update)
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
             other_batches = settings.equivalence is not None or self.feed.ahead is not None
@@ -141,6 +155,14 @@ class PyTorchTraining(Training):
         # The losses stay on the device, one element a step, until the window is over.
         self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
         self._loss_of = list(self._losses.unbind())
+
+    def _count_update(self, *_: Any) -> None:
+        self._updates += 1
+
+    def updates_taken(self) -> int:
+        """Return the optimizer's calls, and the replays of a recorded step, whose recording is no update."""
+        captured = self._captured
+        return self._updates + (captured.replays - 1 if captured is not None and captured.recorded else 0)
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return the outputs of ``self.network`` and the loss for the batch at hand, under ``self.autocast``."""
@@ -183,10 +205,19 @@ class PyTorchTraining(Training):
 
     def _pass(self) -> Any:
         """Pass the batch at hand forward and backward; return its loss."""
-        _, loss = self._forward()
+        return self._outputs_and_loss()[1]
+
+    def _outputs_and_loss(self) -> Tuple[Any, Any]:
+        """Pass the batch at hand forward and backward; return the outputs of ``_forward`` and its loss."""
+        outputs, loss = self._forward()
         # In own passes scaled as in the step, so that what FP16 rounds away is the same.
         self.scaler.scale(loss).backward()
-        return loss.detach()
+        return outputs, loss.detach()
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass this rank's batch forward and backward alone; return its loss, and what verifies that."""
+        outputs, loss = self._outputs_and_loss()
+        return OutputsAlone(float(loss), None if outputs is None else outputs.detach().cpu().numpy())
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is never behind."""
@@ -243,11 +274,28 @@ class PyTorchTraining(Training):
         devices = [self._device] if self._device.type == "cuda" else []
         try:
             with torch.random.fork_rng(devices):
-                loss = self._pass()
-            return Alone(float(loss), *self._unscaled_gradients())
+                plain = self.plain_pass()
+                types = self._loss_types()
+            gradients, norm = self._unscaled_gradients()
+            return Alone(plain.loss, gradients, norm, plain.logits, plain.target_losses, types)
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
+
+    def _loss_types(self) -> Dict[str, str]:
+        """Return the types of loss and logits in the step's own forward pass of the first part of the batch."""
+        whole, alone = self.batch, self.by_itself
+        self.batch, self.by_itself = self.first_part(whole), True
+        try:
+            with torch.no_grad(), LossTypes() as seen:
+                _, loss = self._forward()
+        finally:
+            self.batch, self.by_itself = whole, alone
+        return {**seen.types, "loss": type_name(loss.dtype)}
+
+    def first_part(self, batch: Tuple[Any, ...]) -> Tuple[Any, ...]:
+        """Return the samples of a batch that are passed at once, in the form for ``_forward``."""
+        return batch
 
     def _unscaled_gradients(self) -> Tuple[Dict[str, Any], float]:
         """Return the gradients of the loss alone, and the norm of all of them together."""

@@ -25,7 +25,7 @@ from ..loading import open_native
 from ..optimizer import adaptive, moments, steps_taken
 from ..precision import type_name
 from ..products import observe
-from ..training import Machine, PyTorchTraining, batches_of, choose_machine, moved
+from ..training import Machine, OutputsAlone, PyTorchTraining, batches_of, choose_machine, moved
 from ..weights import count_parameters, read
 from . import attention
 from .building import build_model
@@ -182,9 +182,28 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         """Pass the batch with torch's plain loss, regardless of the step's loss."""
         kernel, self.model.cross_entropy = self.model.cross_entropy, None
         try:
-            return super().own_pass()
+            alone = super().own_pass()
+            # What the step's own kernel computes in does not show in a pass without it.
+            return alone if kernel is None or alone is None else alone._replace(loss_types=None)
         finally:
             self.model.cross_entropy = kernel
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass the parts of the batch forward and backward, with the loss of each token by its formula."""
+        losses = []
+        for (tokens,) in zip(self.batch[0].split(self.settings.part)):
+            with self.autocast:
+                logits = self.model.look(tokens).float()
+            targets = tokens[:, 1:, None]
+            each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
+            self.scaler.scale(each.mean() / self.parts).backward()
+            losses.append(each.detach())
+        every = torch.cat(losses)
+        return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
+
+    def first_part(self, batch: Tuple[Any, ...]) -> Tuple[Any, ...]:
+        """Return the sequences that are passed at once."""
+        return tuple(array[: self.settings.part] for array in batch)
 
     def steps_taken(self) -> int:
         """Return the optimizer's count of steps."""

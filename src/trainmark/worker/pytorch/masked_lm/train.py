@@ -16,7 +16,7 @@ from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import PyTorchLanguageTraining
 from ..compilers import NONE
 from ..loading import open_native
-from ..training import batches_of, choose_machine, moved
+from ..training import OutputsAlone, batches_of, choose_machine, moved
 from .model import BertModel, build_model
 
 EVEN = 8
@@ -76,6 +76,10 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
             self._words_hook.remove()
         found = super().seen()
         return Seen(**{**vars(found), "predictions": self._predicted})
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass the parts of the batch as the step does; its loss is not verified by a formula."""
+        return OutputsAlone(float(self._pass()))
 
     def own_pass(self) -> Any:
         """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""

@@ -6,9 +6,10 @@ import argparse
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
+from ...core.loss_check import halves
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
-from ...core.task import Check, Task
+from ...core.task import Check, PlainLoss, Task
 from ..language import LanguageSettings, recipe_told
 from ..products import logits_told, products_told
 from .architectures import ARCHITECTURES, Llama, is_norm
@@ -92,6 +93,20 @@ class CausalLM(Task):
     def count_samples(self, settings: Settings) -> Optional[int]:
         """Return the sequences that the file of tokens has, by its size."""
         return count_sequences(settings.data, _own(settings).sequence_length)
+
+    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+        """Return the mean over all predicted tokens, from the own pass's loss of each (batch, length)."""
+        losses = getattr(alone, "target_losses", None)
+        if losses is None:
+            return None
+        half = losses.shape[1] // 2
+        mistakes = {
+            **halves(losses),
+            "it counts only the first half of the tokens": float(losses[:, :half].mean()),
+            "it counts only the second half of the tokens": float(losses[:, half:].mean()),
+            "it counts only every second token": float(losses[:, ::2].mean()),
+        }
+        return PlainLoss(float(losses.mean()), losses.size, mistakes)
 
     def decay(self, settings: Settings, name: str) -> float:
         """Return the recipe's decay; none for a norm's weight."""

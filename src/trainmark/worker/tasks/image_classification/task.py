@@ -6,9 +6,10 @@ import argparse
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
+from ...core.loss_check import cross_entropy
 from ...core.roofline import Piece
 from ...core.settings import Settings
-from ...core.task import Check, Task
+from ...core.task import Check, PlainLoss, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .counting import count_images
 from .observing import Observation
@@ -105,6 +106,13 @@ class ImageClassification(Task):
     def count_samples(self, settings: Settings) -> Optional[int]:
         """Return the JPEGs in a folder of classes, or the lines of a list file."""
         return count_images(settings.data)
+
+    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+        """Return the cross entropy with smoothed labels."""
+        logits = getattr(alone, "logits", None)
+        if logits is None:
+            return None
+        return cross_entropy(logits, batch[1], _own(settings).recipe.label_smoothing)
 
     def is_trainable(self, name: str) -> bool:
         """Return whether it is not one of a batch norm's running statistics."""

@@ -1,0 +1,187 @@
+"""The loss, the learning rates and the weight decay of a run are verified by formulas that it does not use itself."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmark.worker.core.decay_check import UNDECAYED, Unexplained, check_decay
+from trainmark.worker.core.loss_check import check_loss, cross_entropy
+from trainmark.worker.core.rate_check import check_rates, scheduled_rate
+from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.settings import AdamRecipe, Recipe
+
+RANDOM = np.random.default_rng(0)
+LOGITS, LABELS = RANDOM.standard_normal((8, 10)), RANDOM.integers(10, size=8)
+
+
+def training(loss: float, plain: Any, decay: float = 3e-5, tf32: bool = False) -> Any:
+    """Return a training whose last loss is ``loss``; its task's formula gives ``plain``."""
+    task = SimpleNamespace(
+        plain_loss=lambda *_: plain, decay=lambda _settings, name: 0.0 if "bn" in name else decay
+    )
+    return SimpleNamespace(
+        task=task,
+        settings=SimpleNamespace(recipe=SimpleNamespace(weight_decay=decay)),
+        losses=lambda: [0.0, loss],
+        gather=lambda own: [list(own)],
+        expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=tf32),
+    )
+
+
+def alone(gradients: Any = None, types: Any = None) -> Any:
+    return SimpleNamespace(
+        gradients=gradients or {}, loss_types=types or {"logits": "float32", "loss": "float32"}
+    )
+
+
+def judged(loss: float, plain: Any, own: Any = None, tf32: bool = False) -> Any:
+    settings: Any = SimpleNamespace()
+    return check_loss(training(loss, plain, tf32=tf32), settings, [1], own or alone(), 1)
+
+
+def smoothed(logits: Any, labels: Any, smoothing: float = 0.1) -> float:
+    """Return the loss by another formula: a sum over samples of -log p, and of its mean over the classes."""
+    rows = [[math.log(sum(map(math.exp, row))) - value for value in row] for row in logits.tolist()]
+    own = [row[label] for row, label in zip(rows, labels, strict=True)]
+    even = [sum(row) / len(row) for row in rows]
+    pairs = zip(own, even, strict=True)
+    return float(sum((1 - smoothing) * a + smoothing * b for a, b in pairs) / len(rows))
+
+
+def test_the_formula_is_cross_entropy_with_smoothed_labels_and_its_gradient() -> None:
+    plain = cross_entropy(LOGITS, LABELS, 0.1)
+    assert plain.loss == pytest.approx(smoothed(LOGITS, LABELS))
+    assert plain.targets == 8
+    moved = LOGITS.copy()
+    moved[:, 3] += 1e-6
+    slope = (smoothed(moved, LABELS) - smoothed(LOGITS, LABELS)) / 1e-6
+    assert plain.gradients["classifier.bias"][3] == pytest.approx(slope, abs=1e-6)
+
+
+def test_a_right_loss_is_in_no_doubt_and_its_targets_are_counted() -> None:
+    plain = cross_entropy(LOGITS, LABELS, 0.1)
+    report, doubts, not_checked = judged(plain.loss * (1 + 1e-6), plain)
+    assert (doubts, not_checked, report["targets_in_loss"]) == ([], [], 8)
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (smoothed(LOGITS, LABELS, 0), "it has no label smoothing"),
+        (smoothed(LOGITS[:4], LABELS[:4]), "it counts only the first half of the batch"),
+        (smoothed(LOGITS, LABELS) * 1.01, "it is off by 0.01"),
+    ],
+)
+def test_another_loss_is_a_doubt_that_says_what_it_is(loss: float, reason: str) -> None:
+    report, doubts, _ = judged(loss, cross_entropy(LOGITS, LABELS, 0.1))
+    assert [code for code, _ in doubts] == ["loss-differs"]
+    assert doubts[0][1].endswith(f"for its batch: {reason}.")
+    assert report["targets_in_loss"] is None
+
+
+def test_rounded_products_may_change_the_loss_but_not_by_a_known_mistake() -> None:
+    plain = cross_entropy(LOGITS, LABELS, 0.1)
+    assert judged(plain.loss * 1.01, plain, tf32=True)[1] == []
+    assert judged(plain.mistakes["it has no label smoothing"], plain, tf32=True)[1] != []
+
+
+def test_a_gradient_that_is_not_that_of_the_formula_is_a_doubt() -> None:
+    plain = cross_entropy(LOGITS, LABELS, 0.1)
+    own = {"classifier.bias": plain.gradients["classifier.bias"]}
+    other = {"classifier.bias": cross_entropy(LOGITS, LABELS, 0).gradients["classifier.bias"]}
+    assert judged(plain.loss, plain, alone(own))[1] == []
+    (doubt,) = judged(plain.loss, plain, alone(other))[1]
+    assert doubt[0] == "loss-differs"
+    assert "The gradient of classifier.bias is off by" in doubt[1]
+
+
+def test_the_types_of_logits_and_loss_are_checked_where_they_are_shown() -> None:
+    plain = cross_entropy(LOGITS, LABELS, 0.1)
+    types = {"softmax of the logits": "bfloat16", "loss": "float32"}
+    (doubt,) = judged(plain.loss, plain, alone(types=types))[1]
+    assert doubt == (
+        "loss-type-differs",
+        "The softmax of the logits is computed in bfloat16, not in float32.",
+    )
+    nothing = SimpleNamespace(gradients={})
+    assert judged(plain.loss, plain, nothing)[2] == ["types of logits and loss"]
+    assert judged(plain.loss, None)[2] == ["loss"]
+
+
+RECIPES = st.builds(
+    Recipe,
+    learning_rate=st.floats(1e-5, 1),
+    momentum=st.just(0.9),
+    weight_decay=st.just(0.0),
+    schedule=st.sampled_from(["cosine", "linear", "step", "constant"]),
+    epochs=st.integers(1, 100),
+    warmup_epochs=st.integers(0, 10),
+    loss_scale=st.none(),
+)
+ADAM: dict[str, Any] = {"optimizer": "adamw", "second_momentum": 0.99, "epsilon": 1e-8, "clip_norm": None}
+
+
+@given(RECIPES, st.integers(0, 50), st.integers(1, 5000), st.integers(1, 64))
+def test_the_second_schedule_is_the_first(recipe: Recipe, rising: int, epoch: int, batch: int) -> None:
+    for one in (recipe, AdamRecipe(**vars(recipe), **ADAM, warmup_updates=rising)):
+        rates = learning_rates(one, 40, epoch, batch)
+        again = [scheduled_rate(one, step, epoch / batch) for step in range(40)]
+        assert again == pytest.approx(rates, abs=1e-9 * recipe.learning_rate)
+
+
+def test_a_rate_without_its_warm_up_is_a_doubt() -> None:
+    recipe = Recipe(0.256, 0.9, 0.0, "cosine", 90, 8, None)
+    settings: Any = SimpleNamespace(recipe=recipe, steps=6, batch_per_device=4)
+    ranks = SimpleNamespace(place=SimpleNamespace(world_size=2))
+    run = SimpleNamespace(epoch_samples=800, ranks=ranks, rates=learning_rates(recipe, 6, 800, 8))
+    assert check_rates(run, settings)[1] == []  # type: ignore[arg-type]
+    run.rates = [0.256] * 6
+    assert check_rates(run, settings)[1] == [  # type: ignore[arg-type]
+        ("rate-differs", "The learning rate of step 0 is 0.256, but the recipe's schedule gives 0.00032.")
+    ]
+
+
+def update(decay: float, noise: float, size: int = 2000, seed: int = 0) -> Unexplained:
+    random = np.random.default_rng(seed)
+    weights = 0.05 * random.standard_normal(size)
+    return Unexplained(weights, decay * weights + noise * random.standard_normal(size))
+
+
+def parameters(**decays: float) -> dict[str, Unexplained]:
+    names = {"block": "block1.conv.weight", "bn": "block1.bn.weight", "classifier": "classifier.weight"}
+    return {names[name]: update(decay, 2e-6, seed=seed) for seed, (name, decay) in enumerate(decays.items())}
+
+
+def test_the_recipes_decay_is_in_no_doubt() -> None:
+    report, doubts = check_decay(training(0, None), parameters(block=3e-5, bn=0, classifier=3e-5))
+    assert doubts == []
+    assert report["decay"]["the classifier"] == pytest.approx(3e-5, rel=0.1)
+    assert abs(report["decay"][UNDECAYED]) < 3e-6
+
+
+@pytest.mark.parametrize(
+    ("decays", "sentence"),
+    [
+        ({"block": 0, "bn": 0, "classifier": 3e-5}, "the other parameters that decay is"),
+        ({"block": 3e-5, "bn": 3e-5, "classifier": 3e-5}, "the parameters that do not decay is 2.9e-05 instead of 0."),
+        ({"block": 3e-5, "bn": 0, "classifier": 0}, "the classifier is"),
+    ],
+)  # fmt: skip
+def test_another_decay_is_a_doubt(decays: dict[str, float], sentence: str) -> None:
+    _, doubts = check_decay(training(0, None), parameters(**decays))
+    assert [code for code, _ in doubts] == ["decay-differs"]
+    assert f"The weight decay of {sentence}" in doubts[0][1]
+
+
+def test_a_decay_that_drowns_in_rounding_is_not_checked_and_never_clean() -> None:
+    report, doubts = check_decay(training(0, None), {"block1.conv.weight": update(0, 1e-3)})
+    assert report["decay"] == {"the other parameters that decay": None}
+    assert doubts == []
+    # Parameters that contradict each other make the mean uncertain.
+    apart = {f"block{seed}.conv.weight": update(3e-5 * (seed % 2) * 8, 2e-6, seed=seed) for seed in range(6)}
+    assert check_decay(training(0, None), apart)[0]["decay"] == {"the other parameters that decay": None}
