@@ -128,6 +128,24 @@ def labels_are_zero() -> None:
     replace(loading.Photos, "load", lambda self, draw: (load(self, draw)[0], 0))
 
 
+def decoded_small() -> None:
+    """At an eighth of the size, as libjpeg offers, for speed."""
+    choose = decoding.choose_decoder
+
+    def chosen() -> Any:
+        decoder = choose()
+
+        def decode(data: bytes) -> Any:
+            whole = decoder.decode(data)
+            height, width = (side // 8 * 8 for side in whole.shape[:2])
+            blocks = whole[:height, :width].reshape(height // 8, 8, width // 8, 8, 3)
+            return blocks.mean(axis=(1, 3)).astype("uint8")
+
+        return decoder._replace(decode=decode)
+
+    replace(loading, "choose_decoder", chosen)
+
+
 def ranks_share_pictures() -> None:
     """No rank knows which one it is."""
     init, synthetic = pictures.Dealer.__init__, images.ImageClassification.synthetic
@@ -207,6 +225,7 @@ BEFORE: dict[str, Callable[[], None]] = {
     "few-pictures": few_pictures,
     "few-listed": few_listed,
     "labels-zero": labels_are_zero,
+    "decoded-small": decoded_small,
     "ranks-share": ranks_share_pictures,
 }
 COMPLETE = {*BEFORE} - {"half-size", "centre-crop"}

@@ -13,7 +13,17 @@ from PIL import Image
 
 from trainmark.worker.tasks.image_classification.images import Draw, random_resized_crop, randomness
 from trainmark.worker.tasks.image_classification.known_data import FOLDER, TFRECORD, write_known
-from trainmark.worker.tasks.image_classification.known_picture import BLUE, HEIGHT, JPEG, LOW, RISE, WIDTH
+from trainmark.worker.tasks.image_classification.known_picture import (
+    ACROSS,
+    ALONG,
+    BLUE,
+    DETAIL,
+    HEIGHT,
+    JPEG,
+    LOW,
+    RISE,
+    WIDTH,
+)
 from trainmark.worker.tasks.image_classification.loader_path import (
     DEVIATION,
     MEAN,
@@ -54,10 +64,13 @@ def test_the_picture_is_what_its_formula_says() -> None:
     pixels = decoded().astype(float)
     across = LOW + RISE * (np.arange(WIDTH) + 0.5) / WIDTH
     down = LOW + RISE * (np.arange(HEIGHT) + 0.5) / HEIGHT
-    expected = np.stack(np.broadcast_arrays(across[None], down[:, None], np.full((1, 1), BLUE)), -1)
+    upright = DETAIL * np.cos(2 * np.pi * (np.arange(WIDTH) + 0.5) / ACROSS)
+    level = DETAIL * np.cos(2 * np.pi * (np.arange(HEIGHT) + 0.5) / ALONG)
+    blue = BLUE + upright[None] + level[:, None]
+    expected = np.stack(np.broadcast_arrays(across[None], down[:, None], blue), -1)
     assert pixels.shape == (HEIGHT, WIDTH, 3)
     assert np.abs(pixels - expected).max() < 6
-    assert np.abs(pixels - expected).mean() < 1
+    assert np.abs(pixels - expected).mean() < 1.1
 
 
 def test_a_crop_is_solved_from_its_colours() -> None:
@@ -78,6 +91,28 @@ def test_a_sound_loader_is_in_no_doubt() -> None:
     assert doubts == []
     assert said["different_crops"] == said["pictures"] == 32
     assert said["off_levels"] < 2
+
+
+def decoded_at(reduced: int, number: int, side: int) -> Pixels:
+    """Return what a loader makes of it that decodes at a reduced size, as libjpeg does in the DCT."""
+    image = Image.open(io.BytesIO(JPEG))
+    image.draft("RGB", (WIDTH // reduced, HEIGHT // reduced))
+    rng = randomness(0, Draw(0, number))
+    box = random_resized_crop(*image.size, rng)
+    part = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
+    pixels = np.asarray(part.resize((side, side), Image.Resampling.BILINEAR), np.float64) / 255
+    return ((pixels[:, ::-1] if rng.random() < 0.5 else pixels) - MEAN).transpose(2, 0, 1) / np.reshape(
+        DEVIATION, (3, 1, 1)
+    )
+
+
+@pytest.mark.parametrize("side", [32, 96, 224])
+@pytest.mark.parametrize("reduced", [1, 2, 4, 8])
+def test_a_picture_that_is_decoded_at_a_reduced_size_has_no_detail(reduced: int, side: int) -> None:
+    """Where a crop is scaled down, a decoder may reduce it as well: half the size is right for a side of 32."""
+    batches = [[decoded_at(reduced, start + number, side) for number in range(16)] for start in (0, 16)]
+    expected = ["known-picture-blurred"] if reduced > (2 if side == 32 else 1) else []
+    assert codes(*batches, side=side) == expected
 
 
 def test_mistakes_are_named() -> None:

@@ -68,6 +68,9 @@ CHANGES: Mapping[str, Change] = {
     "few-pictures": change("samples-repeat", real=True, cannot=WITHOUT_PHOTOS),
     "few-listed": change("samples-left-out", real=True, cannot=WITHOUT_PHOTOS),
     "labels-zero": change("labels-all-equal", real=True, cannot=WITHOUT_PHOTOS),
+    "decoded-small": change(
+        "known-picture-blurred", real=True, cannot={**WITHOUT_PHOTOS, "jax": "its loader pickles the decoder"}
+    ),
     "ranks-share": change("ranks-share-samples", ranks=2),
     "no-smoothing": change("loss-differs", cannot=NOT_WRITTEN),
     "half-the-batch": change("loss-differs", cannot=NOT_WRITTEN),

@@ -7,9 +7,9 @@ works for every loader, whatever random numbers it draws.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .known_picture import BLUE, HEIGHT, LOW, RISE, WIDTH
+from .known_picture import ACROSS, ALONG, BLUE, DETAIL, HEIGHT, LOW, RISE, WIDTH
 
 # Said here again: a reference that asks where the loaders ask would agree with what is wrong there.
 MEAN = (0.485, 0.456, 0.406)
@@ -31,8 +31,18 @@ ROUNDING, OUTSIDE = 0.15, 0.1
 """By what share of its bound a crop may be over it, and which share of the crops may be over it by more."""
 
 
+LEAST_PERIOD = 4.0
+"""Stripes are looked at whose period in the image is at least so many pixels: no scaling may have lost them."""
+
+LEAST_DETAIL, FEWEST = 0.5, 3
+"""The share of the stripes that must be left, in the median of the pictures that show it, and their least number."""
+
+
 class Part(NamedTuple):
-    """The part of the known picture in one image, in shares of its sides, and how far the image is off, in levels."""
+    """The part of the known picture in one image, in shares of its sides, and how far the image is off, in levels.
+
+    ``detail`` is the share of the stripes that is left of those that must not be lost; None if the scale loses all.
+    """
 
     left: float
     top: float
@@ -40,6 +50,7 @@ class Part(NamedTuple):
     height: float
     mirrored: bool
     off: float
+    detail: Optional[float] = None
 
     @property
     def area(self) -> float:
@@ -77,13 +88,17 @@ def part_of(image: Any) -> Part:
     across, along = across[right : width - right], along[down : height - down]
     rise_across, red = np.polyfit(across, inner[0].mean(0), 1)
     rise_along, green = np.polyfit(along, inner[1].mean(1), 1)
+    levels_across, levels_along = red + rise_across * across, green + rise_along * along
+    upright, left_across = _stripes(inner[2].mean(0) - BLUE, (levels_across - LOW) / RISE * WIDTH / ACROSS)
+    level, left_along = _stripes(inner[2].mean(1) - BLUE, (levels_along - LOW) / RISE * HEIGHT / ALONG)
     expected = np.stack(
         np.broadcast_arrays(
-            (red + rise_across * across)[None, :],
-            (green + rise_along * along)[:, None],
-            np.full((1, 1), BLUE),
+            levels_across[None, :],
+            levels_along[:, None],
+            BLUE + upright[None, :] + level[:, None],
         )
     )
+    details = [share for share in (left_across, left_along) if share is not None]
     return Part(
         left=float((red + min(rise_across, 0) - LOW) / RISE),
         top=float((green + min(rise_along, 0) - LOW) / RISE),
@@ -91,7 +106,23 @@ def part_of(image: Any) -> Part:
         height=float(abs(rise_along) / RISE),
         mirrored=bool(rise_across < 0),
         off=float(np.sqrt(np.mean((inner - expected) ** 2))),
+        detail=min(details, default=None),
     )
+
+
+def _stripes(profile: Any, periods: Any) -> Tuple[Any, Optional[float]]:
+    """Return the stripes in a row of levels, and the share of them that is left; ``periods`` is where in them each is.
+
+    None if a period is of too few pixels, or if there are too few periods to tell.
+    """
+    import numpy as np
+
+    angles = 2 * np.pi * periods
+    waves = np.stack([np.cos(angles), np.sin(angles), np.ones_like(angles)], axis=1)
+    factors, *_ = np.linalg.lstsq(waves, profile, rcond=None)
+    count = abs(float(periods[-1] - periods[0]))
+    shown = count >= 2 and len(periods) >= LEAST_PERIOD * count
+    return waves @ factors, float(np.hypot(*factors[:2]) / DETAIL) if shown else None
 
 
 def judged(
@@ -105,6 +136,8 @@ def judged(
     boxes = [{tuple(round(value, 2) for value in part[:4]) for part in batch} for batch in batches]
     different = sum(map(len, boxes))
     mirrored = sum(part.mirrored for part in parts)
+    details = [part.detail for part in parts if part.detail is not None]
+    detail = float(np.median(details)) if len(details) >= FEWEST else None
     areas = [min(part.area for part in parts), max(part.area for part in parts)]
     said = {
         "pictures": len(parts),
@@ -113,6 +146,7 @@ def judged(
         "different_crops": different,
         "areas": areas,
         "mirrored": mirrored,
+        "detail": detail,
     }
     doubts: List[Tuple[str, str]] = []
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
@@ -127,6 +161,12 @@ def judged(
             "scaled differently than requested."
         )
         return said, [*doubts, ("known-picture-differs", sentence)]
+    if detail is not None and detail < LEAST_DETAIL:
+        sentence = (
+            f"The loader loses the fine detail of a known picture ({detail:.0%} of it is left): JPEGs are decoded at a "
+            "reduced size, or blurred."
+        )
+        doubts.append(("known-picture-blurred", sentence))
     wrong = sum(not part.allowed for part in parts)
     if different >= len(parts) / 2 and any(map(_alike, batches, batches[1:])):
         doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
