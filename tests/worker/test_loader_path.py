@@ -97,13 +97,14 @@ def decoded_at(reduced: int, number: int, side: int) -> Pixels:
     """Return what a loader makes of it that decodes at a reduced size, as libjpeg does in the DCT."""
     image = Image.open(io.BytesIO(JPEG))
     image.draft("RGB", (WIDTH // reduced, HEIGHT // reduced))
+    width, height = image.size
     rng = randomness(0, Draw(0, number))
-    box = random_resized_crop(*image.size, rng)
+    box = random_resized_crop(width, height, rng)
     part = image.crop((box.left, box.top, box.left + box.width, box.top + box.height))
     pixels = np.asarray(part.resize((side, side), Image.Resampling.BILINEAR), np.float64) / 255
-    return ((pixels[:, ::-1] if rng.random() < 0.5 else pixels) - MEAN).transpose(2, 0, 1) / np.reshape(
-        DEVIATION, (3, 1, 1)
-    )
+    pixels = pixels[:, ::-1] if rng.random() < 0.5 else pixels
+    normalised: Pixels = (pixels - MEAN) / DEVIATION
+    return normalised.transpose(2, 0, 1)
 
 
 @pytest.mark.parametrize("side", [32, 96, 224])

@@ -81,6 +81,9 @@ CHANGES: Mapping[str, Change] = {
     "no-decay": change("decay-differs", cannot=NOT_WRITTEN),
     "norms-decay": change("decay-differs", cannot=NOT_WRITTEN),
     "classifier-not-decayed": change("decay-differs", cannot=NOT_WRITTEN),
+    "nesterov": change(UPDATE, cannot=NOT_WRITTEN),
+    "half-the-rate": change(UPDATE, cannot=NOT_WRITTEN),
+    "gradients-clipped": change(UPDATE, cannot=NOT_WRITTEN),
     "gradients-summed": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
     "no-all-reduce": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
 }

@@ -185,6 +185,29 @@ def tokens_in_bf16(training: Any) -> None:
     )
 
 
+def nesterov(training: Any) -> None:
+    """Another momentum of the same name."""
+    for group in training.optimizer.param_groups:
+        group["nesterov"] = True
+
+
+def half_the_rate(training: Any) -> None:
+    """Divided where it is set."""
+    whole = training._whole_step
+
+    def at_half(batch: Any) -> Any:
+        for group in training.optimizer.param_groups:
+            group["lr"] = group["lr"] / 2
+        return whole(batch)
+
+    training._whole_step = at_half
+
+
+def gradients_clipped(training: Any) -> None:
+    """To a norm of 0.1, as for a language model."""
+    training.clip = lambda: nn.utils.clip_grad_norm_(training.model.parameters(), 0.1)
+
+
 def relu6() -> None:
     """An activation with a bound."""
     nn.ReLU = nn.ReLU6
@@ -210,6 +233,9 @@ LATER = {
     "rate-ignored": rate_ignored,
     "no-decay": no_decay,
     "half-the-tokens": half_the_tokens,
+    "nesterov": nesterov,
+    "half-the-rate": half_the_rate,
+    "gradients-clipped": gradients_clipped,
     "tokens-in-bf16": tokens_in_bf16,
     "norms-decay": norms_decay,
     "classifier-not-decayed": classifier_not_decayed,
