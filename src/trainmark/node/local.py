@@ -308,7 +308,7 @@ class LocalHost:
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process with the mark, and a job's whole process tree; return the number of ended processes."""
-        ended = end_all(mark, pid)
+        ended = end_all(mark, wrapper=pid)
         if pid in self._jobs:
             self._daemons[pid] = ended.daemons
         return ended.number

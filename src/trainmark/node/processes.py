@@ -55,21 +55,26 @@ class EndedProcesses:
     daemons: tuple[str, ...]
 
 
-def end_all(mark: str, leader: int | None = None) -> EndedProcesses:
+def end_all(mark: str, leader: int | None = None, wrapper: int | None = None) -> EndedProcesses:
     """End every process of a run, first with SIGTERM, then with SIGKILL.
 
-    They are the processes with the mark (or a mark below it), those in the session of ``leader``, and their
-    descendants. The leader, our wrapper, ends after them. Raises ``TrainmarkError`` if one cannot be ended.
+    They are the processes with the mark (or a mark below it), those in the session of ``leader`` or of our ``wrapper``,
+    and their descendants. The wrapper itself ends after them. Raises ``TrainmarkError`` if one cannot be ended.
     """
-    known = _members(mark, leader)
-    daemons = tuple(_describe(process) for process in known if _is_daemon(process, mark, leader))
+    session = leader if wrapper is None else wrapper
+
+    def members() -> list[psutil.Process]:
+        return [process for process in _members(mark, session) if process.pid != wrapper]
+
+    known = members()
+    daemons = tuple(_describe(process) for process in known if _is_daemon(process, mark, session))
     _send(known, "terminate")
     deadline = time.monotonic() + GRACE_S
     while any(_alive(process) for process in known) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     # A process may start another one before it ends: repeat until none is left.
     deadline = time.monotonic() + KILL_S
-    while left := {process for process in (*known, *_members(mark, leader)) if _alive(process)}:
+    while left := {process for process in (*known, *members()) if _alive(process)}:
         if time.monotonic() > deadline:
             pid = min(process.pid for process in left)
             raise TrainmarkError(f"process {pid} of {mark} cannot be ended; is a device or a disk stuck?")
@@ -78,10 +83,12 @@ def end_all(mark: str, leader: int | None = None) -> EndedProcesses:
     return EndedProcesses(len(known), daemons)
 
 
-def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
+def stopped_ranks(mark: str, wrapper: int) -> tuple[int, ...]:
     """Return the ranks of a job with a stopped process, as by SIGSTOP; a process without a rank counts as rank 0."""
     found = set()
-    for process in _members(mark, leader):
+    for process in _members(mark, wrapper):
+        if process.pid == wrapper:
+            continue
         with contextlib.suppress(psutil.Error, OSError, ValueError):
             if process.status() == psutil.STATUS_STOPPED:
                 variables = _environment(process)
@@ -89,11 +96,13 @@ def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
+def rank_processes(mark: str, wrapper: int) -> dict[int, psutil.Process]:
     """Return the first process of each rank of a job, by rank; its children inherit the rank's variables."""
     ranks: dict[int, int] = {}
     found: list[tuple[psutil.Process, int]] = []
-    for process in _members(mark, leader):
+    for process in _members(mark, wrapper):
+        if process.pid == wrapper:
+            continue
         with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError):
             variables = _environment(process)
             ranks[process.pid] = int(variables.get("RANK") or variables["OMPI_COMM_WORLD_RANK"])
@@ -152,8 +161,7 @@ def _members(mark: str, leader: int | None) -> list[psutil.Process]:
     for process in list(found.values()):
         with contextlib.suppress(psutil.Error, OSError):
             found |= {child.pid: child for child in process.children(recursive=True)}
-    ours = (os.getpid(), leader)
-    return [process for pid, process in found.items() if pid not in ours and _alive(process)]
+    return [process for pid, process in found.items() if pid != os.getpid() and _alive(process)]
 
 
 def _is_daemon(process: psutil.Process, mark: str, leader: int | None) -> bool:
