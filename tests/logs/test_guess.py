@@ -13,7 +13,7 @@ from trainmark.logs import Facts
 from trainmark.logs.guess.reading import proposal, propose
 from trainmark.logs.guess.vocabulary import meaning_of
 from trainmark.logs.opening import Recording
-from trainmark.measure.rules import measure_log
+from trainmark.measure.rules import AuditVerdict, Claim, audit, measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log, read_stream
 
@@ -256,3 +256,66 @@ def test_a_log_of_tagged_ranks_is_guessed_and_read_rank_by_rank(tmp_path: Path, 
 def test_the_wait_for_data_is_recognised_by_its_name(name: str, unit: str, field: str | None) -> None:
     found = meaning_of(name, unit)
     assert (found.field if found else None) == field
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "epoch   step    loss  samples/s  time\n" + "-" * 40 + "\n{rows}",
+        "| epoch | step | loss | samples/s | time |\n|---|---|---|---|---|\n{rows}",
+    ],
+)
+def test_a_table_is_read_by_the_words_of_its_heading(tmp_path: Path, table: str) -> None:
+    line = "| {} | {} | {} | {} | {} |\n" if "|" in table else "{:5} {:6} {:8} {:8} {:6}\n"
+    rows = "".join(line.format(1, 10 * at, f"{3 - at / 100:.3f}", 1000 + at % 2, 0.25) for at in range(1, 41))
+
+    row = _row(tmp_path, table.format(rows=rows))
+
+    assert row["status"] == "guessed"
+    assert row["throughput"] == pytest.approx(1000.5, rel=1e-3)
+    assert "rate x time is constant" in row["problems"][0]["message"]
+
+
+def test_a_table_without_a_heading_of_its_size_gets_no_number(tmp_path: Path) -> None:
+    rows = "".join(f"{10 * at} {1000 + at % 2} 7\n" for at in range(1, 41))
+
+    assert _row(tmp_path, "step samples/s\n" + rows)["status"] == "unknown"
+
+
+def test_a_stamp_in_brackets_before_the_counter_is_read(tmp_path: Path) -> None:
+    """DiT and programs like it."""
+    text = "".join(
+        f"[{_START + timedelta(seconds=80 * at):%Y-%m-%d %H:%M:%S}] (step={100 * at:07}) Train Loss: 0.{2000 - at}, "
+        "Train Steps/Sec: 1.25\n"
+        for at in range(1, 41)
+    )
+
+    row = _row(tmp_path, text, Facts(gpus=8, batch_per_device=32))
+
+    assert row["status"] == "guessed"
+    assert row["throughput"] == pytest.approx(1.25 * 256)
+
+
+def test_untagged_ranks_count_once_and_their_rate_is_in_doubt(tmp_path: Path) -> None:
+    text = "".join(
+        f"step {at} | loss 2.{at} | {100 + rank / 10:.1f} samples/s\n"
+        for at in range(1, 41)
+        for rank in range(4)
+    )
+
+    row = _row(tmp_path, text)
+
+    assert (row["status"], row["records"]) == ("guessed", 40)
+    assert row["throughput"] == pytest.approx(100, rel=0.01)
+    assert "if each prints its own rate, all are 4 times as fast" in row["problems"][0]["message"]
+    assert row["problems"][0]["severity"] == "doubt"
+
+
+def test_an_audit_uses_no_guess(tmp_path: Path) -> None:
+    text = _lines(lambda at: f"step {at} throughput 512.0 samples/s")
+    assert _row(tmp_path, text)["throughput"] == pytest.approx(512)
+
+    found = next(audit([Claim("a.log", "512.0")], tmp_path))
+
+    assert found.verdict is AuditVerdict.UNREADABLE
+    assert "no line matches a known log format" in found.note

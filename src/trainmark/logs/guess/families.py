@@ -14,6 +14,12 @@ _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
 _NUMBER = re.compile(
     rb"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
+STAMPED = "\x1a"
+"""Stands for a line's date stamp in the text between its numbers."""
+_STAMPED = STAMPED.encode()
+_COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
+_ABOVE = 3
+"""Most lines between a table's heading and its first row."""
 _LONGEST = 4096
 FEWEST = 4
 _MOST_COLUMNS = 64
@@ -21,16 +27,22 @@ _MOST_COLUMNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One number in the lines of a family: the text before it (back to the number before) and after it."""
+    """One number in the lines of a family: the text before it (back to the number before) and after it.
+
+    ``heading`` is the word above the number in a table without other words.
+    """
 
     before: str
     after: str
     values: Floats
     commas: bool
+    heading: str = ""
 
     @property
     def name(self) -> str:
-        """The words directly before the number, in small letters."""
+        """The words directly before the number, or above it, in small letters."""
+        if self.heading:
+            return self.heading.lower()
         words = re.findall(r"[A-Za-z][\w/()%. -]*", self.before[-40:])
         return words[-1].strip().lower() if words else ""
 
@@ -58,21 +70,38 @@ class Family:
 def families(text: bytes) -> Iterator[Family]:
     """Yield the families of at least ``FEWEST`` lines, those with the most lines first."""
     groups: dict[bytes, list[tuple[bytes | None, list[bytes], list[bytes]]]] = {}
-    for line in text.split(b"\n"):
+    firsts: dict[bytes, int] = {}
+    lines = text.split(b"\n")
+    for at, line in enumerate(lines):
         if not line or len(line) > _LONGEST:
             continue
         stamp = _STAMP.search(line)
-        plain = _BAR.sub(b"||", line[: stamp.start()] + line[stamp.end() :] if stamp else line)
+        plain = line[: stamp.start()] + _STAMPED + line[stamp.end() :] if stamp else line
+        plain = _BAR.sub(b"||", plain)
         values = _NUMBER.findall(plain)
         if values and len(values) <= _MOST_COLUMNS:
             parts = [re.sub(rb" +", b" ", part) for part in _NUMBER.split(plain)]
-            groups.setdefault(b"\0".join(parts), []).append((stamp[0] if stamp else None, values, parts))
-    for rows in sorted(groups.values(), key=len, reverse=True):
+            key = b"\0".join(parts)
+            firsts.setdefault(key, at)
+            groups.setdefault(key, []).append((stamp[0] if stamp else None, values, parts))
+    for key, rows in sorted(groups.items(), key=lambda item: len(item[1]), reverse=True):
         if len(rows) >= FEWEST:
-            yield _family(rows)
+            above = lines[max(firsts[key] - _ABOVE, 0) : firsts[key]]
+            yield _family(rows, _headings(key, len(rows[0][1]), above))
 
 
-def _family(rows: list[tuple[bytes | None, list[bytes], list[bytes]]]) -> Family:
+def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
+    """Return the words above the numbers of a table's rows; empty if the rows have words of their own."""
+    if re.search(rb"[A-Za-z]", key):
+        return []
+    for line in reversed(above):
+        words = [word for word in _COLUMN.split(line.decode("utf-8", "replace").strip("| \t\r")) if word]
+        if len(words) == columns and all(re.search("[A-Za-z]", word) for word in words):
+            return words
+    return []
+
+
+def _family(rows: list[tuple[bytes | None, list[bytes], list[bytes]]], headings: list[str]) -> Family:
     parts = [part.decode("utf-8", "replace") for part in rows[0][2]]
     columns = list(zip(*(values for _, values, _ in rows), strict=True))
     places = tuple(
@@ -81,8 +110,11 @@ def _family(rows: list[tuple[bytes | None, list[bytes], list[bytes]]]) -> Family
             after=parts[at + 1],
             values=np.array([number(word.replace(b",", b"")) for word in column]),
             commas=any(b"," in word for word in column),
+            heading=headings[at] if headings else "",
         )
         for at, column in enumerate(columns)
     )
     times = [stamp for stamp, _, _ in rows if stamp is not None]
-    return Family("#".join(parts), places, stamps(times) if len(times) == len(rows) else None)
+    return Family(
+        " ".join(["#".join(parts), *headings]), places, stamps(times) if len(times) == len(rows) else None
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
-from trainmark.logs.guess.families import Family, Place, families
+from trainmark.logs.guess.families import STAMPED, Family, Place, families
 from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, is_epoch_name, meaning_of
 
 _MOSTLY = 0.7
@@ -126,8 +126,17 @@ def _counts(values: Floats) -> bool:
     rises = np.diff(values)
     if (rises < 0).any() or not (rises > 0).any():
         return False
-    usual = median(rises)
-    return usual > 0 and float(np.mean(rises == usual)) >= _MOSTLY
+    up = rises[rises > 0]
+    # If several ranks print each step, every number has the same number of lines.
+    _, lines = np.unique(values, return_counts=True)
+    is_even = float(np.mean(lines == median(lines))) >= _MOSTLY
+    return is_even and float(np.mean(up == median(up))) >= _MOSTLY
+
+
+def _copies(values: Floats) -> int:
+    """Return how many lines in a row each number of a counter has: more than one if several ranks print them."""
+    starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+    return int(median(np.diff(np.append(starts, len(values)))))
 
 
 def _is_used(found: Meant, values: Floats, before: Any) -> bool:
@@ -170,23 +179,55 @@ def _propose(family: Family, fields: _Fields) -> Guess:
         "rate_of": "device" if per_device else "all",
         "records": [_pattern(family, fields)],
     }
-    return Guess(document, tuple(_assumptions(family, fields, unit, per_device=per_device)), family.count)
+    assumed = tuple(_assumptions(family, fields, unit, per_device=per_device))
+    return Guess(document, assumed, family.count // _copies(family.places[fields.counter].values))
 
 
 def _pattern(family: Family, fields: _Fields) -> str:
-    parts = ["{stamp}"] if family.clock_s is not None else []
+    if any(place.heading for place in family.places):
+        return _row_pattern(family, fields)
+    is_stamped = family.clock_s is None
+    parts: list[str] = []
     last = None
     for at, place in enumerate(family.places):
-        if at not in (fields.counter, fields.epoch) and at not in fields.meant:
+        if not is_stamped and STAMPED in place.before:
+            parts += [".*?" if parts else "", "{stamp}"]
+            is_stamped, last = True, None
+        if not _is_read(at, fields):
             continue
-        name = {fields.counter: "step", fields.epoch: "epoch"}.get(at) or fields.meant[at].field
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
-        parts += [gap, _escaped(place, whole=adjacent), _field(name, place)]
+        parts += [gap, _escaped(place, whole=adjacent), _field(_name(at, fields), place)]
         last = at
-    assert last is not None
-    after = family.places[last].after
+    after = family.places[-1 if last is None else last].after
+    if not is_stamped:
+        return "".join(parts) + "[^0-9.].*?{stamp}"
     return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _row_pattern(family: Family, fields: _Fields) -> str:
+    """Return the pattern of a table's row, in which only the order tells what a number is."""
+    parts = ["^" if family.places[0].before.strip() else "^ *"]
+    for at, place in enumerate(family.places):
+        parts += [_spaced(place.before)] if at or place.before.strip() else []
+        parts.append(_field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}")
+    after = family.places[-1].after.strip()
+    return "".join(parts) + (" *" + _escape(after[:1]) if after else r"\s")
+
+
+def _spaced(text: str) -> str:
+    """Return the pattern of the text between two numbers of a row, whose columns are filled up with blanks."""
+    if not text.strip():
+        return " +" if text else ""
+    return " *" + " *".join(map(_escape, text.split())) + " *"
+
+
+def _is_read(at: int, fields: _Fields) -> bool:
+    return at in (fields.counter, fields.epoch) or at in fields.meant
+
+
+def _name(at: int, fields: _Fields) -> str:
+    return {fields.counter: "step", fields.epoch: "epoch"}.get(at) or fields.meant[at].field
 
 
 def _field(name: str, place: Place) -> str:
@@ -196,7 +237,8 @@ def _field(name: str, place: Place) -> str:
 
 
 def _escaped(place: Place, *, whole: bool) -> str:
-    return _escape(place.before if whole else place.before[-_BEFORE:].lstrip())
+    text = place.before.rpartition(STAMPED)[2]
+    return _escape(text if whole else text[-_BEFORE:].lstrip())
 
 
 def _escape(text: str) -> str:
@@ -211,6 +253,12 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         yield "no line counts steps, so an epoch counts as one step"
     else:
         yield f"'{counter.name.strip() or 'the number that rises'}' counts steps"
+    copies = _copies(counter.values)
+    if copies > 1:
+        yield (
+            f"{copies} ranks print each step, and the first one's line is of all of them (if each prints its "
+            f"own rate, all are {copies} times as fast)"
+        )
     for at, found in fields.meant.items():
         place = family.places[at]
         label = f"'{(place.name + ' ' + place.unit).strip()}'"
