@@ -1,5 +1,6 @@
 """Dialects of MLPerf's result logs: what counts mean, which way to the number is preferred, and when ways disagree."""
 
+import gzip
 import io
 import json
 import re
@@ -200,6 +201,18 @@ def test_another_programs_run_before_or_after_the_harness_is_another_log(place: 
     log = read_stream(io.BytesIO(text.encode()))
 
     assert "several-formats" in _doubts(log)
+
+
+def test_a_harness_after_many_lines_of_a_stream_that_is_read_once_gives_the_number() -> None:
+    lines = synthetic_log("megatron-lm", SampleRun([0.5] * 4000)).encode().splitlines(keepends=True)
+    harness = synthetic_log("mlperf", SampleRun([0.5] * 60)).encode()
+    packed = gzip.compress(b"".join((*lines[:-1], harness, lines[-1])))
+    assert len(b"".join(lines)) > 1 << 20
+
+    log = read_stream(io.BytesIO(packed))
+
+    assert log.format == "mlperf"
+    assert measure_log(log).value == measure_log(read_stream(io.BytesIO(harness))).value
 
 
 def test_a_harness_among_a_programs_lines_gives_the_number(tmp_path: Path) -> None:

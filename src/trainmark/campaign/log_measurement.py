@@ -147,16 +147,19 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
     arrived = [(arrived[0][0] if arrived else 0.0, shown), *arrived]
     text = b"".join(piece for _, piece in arrived)
     name = str(log)
+    is_unknown = False
     if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
-        parsed = read_stream(io.BytesIO(text), name, guess=True)
+        parsed = read_stream(io.BytesIO(text), name)
+        is_unknown = parsed.status is Status.UNKNOWN
         known = format_of(parsed.format)
     else:
         known = _stated_format(card)
         parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
-    if parsed.status is Status.GUESSED:
-        guess = propose_for(text)
-        return RunLog(parsed, None if guess is None else proposed_format(guess), arrived, guess)
-    if parsed.status is Status.UNKNOWN and len(arrived) > 2 and card.log_format == AUTO_FORMAT:
+    if is_unknown and (guess := propose_for(text)) is not None:
+        guessed = read_guessed(parsed, io.BytesIO(text), None, guess)
+        if guessed is not None:
+            return RunLog(guessed, proposed_format(guess), arrived, guess)
+    if is_unknown and len(arrived) > 2:
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ from trainmark.logs.trouble import find_failure
 _LONGEST_NUMBER = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(NamedTuple):
     """How a run ended and which parts of its log are missing; ``warmup_steps`` are those left to skip."""
 
     status: Status
@@ -90,7 +90,6 @@ def conclude_log(
         problems=tuple(problems),
         own_run=known.own_run(context) if known.own_run else None,
         witnesses=read.witnesses,
-        accompanied_by=collected.accompanied_by.name if collected.accompanied_by else None,
         tagged_ranks=read.tagged_ranks,
     )
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainmark.schema.precision import Precision
 
@@ -82,8 +82,7 @@ class Problem:
     last_record: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(NamedTuple):
     """One way to the throughput that a log allows, independent of the others.
 
     ``value`` is in the log's unit over all devices, ``how`` the formula in words: ``512 samples / 0.595 s``.
@@ -180,16 +179,14 @@ class Records:
             yield Record(epoch, step, *row[2:])
 
 
-@dataclass(frozen=True, slots=True)
-class RankRecords:
+class RankRecords(NamedTuple):
     """The records that one rank printed into a log of several."""
 
     rank: int
     records: Records
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(NamedTuple):
     """A restart from a checkpoint that continues in the same log.
 
     ``record`` is the index (from 0) of the first record after it, ``before`` and ``after`` are the epoch and step of
@@ -226,9 +223,8 @@ class ParsedLog:
     names the facts on which the user's flags contradict the log; no number may be computed from them. ``restarts`` are
     the records at which the counter goes back, as after a crash; ``usual_batch`` is the global batch of most records,
     if it changes between them. ``own_run`` is set for a trainmark run, which reports its measured window.
-    ``witnesses`` are the ways to the number that only the format's own reader knows. ``accompanied_by`` is the format
-    of a harness whose lines are among the program's. ``tagged_ranks`` assembles the records of each rank with a tag,
-    none if fewer than two have one.
+    ``witnesses`` are the ways to the number that only the format's own reader knows. ``tagged_ranks`` assembles the
+    records of each rank with a tag, none if fewer than two have one.
     """
 
     log: str
@@ -257,7 +253,6 @@ class ParsedLog:
     problems: tuple[Problem, ...] = ()
     own_run: OwnRun | None = None
     witnesses: tuple[Witness, ...] = ()
-    accompanied_by: str | None = None
     tagged_ranks: Callable[[], tuple[RankRecords, ...]] = field(default=tuple, compare=False, repr=False)
 
     def problems_after(self, left_out: int) -> tuple[Problem, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from trainmark.logs.concluding import conclude_log
 from trainmark.logs.gathering import LogCollector
 from trainmark.logs.hints import read_hints
-from trainmark.logs.known_formats import KnownFormats
+from trainmark.logs.known_formats import GivenFormats, KnownFormats
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility
@@ -46,7 +46,7 @@ def read_stream(
 
     ``recognised`` is called after each piece from the one on that shows the log's format.
     """
-    collected = LogCollector(formats)
+    collected, harness = LogCollector(formats), None
     _keep_freed_memory()
     damage: str | None = None
     try:
@@ -55,17 +55,40 @@ def read_stream(
                 for piece in read_pieces(unpacked):
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return unreadable_log(name, f"is not text ({sign})")
+                    start = len(collected.head)
                     collected.take(piece)
+                    harness = _continue_harness(harness, collected, piece, start)
                     if recognised is not None and collected.format is not None:
                         recognised()
             except DamagedError as error:
                 damage = str(error)
             collected.finish()
+            if harness is not None:
+                harness.finish()
     except OSError:
         raise
     except Exception as error:  # an error in one format's reader must not end the reading of other logs
         return _beyond(collected, name, error)
+    if harness is not None and (log := conclude(harness, name, given, damage)).records.count:
+        return log
     return conclude(collected, name, given, damage)
+
+
+def _continue_harness(
+    harness: LogCollector | None, collected: LogCollector, piece: bytes, start: int
+) -> LogCollector | None:
+    """Return the collector of the harness that accompanies the program, with the next piece; None without a harness.
+
+    No earlier piece has a line of it, so of those only the log's ``start`` (bytes of the head) is added, for its facts.
+    """
+    if harness is None:
+        if collected.accompanied_by is None:
+            return None
+        harness = LogCollector(GivenFormats((collected.accompanied_by,)))
+        if start:
+            harness.take(bytes(collected.head[:start]))
+    harness.take(piece)
+    return harness
 
 
 def conclude(

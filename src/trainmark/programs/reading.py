@@ -8,10 +8,9 @@ from typing import BinaryIO, cast
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
-from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.opening import Recording
 from trainmark.logs.transport import PIECE_BYTES
-from trainmark.programs.log_formats import find_format, known_formats
+from trainmark.programs.log_formats import known_formats
 from trainmark.schema.names import LOG, OUTCOME
 
 
@@ -25,9 +24,6 @@ def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = Fals
     """
     parsed = logs.read_log(path, known_formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
-    if parsed.accompanied_by is not None:
-        harness = logs.read_log(path, GivenFormats((find_format(parsed.accompanied_by),)), given)
-        return harness if harness.records.count else parsed
     if silent:
         parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
     if guess and parsed.status is Status.UNKNOWN:
