@@ -61,6 +61,11 @@ FORMATS = (
     "ms-swift",
     "nanotron",
     "nvidia-ncf",
+    "olmo-core",
+    "mindformers",
+    "ultralytics",
+    "nemo-rl",
+    "levanter",
     "ngc-pytorch-convnets+mpirun",
     "ngc-mxnet-convnets+mpirun",
 )
@@ -142,7 +147,7 @@ def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: in
 
 def _counter_of(match: re.Match[bytes]) -> str | None:
     """Return the group with the counter of a record: its step, or its epoch if it has no step."""
-    return next((name for name in ("step", "epoch") if name in match.re.groupindex), None)
+    return next((name for name in ("step", "epoch") if match.groupdict().get(name) is not None), None)
 
 
 def _later(line: bytes, match: re.Match[bytes], by: int) -> bytes:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trainmark.logs import Status
-from trainmark.logs.bulk import regular_fields
+from trainmark.logs.bulk import fields_among_others, regular_fields
 from trainmark.logs.fields import _searched, extract, stamps
 from trainmark.logs.literals import depends_on_digits
 from trainmark.logs.synthetic import SampleRun
@@ -245,3 +245,44 @@ def test_an_exponent_beyond_exact_powers_is_left_to_the_expression() -> None:
     text = b"".join(b"step %d rate: 2.5e+40 samples/s\n" % number for number in range(30))
 
     assert regular_fields(re.compile(rb"step (?P<step>\d+) rate: (?P<rate>[\d.]+e\+\d+) "), text) is None
+
+
+_RATE = re.compile(rb"- E2E \(Tokens/sec\): (?P<rate>\d[\d.]*)\s")
+
+
+def _among_others(pattern: re.Pattern[bytes], text: bytes) -> dict[str, np.ndarray] | None:
+    found = fields_among_others(pattern, text, None)
+    return None if found is None else found[0]
+
+
+def test_a_pattern_whose_words_have_digits_is_read_in_bulk() -> None:
+    text = b"".join(b"  - E2E (Tokens/sec): %d.25\n  - E2E again: %d\n" % (100 + i, i) for i in range(800))
+
+    found = _among_others(_RATE, text)
+
+    assert found is not None
+    assert _same(found, _searched(_RATE, text))
+    assert len(found["rate"]) == 800
+
+
+def test_a_line_with_another_digit_in_a_word_is_left_to_the_expression() -> None:
+    text = b"".join(b"  - E%dE (Tokens/sec): %d.25\n" % (3 if i == 70 else 2, 100 + i) for i in range(800))
+
+    assert _among_others(_RATE, text) is None
+    assert _same(extract(_RATE, text).columns, _searched(_RATE, text))
+
+
+def test_records_of_several_lines_are_read_in_bulk_in_the_order_of_the_text() -> None:
+    pattern = re.compile(
+        rb"(?:\[step=(?P<step>\d+),)|(?: TPS=(?P<rate>[\d.]+)\s)|(?: time=(?P<step_time_s>[\d.]+)s)"
+    )
+    text = b"".join(
+        b"[step=%d,epoch=1]\n    LR=0.0005\n    TPS=%d\n    time=%d.5s\n" % (i, 7 * i, i % 20)
+        for i in range(900)
+    )
+
+    found = _among_others(pattern, text)
+
+    assert found is not None
+    assert _same(found, _searched(pattern, text))
+    assert np.isfinite(found["step"]).sum() == np.isfinite(found["rate"]).sum() == 900

@@ -12,7 +12,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.literals import can_match, depends_on_digits, required_all
+from trainmark.logs.literals import can_match, depends_on_digits, digit_words, required, required_all
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
 from trainmark.logs.suffixes import SUFFIX, suffix_factor
 from trainmark.logs.transport import strip_colours
@@ -87,8 +87,13 @@ def fields_among_others(
     The columns are empty if no line matches. ``None`` if the text is irregular, or ``header`` matches the start of a
     log in it.
     """
-    words = required_all(pattern)
-    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern) or depends_on_digits(pattern):
+    words, any_of, digits = required_all(pattern), required(pattern), digit_words(pattern)
+    if (
+        not all(words or any_of)
+        or not text.endswith(b"\n")
+        or looks_at_other_lines(pattern)
+        or digits is None
+    ):
         return None
     characters = Characters.of(text)
     shapes = shapes_of(text, characters)
@@ -98,13 +103,41 @@ def fields_among_others(
     samples = b"".join(lines)
     if header is not None and can_match(header, samples) and header.search(b"\n" + samples):
         return None
-    records = [number for number, line in enumerate(lines) if all(word in line for word in words)]
-    if not records:
-        return {}, samples
+    found = all if words else any
+    numbers = [number for number, line in enumerate(lines) if found(word in line for word in words or any_of)]
+    records = [number for number in numbers if pattern.search(lines[number])]
     try:
-        return _by_shape(pattern, shapes.some(records)), samples
+        _demand_digits(digits, shapes)
+        return _of_kinds(pattern, shapes, records), samples
     except IrregularError:
         return None
+
+
+def _demand_digits(words: tuple[bytes, ...], shapes: Shapes) -> None:
+    """Raise ``IrregularError`` if a line has other digits in one of ``words`` than the first line of its shape."""
+    for word in words:
+        alike = word.translate(DIGITS_ALIKE)
+        counts = [line.translate(DIGITS_ALIKE).count(alike) for line in shapes.examples]
+        some = shapes.some([number for number, count in enumerate(counts) if count])
+        if max(counts) > 1 or not all(word in line for line in some.examples):
+            raise IrregularError
+        columns = [line.index(word) for line in some.examples]
+        if not all(table.characters.all_have(word, table.starts(columns)) for table in some.tables):
+            raise IrregularError
+
+
+def _of_kinds(pattern: re.Pattern[bytes], shapes: Shapes, records: list[int]) -> dict[str, Floats]:
+    """Return the columns of the shapes with the numbers ``records``, which differ by more than their numbers."""
+    kinds: dict[bytes, list[int]] = {}
+    for number in records:
+        kinds.setdefault(shapes.examples[number].translate(None, VARYING), []).append(number)
+    parts = [shapes.some(numbers) for numbers in kinds.values()]
+    found = [_by_shape(pattern, part) for part in parts]
+    if len(found) < 2:
+        return found[0] if found else {}
+    lines = [np.sort(np.concatenate([table.lines for table in part.tables])) for part in parts]
+    order = np.argsort(np.concatenate(lines))
+    return {name: np.concatenate([columns[name] for columns in found])[order] for name in found[0]}
 
 
 def _by_shape(pattern: re.Pattern[bytes], shapes: Shapes) -> dict[str, Floats]:
@@ -132,7 +165,7 @@ def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
     """Return the values of one group in the lines of ``table``; ``matches`` are those of all shapes."""
     words = [match[name] for match in matches]
     if all(word is None for word in words):
-        return np.full(len(table.lines), np.nan)
+        return np.full(len(table.lines), _absent(name))
     if any(word is None for word in words):
         raise IrregularError
     if name.endswith(SUFFIX):
@@ -157,6 +190,11 @@ def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
     signs = table.each([-1 if number[3] == b"-" else 1 for number in numbers])
     exponents = table.characters.decimals(powers, digits, 0).astype(np.int64) * signs
     return table.characters.scientific(starts, whole, places, exponents)
+
+
+def _absent(name: str) -> float:
+    """Return the value of a group that a line does not have."""
+    return suffix_factor(name, b"") if name.endswith(SUFFIX) else float("nan")
 
 
 def _stamps(table: LineTable, starts: Starts, words: list[bytes]) -> Floats:
@@ -203,7 +241,7 @@ class _Counted:
         found = {}
         for name in _names(self._match.re):
             if self._match[name] is None:
-                found[name] = np.full(self._count, np.nan)
+                found[name] = np.full(self._count, _absent(name))
             elif name.endswith(SUFFIX):
                 # The letters of all lines are the same.
                 found[name] = np.full(self._count, suffix_factor(name, self._match[name]))

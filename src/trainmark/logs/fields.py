@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.bulk import VARYING, fields_among_others, looks_at_other_lines, regular_fields
 from trainmark.logs.columns import Floats
@@ -91,6 +92,8 @@ def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] |
     lines, others = text, b""
     if len(text) > _SEARCHED_BYTES and not _is_regular_at_start(text):
         lines, others = _of_interest(pattern, text)
+        if others and len(lines) > _SEARCHED_BYTES and (regular := fields_among_others(pattern, lines, None)):
+            return Extract(regular[0], [regular[1], others] if regular[0] else [text])
     found = _in_parts(pattern, lines)
     if not others:
         return found
@@ -104,23 +107,29 @@ def _is_regular_at_start(text: bytes) -> bool:
 
 def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
     """Return the lines of ``text`` that ``pattern`` may match, and the other lines."""
-    word, *more = required(pattern)
-    if more or not word or looks_at_other_lines(pattern):
+    words = required(pattern)
+    if not all(words) or looks_at_other_lines(pattern):
         return text, b""
-    between = text.split(word)
-    if len(between) == 1:
+    places = [_places(word, text) for word in words]
+    if not any(map(len, places)):
         return text, b""
     text += b"" if text.endswith(b"\n") else b"\n"
     characters = Characters.of(text)
     ends = characters.line_ends() - 1
-    places = np.cumsum(np.fromiter(map(len, between[:-1]), np.int64) + len(word)) - 1
     wanted = np.zeros(len(ends), np.bool_)
-    wanted[np.searchsorted(ends, places)] = True
+    for found in places:
+        wanted[np.searchsorted(ends, found)] = True
     if wanted.mean() > _MOSTLY:
         return text, b""
     chosen = np.repeat(wanted, np.diff(ends, prepend=-1))
     single = characters.single[: len(text)]
     return single[chosen].tobytes(), single[~chosen].tobytes()
+
+
+def _places(word: bytes, text: bytes) -> NDArray[np.int64]:
+    """Return the last position of each occurrence of ``word``."""
+    between = text.split(word)
+    return np.cumsum(np.fromiter(map(len, between[:-1]), np.int64, len(between) - 1) + len(word)) - 1
 
 
 def _in_parts(pattern: re.Pattern[bytes], text: bytes) -> Extract:

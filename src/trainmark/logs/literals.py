@@ -39,6 +39,15 @@ def depends_on_digits(pattern: re.Pattern[bytes]) -> bool:
     return any(map(_distinguishes_digits, _nodes(parser.parse(pattern.pattern))))
 
 
+@cache
+def digit_words(pattern: re.Pattern[bytes]) -> tuple[bytes, ...] | None:
+    """Return the words with a digit in each match of ``pattern``; ``None`` if it depends on a digit elsewhere."""
+    nodes = [node for node in _nodes(parser.parse(pattern.pattern)) if _distinguishes_digits(node)]
+    words = tuple(word for word in required_all(pattern) if _DIGITS.intersection(word))
+    inside = sum(byte in _DIGITS for word in words for byte in word)
+    return words if inside == len(nodes) and all(code is codes.LITERAL for code, _ in nodes) else None
+
+
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Yield all nodes (code, argument) of a parsed expression, including those in repeats and groups."""
     for code, argument in tree:
