@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def remove_unless_file(path: Path) -> None:
     """Remove a folder, a link, a pipe or a device at ``path``; a regular file stays."""
     if path.is_dir() and not path.is_symlink():
+        import shutil
+
         shutil.rmtree(path)
     elif path.is_symlink() or not path.is_file():
         path.unlink(missing_ok=True)

@@ -6,23 +6,20 @@ Typer needs a fifth of a second of CPU, because it loads pydantic for the types 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Never, get_args
+from typing import Any, NamedTuple, Never, get_args
 
 from trainmark.errors import InputError, nearest
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """The words of a command line that are no options: their name in the help, and a sentence."""
 
     metavar: str
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: a sentence for the help, its flags if they are not the parameter's name, and its smallest value."""
 
     help: str

@@ -1,7 +1,7 @@
 """Analysis of the records' counters: mixed ranks, concatenated runs, repeats, and decreasing steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ _SAMPLE = 1 << 18
 _BLOCK = 1 << 15
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """The numbering of the records.
 
     ``interval`` is the usual number of steps between records. ``repeated`` and ``backwards`` count records whose

@@ -5,15 +5,14 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from trainmark.errors import InputError
 from trainmark.schema.names import EVENTS, LOG, OUTCOME, RUNS, SUITE
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPath:
+class FoundPath(NamedTuple):
     """A path to read, a path that cannot be walked (with its ``error``), or a ``note`` on files that are not read."""
 
     path: str

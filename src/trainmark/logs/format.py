@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
@@ -34,8 +35,7 @@ class LogContext:
     records: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """A rule by which figures of a program are published: the name of the ``rule`` and the publisher."""
 
     rule: str

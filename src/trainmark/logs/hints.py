@@ -4,8 +4,8 @@ A hint fills in facts that the text lacks; a hint that contradicts the text is r
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from trainmark.logs.plausibility.bounds import is_possible
 from trainmark.schema.precision import HALF, SINGLE, Precision
@@ -22,6 +22,8 @@ _NODES = re.compile(rf"{_WORD}(\d+)[ _-]?nodes?{_END}", re.IGNORECASE)
 _BATCH = re.compile(rf"{_WORD}(?:bs|bz|b|batch)_?(\d+){_END}", re.IGNORECASE)
 _REPEAT = re.compile(r"_(\d+)$")
 _ACCELERATOR = re.compile(rf"{_WORD}((?:V|A|H|P|B)\d{{2,3}}|T4|L40S?){_END}")
+_MAY_HINT = re.compile(r"[A-Za-z]_?\d|\d[ _-]?[A-Za-z]|_\d+_speed|amp|mixed", re.IGNORECASE)
+"""In each name with a hint: letters beside a number, or the words of a precision that has no number."""
 _SUFFIXES = (".log", ".txt", ".json", ".jsonl", ".gz", ".out", ".err")
 
 _PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
@@ -35,8 +37,7 @@ _PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(NamedTuple):
     """Facts in the name of a log; ``precisions`` are those that agree with it (empty: it names none)."""
 
     model: str | None = None
@@ -55,13 +56,16 @@ def read_hints(path: str) -> Hints:
         return Hints()
     name = _without_suffixes(parts[-1])
     folder = parts[-2] if len(parts) > 1 else ""
+    accelerator = next((m for part in reversed(parts) if (m := _ACCELERATOR.search(part))), None)
+    hardware = accelerator[1] if accelerator else None
+    if not _MAY_HINT.search(name) and not _MAY_HINT.search(folder):
+        return Hints(hardware=hardware)
     nodes, gpus = _devices(name)
     if gpus is None and (placed := re.fullmatch(r"(\d+)n(\d+)[gc]", folder, re.IGNORECASE)):
         nodes, gpus = int(placed[1]), int(placed[1]) * int(placed[2])
     batch = _BATCH.search(name) or re.search(r"_bz(\d+)$", folder)
     precisions = next((agree for pattern, agree in _PRECISIONS if pattern.search(name)), frozenset())
     repeat = _REPEAT.search(name) if _BATCH.search(name) and not _SPEED.search(name) else None
-    accelerator = next((m for part in reversed(parts) if (m := _ACCELERATOR.search(part))), None)
     size = int(batch[1]) if batch else None
     if not is_possible(gpus, nodes):
         nodes, gpus = None, None  # a hash or another number, not a machine
@@ -72,7 +76,7 @@ def read_hints(path: str) -> Hints:
         gpus=gpus or None,
         batch_per_device=size if is_possible(batch=size) else None,
         repeat=int(repeat[1]) if repeat else None,
-        hardware=accelerator[1] if accelerator else None,
+        hardware=hardware,
     )
 
 

@@ -4,9 +4,9 @@ Sixty formats have five hundred regular expressions, and a log matches those of 
 contains (``literals``) are enough to leave out the others before their expressions are compiled.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ class KnownFormats(Protocol):
         """Return the candidates that accompany another program."""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFormats:
+class GivenFormats(NamedTuple):
     """A few loaded formats; each is a candidate for every text."""
 
     formats: tuple[Format, ...]
@@ -40,16 +39,14 @@ class GivenFormats:
         return [known for known in self.formats if known.accompanies]
 
 
-@dataclass(frozen=True, slots=True)
-class PatternWords:
+class PatternWords(NamedTuple):
     """Words in each match of one pattern: at least one of ``any_of`` and every one of ``all_of``."""
 
     any_of: tuple[bytes, ...]
     all_of: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FormatWords:
+class FormatWords(NamedTuple):
     """A format that is not loaded: its name, and the words of each pattern by which it is recognised."""
 
     name: str
@@ -89,6 +86,7 @@ class IndexedFormats:
 
 _ALWAYS = 1 << 16
 """The number of a pair that is in every text, for words without a pair."""
+_FEW_PAIRS = 4
 _MANY_WORDS = 64
 """From this many words on it is faster to look up their pairs of characters first."""
 
@@ -96,7 +94,7 @@ _MANY_WORDS = 64
 class _Index:
     """The patterns of formats by the words of which a match contains one, so that each word is searched for once.
 
-    Searching for five hundred words takes longer than reading a small log: a word is searched for only if all of its
+    Searching for five hundred words takes longer than reading a small log: a word is searched for only if its rarest
     pairs of characters are in the text, which is one look-up in an array for all words.
     """
 
@@ -108,9 +106,13 @@ class _Index:
                 for word in pattern.any_of:
                     followers.setdefault(word, []).append((number, pattern.all_of))
         self._followers = list(followers.items())
-        pairs = [(_pairs(word) if len(word) > 1 else [_ALWAYS]) for word in followers]
-        self._pairs = np.concatenate([np.zeros(0, np.int64), *pairs]).astype(np.int64)
-        self._first_pairs = np.cumsum([0, *map(len, pairs)])[:-1]
+        pairs = [(_pairs(word).tolist() if len(word) > 1 else [_ALWAYS]) for word in followers]
+        uses = Counter(pair for word in pairs for pair in set(word))
+        # The pairs that fewest words have tell most; a short word has one of them several times.
+        rare = [sorted(word, key=uses.__getitem__) * _FEW_PAIRS for word in pairs]
+        self._pairs = (
+            np.array([word[:_FEW_PAIRS] for word in rare], np.int64).reshape(-1, _FEW_PAIRS).T.copy()
+        )
         self._present = np.zeros(_ALWAYS + 1, np.bool_)
         self._present[_ALWAYS] = True
 
@@ -124,12 +126,12 @@ class _Index:
         return [self._names[number] for number in sorted(found)]
 
     def _possible_words(self, text: bytes) -> list[int]:
-        """Return the numbers of the words whose pairs of characters are all in ``text``; of few words all."""
+        """Return the numbers of the words whose rarest pairs of characters are in ``text``; of few words all."""
         if len(self._followers) < _MANY_WORDS:
             return list(range(len(self._followers)))
         codes = _pairs(text)
         self._present[codes] = True
-        possible = np.logical_and.reduceat(self._present[self._pairs], self._first_pairs)
+        possible = np.logical_and.reduce(self._present[self._pairs])
         self._present[codes] = False
         numbers: list[int] = possible.nonzero()[0].tolist()
         return numbers

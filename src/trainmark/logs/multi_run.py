@@ -6,7 +6,7 @@ from dataclasses import replace
 from trainmark.logs.counters import copy_deviation
 from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.literals import can_match
-from trainmark.logs.model import MOST_OF_A_NOTE, Facts, Meaning, Problem, Records, Scope
+from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, Problem, Records, Scope
 
 SEVERAL_RUNS = "several-runs"
 _COPY_DEVIATION = 0.02
@@ -36,13 +36,15 @@ def conflicting_facts(known: Format, pattern: int, context: LogContext, later: b
     first = record.search(context.head)
     if first is None:
         return
+    rest = record.sub(b"", context.text[first.start() :])
+    texts = [text for text in (rest, later) if text]
+    found = [known.facts(replace(context, head=text, tail=b"", text=text)) for text in texts]
+    found = [after for after in found if any(getattr(after, name) is not None for name in _WORDS)]
+    if not found:
+        return
     head = context.head[: first.start()]
     before = known.facts(replace(context, head=head, tail=b"", text=head))
-    if all(getattr(before, name) is None for name in _WORDS):
-        return
-    rest = record.sub(b"", context.text[first.start() :])
-    for text in (rest, later):
-        after = known.facts(replace(context, head=text, tail=b"", text=text)) if text else Facts()
+    for after in found:
         for name, words in _WORDS.items():
             one, other = getattr(before, name), getattr(after, name)
             if one is not None and other is not None and one != other:

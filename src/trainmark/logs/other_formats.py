@@ -25,7 +25,9 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
     if ends["beginning"] == ends["end"]:
         del ends["end"]  # a short log, which is both
     for place, whole in ends.items():
-        if len(whole) <= _SMALL_BYTES and not _others(collected, whole):
+        if len(whole) <= _SMALL_BYTES and not any(
+            _may_be_in(one, whole) for one in _others(collected, whole)
+        ):
             continue
         text = _few_of_each(whole)
         others = [other for other in _others(collected, text) if _may_be_in(other, text)]

@@ -1,12 +1,11 @@
 """Nodes and devices as printed by ``paddle.distributed.launch``; shared by Paddle's programs."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainmark.logs.format import count_items, search_integer, search_word
 
 
-@dataclass(frozen=True, slots=True)
-class PaddleDevices:
+class PaddleDevices(NamedTuple):
     """Nodes, devices of all nodes, and devices of the log's own node, where Paddle's launcher prints them."""
 
     nodes: int | None

@@ -1,8 +1,9 @@
 """Records of one rank, each once, with the samples of the steps that it covers."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,7 @@ from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covere
 from trainmark.logs.transport import Rank
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """One rank's records, their numbering, and the global batches that their lines print (None if they do not)."""
 
     records: Records

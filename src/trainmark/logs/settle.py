@@ -1,6 +1,7 @@
 """Facts about a run, merged from three sources: the log's text, its name, and the user's flags."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from trainmark.logs.hardware import has_tf32
 from trainmark.logs.hints import Hints
@@ -20,8 +21,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MergedFacts:
+class MergedFacts(NamedTuple):
     """Merged facts, the problems found, and the facts on which the user's flags contradict the log."""
 
     facts: Facts
@@ -73,7 +73,7 @@ def merge_facts(
                 )
             )
     if named_fp16 in hints.precisions:
-        hints = replace(hints, precisions=frozenset({named_fp16}))
+        hints = hints._replace(precisions=frozenset({named_fp16}))
     hardware = logged.hardware or given.hardware or hints.hardware
     precision = _precision(logged, hints, given, hardware, problems, contested, tf32_logged=tf32_logged)
     facts = Facts(

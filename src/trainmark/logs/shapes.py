@@ -5,7 +5,8 @@ few shapes, so matching one line per shape is enough.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,8 +34,7 @@ _FACTORS = _mixed(np.arange(1, _LONGEST_LINE // 4 + 1, dtype=np.uint64))
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 
 
-@dataclass(frozen=True, slots=True)
-class LineTable:
+class LineTable(NamedTuple):
     """Lines of similar length, stored as rows of ``characters``; ``kinds`` are their shape numbers.
 
     ``lines`` are the line numbers in the text, in its order; ``present`` are the shape numbers in the table, each once.
@@ -148,7 +148,7 @@ def _in_order(tables: list[LineTable], first: list[int]) -> list[LineTable]:
     ordered, before = [], 0
     for table in tables:
         present = [place[line] for line in first[before : before + len(table.present)]]
-        ordered.append(replace(table, kinds=np.array(present)[table.kinds], present=present))
+        ordered.append(table._replace(kinds=np.array(present)[table.kinds], present=present))
         before += len(present)
     return ordered
 

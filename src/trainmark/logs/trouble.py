@@ -1,8 +1,8 @@
 """Cause of an early end of a run (out of memory, another error, a signal), read from the end of its log."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 # Each begins with plain letters ("oss" of loss and Loss), which makes the search as fast as memory.
 _NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
@@ -32,8 +32,7 @@ class FailureKind(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFailure:
+class RunFailure(NamedTuple):
     """The cause of an early end, and the log line that shows it."""
 
     kind: FailureKind

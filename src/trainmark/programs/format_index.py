@@ -10,10 +10,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import source_hash
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmark import __version__, logs
 from trainmark.files import write_atomically
@@ -21,8 +20,7 @@ from trainmark.home import default_cache
 from trainmark.logs.known_formats import FormatWords, PatternWords
 
 
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
+class IndexEntry(NamedTuple):
     """One format: its words, and its document if it is described in YAML that JSON can hold."""
 
     words: FormatWords

@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmark.errors import InputError
+from trainmark.logs.columns import median
 from trainmark.logs.description.document import FormatDescription
 from trainmark.logs.description.facts import Expression, Settings, Sources
 from trainmark.logs.description.patterns import compile_pattern
-from trainmark.logs.description.sample import Template
 from trainmark.logs.format import LogContext
 from trainmark.logs.model import Problem, Severity
 
@@ -27,8 +25,7 @@ _WITHIN = 0.05
 _Read = Callable[[LogContext], Settings]
 
 
-@dataclass(frozen=True, slots=True)
-class _Doubt:
+class _Doubt(NamedTuple):
     """A problem that a log shows.
 
     By one match of the pattern, by so many ``times`` in the whole log, by two numbers of a line that are not ``equal``
@@ -74,12 +71,14 @@ class _Doubt:
             one, other = (side(numbers) for side in sides)
             if one is not None and other:
                 pairs.append((one, other))
-        if not pairs or abs(median(one / other for one, other in pairs) - 1) <= self.within:
+        if not pairs or abs(median([one / other for one, other in pairs]) - 1) <= self.within:
             return None
-        return self._problem(left=median(one for one, _ in pairs), right=median(other for _, other in pairs))
+        return self._problem(
+            left=median([one for one, _ in pairs]), right=median([other for _, other in pairs])
+        )
 
     def _problem(self, **values: float) -> Problem:
-        return Problem(self.code, Template(self.message).fill_in(values), self.severity)
+        return Problem(self.code, _filled(self.message, values), self.severity)
 
 
 def make_doubts(
@@ -139,12 +138,21 @@ def _doubt(keys: Mapping[str, Any], sources: Sources, where: str) -> _Doubt:
 def _message(keys: Mapping[str, Any], where: str) -> str:
     message = str(keys["message"])
     try:
-        Template(message).fill_in(next((shown for key, shown in _SHOWN.items() if key in keys), {}))
+        _filled(message, next((shown for key, shown in _SHOWN.items() if key in keys), {}))
     except KeyError as error:
         raise InputError(f"{where}: message: no field '{error.args[0]}'{error.args[1]}") from None
     except ValueError as error:
         raise InputError(f"{where}: message: cannot be filled in: {error}") from None
     return message
+
+
+def _filled(message: str, values: Mapping[str, float]) -> str:
+    """Return a message with its values; raise ``KeyError`` or ``ValueError`` if it cannot be filled in."""
+    if "{" not in message and "}" not in message:
+        return message
+    from trainmark.logs.description.sample import Template
+
+    return Template(message).fill_in(values)
 
 
 def _pair(sides: Any, sources: Sources, where: str, more: frozenset[str]) -> tuple[Expression, Expression]:

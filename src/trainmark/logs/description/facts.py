@@ -4,9 +4,9 @@ import ast
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmark.errors import InputError, nearest
 from trainmark.logs.description.expressions import evaluate, names_in, parse_expression
@@ -62,8 +62,7 @@ class Run:
         return _as_number(self.finders[name](inner))
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """The sources of a description's facts and values, ready to search a log.
 
     With a ``launcher`` its lines give the facts that no source finds, and the values ``launcher_nodes``,
@@ -107,7 +106,7 @@ class Sources:
         return of_log
 
     def _run(self, text: bytes, settings: Settings) -> Run:
-        return Run(text, settings, self.finders, asdict(paddle_devices(text)) if self.launcher else {})
+        return Run(text, settings, self.finders, paddle_devices(text)._asdict() if self.launcher else {})
 
 
 def _refuse_cycles(known: Mapping[str, Any], where: str) -> None:

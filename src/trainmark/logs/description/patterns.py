@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from re import _parser as parser  # type: ignore[attr-defined]
 
 from trainmark.errors import InputError
-from trainmark.logs.description.ambiguity import can_explode
 from trainmark.logs.description.placeholders import FIELDS, expand
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+"""Only a group that repeats can match the same text in several ways."""
 _SUFFIXES = ("_billions", "_millions", "_thousands", "_suffix")
 _MORE_GROUPS = ("stamp", "s", "h", "m", "d")
 
@@ -37,17 +37,24 @@ def check_fields(pattern: re.Pattern[bytes], where: str) -> None:
             raise InputError(f"{where}: {sentence}")
 
 
+def _can_explode(expanded: str) -> bool:
+    from re import _parser as parser  # type: ignore[attr-defined]
+
+    from trainmark.logs.description.ambiguity import can_explode
+
+    return can_explode(parser.parse(expanded.encode()))
+
+
 def compile_pattern(text: str, where: str) -> re.Pattern[bytes]:
     """Return a description's pattern compiled; raise ``InputError`` naming ``where`` if it cannot be used."""
     # Patterns are searched for in bytes, of which other characters than ASCII have several.
     expanded = _NOT_ASCII.sub(lambda match: f"(?:{match[0]})", expand(text, where))
     try:
-        tree = parser.parse(expanded.encode())
         # `^` and `$` are the ends of a line, as in grep.
         pattern = re.compile(expanded.encode(), re.MULTILINE)
     except re.error as error:
         raise InputError(f"{where}: '{text}' is no regular expression: {error}") from None
-    if can_explode(tree):
+    if _REPEATED_GROUP.search(expanded) and _can_explode(expanded):
         raise InputError(
             f"{where}: '{text}' repeats a part that can match the same text in several ways, such as (a+)+ or (a|a)+: "
             "reading a line could take forever; make the part match in one way only"

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +17,7 @@ _FEWEST = 3
 _LEAST_SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A change of pace: from ``record`` on, a unit of work takes ``factor`` times as long as before."""
 
     record: int

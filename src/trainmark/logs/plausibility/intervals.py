@@ -1,7 +1,7 @@
 """Intervals between consecutive records: steps, seconds by the record's own rate, and seconds by the clock."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ _FEW = 64
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(NamedTuple):
     """Intervals of one block, each ending at a record; ``first`` is the index of the first of these records.
 
     ``steps`` is the increment of the counter (at least 1); after a counter restart, the steps since then, at most the

@@ -15,7 +15,6 @@ from trainmark.errors import InputError, nearest
 from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
-from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
 from trainmark.measure.rules.utilisation import utilisation_problems
@@ -73,8 +72,10 @@ def _figure(log: ParsedLog, name: str) -> _Outcome:
     return log.figures[name], 0, []
 
 
-def _dlperf(log: ParsedLog, rule: Callable[[ParsedLog], tuple[float, int]]) -> _Outcome:
-    value, skipped = rule(log)
+def _dlperf(log: ParsedLog, kind: RuleKind) -> _Outcome:
+    from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
+
+    value, skipped = (dlperf_speed if kind is RuleKind.DLPERF_SPEED else dlperf_time)(log)
     return value, skipped, scope_problems(log)
 
 
@@ -166,9 +167,9 @@ _TOOLS: Mapping[str, str] = {
     "table": "the table that the program's benchmark.py prints at its end",
     "summary": "the result that the program itself prints at its end",
 }
-_DLPERF: Mapping[str, tuple[str, Callable[[ParsedLog], tuple[float, int]]]] = {
-    "dlperf-speed": ("mean of the printed speeds of iterations 21 to 120", dlperf_speed),
-    "dlperf-time": ("samples of iterations 21 to 120 over the time between their stamps", dlperf_time),
+_DLPERF: Mapping[str, str] = {
+    "dlperf-speed": "mean of the printed speeds of iterations 21 to 120",
+    "dlperf-time": "samples of iterations 21 to 120 over the time between their stamps",
 }
 _BASES: Mapping[RuleKind, Callable[[int], Rule]] = {
     RuleKind.MEAN: mean_rule,
@@ -254,8 +255,8 @@ def _named(name: str) -> Rule:
     if name in _TOOLS:
         return _rule(name, RuleKind(name), _TOOLS[name], partial(_figure, name=name))
     if name in _DLPERF:
-        text, rule = _DLPERF[name]
-        return _rule(name, RuleKind(name), text, partial(_dlperf, rule=rule))
+        kind = RuleKind(name)
+        return _rule(name, kind, _DLPERF[name], partial(_dlperf, kind=kind))
     known = [rule.name for rule in catalogue()] + [kind.value for kind in _BASES]
     raise InputError(f"no rule '{name}'{nearest(name, known)} (trainmark parse --list-rules)")
 

@@ -1,6 +1,6 @@
 """Units that a counter in the log shows: consumed samples or tokens, over the time that the records report."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ _NEAR_END = 8
 _MOST_DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
+class Consumed(NamedTuple):
     """The rise of the counter over the seconds of the same steps, by the records or else by the clock."""
 
     units: float

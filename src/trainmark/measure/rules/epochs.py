@@ -1,7 +1,7 @@
 """The records of a log by epochs, in blocks, because a log may be too long for memory and consist of one epoch."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +9,7 @@ from trainmark.logs.columns import BLOCK_VALUES
 from trainmark.logs.model import Records, Restart
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """The records ``start`` … ``stop`` of one epoch; the first part of an epoch ``begins`` it, others continue it.
 
     The part is ``whole`` if no record of its epoch before it was left out.
@@ -45,7 +44,7 @@ def _cut(part: Part, restarts: Sequence[Restart]) -> Iterator[Part]:
         if one.until <= part.start or one.record >= part.stop:
             continue
         if one.record > part.start:
-            yield replace(part, stop=one.record)
+            yield part._replace(stop=one.record)
         if not one.fresh:
             part = Part(True, min(one.until, part.stop), part.stop)
         elif one.record >= part.start:
