@@ -45,17 +45,18 @@ class ModelShape:
 
 _SHAPE: Mapping[str, tuple[str, ...]] = {
     "layers": ("n_layers?", "num_layers", "num_hidden_layers", "n_blocks"),
-    "hidden_size": ("n_embd", "hidden_size", "d_model", "hidden_dim", "embed_dim", "n_embed"),
+    "hidden_size": ("n_embd", "hidden_size", "d_model", "embed_dim", "n_embed"),
     "sequence_length": (
         "block_size",
         "seq_len",
         "seq_length",
         "sequence_length",
-        "max_seq_len",
-        "max_seq_length",
     ),
 }
-"""The names by which programs print or take the shape of their model."""
+"""The names by which programs print or take the shape of their model.
+
+``hidden_dim`` is often the width of the feed-forward layers, and a longest sequence need not be the trained one.
+"""
 
 
 def model_shape(
