@@ -1,6 +1,7 @@
 """A noisy machine: the ways to a number that the messages name, and the flags that they name."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,23 @@ def hog() -> Iterator[int]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs to choose from")
+def test_runs_on_other_cpus_are_not_pooled(bench: Bench) -> None:
+    bench.write(protocol={**THREE, "repeats": 2})
+    allowed = sorted(os.sched_getaffinity(0))
+    try:
+        bench.call("--cpus", str(allowed[0]))
+        (second,) = bench.out.glob("runs/*/2")
+        shutil.rmtree(second)
+        os.sched_setaffinity(0, allowed)
+        called = bench.call("--cpus", str(allowed[1]), "--resume")
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert called.returncode == 2, called.stderr
+    assert f"pinned was {allowed[0]} and is {allowed[1]}" in called.stderr
 
 
 @pytest.mark.process

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from fakes import Bench, Listener, Silent, behaving
-from trainmark.campaign import collect_results, run_campaign
+from trainmark.campaign import Progress, collect_results, run_campaign
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.schema.case import Case
 from trainmark.schema.names import DATABASE
 from trainmark.schema.outcome import Outcome
 from trainmark.store import read_results
@@ -193,6 +194,21 @@ def test_failed_runs_are_repeated_on_request_and_their_files_stay(bench: Bench) 
     fine_runs = {path: node for path, node in saved.items() if f"/{fine.id}/" in path}
     assert inodes(bench).items() >= fine_runs.items()
     assert len(stored(bench)) == 2
+
+
+def test_a_repeated_run_has_no_row_in_the_database_until_it_ends(bench: Bench) -> None:
+    bench.write(behaving("crashes"), {}, protocol={**REPEATS, "repeats": 1})
+    bench.run()
+    assert sorted(outcome for *_, outcome in stored(bench)) == ["failed", "ok"]
+    rows: list[list[tuple[str, int, str]]] = []
+
+    class Reader(Listener):
+        def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
+            rows.append(stored(bench))
+
+    bench.run(Reader(), resume=True, retry_failed=True)
+    assert [[outcome for *_, outcome in found] for found in rows] == [["ok"]]
+    assert sorted(outcome for *_, outcome in stored(bench)) == ["failed", "ok"]
 
 
 def test_the_command_says_how_failed_runs_are_repeated(bench: Bench) -> None:

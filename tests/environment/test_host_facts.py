@@ -54,6 +54,22 @@ def test_the_smallest_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
     assert read_memory(proc, sys) == MemoryFacts(1024000, 65536)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "group", "pinned"),
+    [("0-1", "0-3", "0-1"), ("0-3", "0-3", None), ("0,2-3", None, "0,2-3"), ("0-7", None, None)],
+)
+def test_cpus_are_pinned_if_the_affinity_leaves_out_some_of_the_group_or_machine(
+    allowed: str, group: str | None, pinned: str | None, tmp_path: Path
+) -> None:
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    write(proc / "self/status", f"Cpus_allowed_list:\t{allowed}\n")
+    write(proc / "self/cgroup", "0::/job\n")
+    write(sys / "devices/system/cpu/online", "0-7\n")
+    if group is not None:
+        write(sys / "fs/cgroup/job/cpuset.cpus.effective", f"{group}\n")
+    assert read_cpu(proc, sys).pinned == pinned
+
+
 def test_the_first_version_of_control_groups_is_read_too(tmp_path: Path) -> None:
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     # The path is that of the host, which a container does not see below its own mount.

@@ -13,6 +13,7 @@ from trainmark.node.facts import Roots, collect, collect_node
 from trainmark.schema.manifest import (
     AcceleratorFacts,
     ContainerFacts,
+    CpuFacts,
     FrameworkVersions,
     GpuFacts,
     Manifest,
@@ -75,6 +76,15 @@ def test_another_card_of_the_same_kind_does_not_forbid_pooling_and_another_power
 )
 def test_hardware_driver_framework_and_lock_forbid_pooling(change: dict[str, Any]) -> None:
     assert fingerprint(Manifest(nodes=(node(**change),))) != fingerprint(Manifest(nodes=(node(),)))
+
+
+def test_a_choice_of_other_cpus_forbids_pooling_and_other_cpus_of_a_job_do_not() -> None:
+    def on(allowed: str, pinned: str | None) -> str:
+        return fingerprint(Manifest(nodes=(node(cpu=CpuFacts(allowed=allowed, pinned=pinned)),)))
+
+    assert on("0-1", "0-1") != on("2-3", "2-3")
+    assert on("0-1", "0-1") != on("0-1", None)
+    assert on("0-1", None) == on("2-3", None)
 
 
 def test_the_order_of_the_nodes_does_not_count_but_their_number_does() -> None:

@@ -81,12 +81,15 @@ def run_campaign(order: Order, listener: ProgressListener) -> CampaignEnding:
         explain_full_disk(order.out),
         open_results(order.out, order.suite, order.resume, order.hosts) as directory,
     ):
-        for damage in directory.set_damaged_aside():
-            listener.readying(damage)
-        for repeated in directory.set_failed_aside(order.cases) if order.retry_failed else ():
-            listener.readying(repeated)
+        aside = directory.set_damaged_aside()
+        aside += directory.set_failed_aside(order.cases) if order.retry_failed else []
+        for message in aside:
+            listener.readying(message)
         persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
         try:
+            if aside:
+                # Otherwise the database would have the old results until the repeated runs end.
+                persistence.forget_unfinished(order.cases)
             finished = FinishedRuns(order.cases, directory, persistence)
             executor = Executor.at(run_env, order.suite, directory, listener, order.quiet)
             return _Campaign(order, persistence, finished, executor, listener).run_to_end()

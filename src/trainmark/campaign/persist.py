@@ -64,6 +64,20 @@ class Persistence:
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 
+    def forget_unfinished(self, cases: Iterable[Case]) -> None:
+        """Remove the stored runs of these cases that the directory has no longer, because they are to be repeated."""
+        finished = {
+            (name, repeat)
+            for case in cases
+            for repeat in self._directory.finished(case)
+            for name in (case.id, case.earlier_id)
+        }
+        of_cases = {name for case in cases for name in (case.id, case.earlier_id)}
+        stored = self._store.known_runs(self._campaign)
+        gone = [name for name in stored if name[0] in of_cases and name not in finished]
+        if gone:
+            self._store.remove(self._campaign, gone)
+
     def certify(self, shown: Iterable[Certificate]) -> None:
         """Store the certificates of equal work, replacing those stored before."""
         self._store.certify(self._campaign, shown)

@@ -11,7 +11,8 @@ from trainmark.schema.manifest import Manifest, Node
 def fingerprint(manifest: Manifest) -> str:
     """Return ``sha256:…`` of the facts that must match for two runs to be pooled; the order of nodes is ignored.
 
-    Included: the processors with their governor, quota and allowed number; memory (to the GiB, because the kernel
+    Included: the processors with their governor, quota and allowed number, and which ones if runs are pinned to a part
+    of them (a job has other CPUs each time, but ``--cpus`` is a choice); memory (to the GiB, because the kernel
     reserves a varying amount) and its limit; the GPUs with memory, VBIOS, limits and modes, their driver and topology;
     the framework with Python, CUDA, cuDNN and NCCL; the lock. Excluded: names, serial numbers, times, variables, and
     the operating system.
@@ -56,6 +57,9 @@ def _pooled(node: Node) -> dict[str, Any]:
         mode="json", include={"cpu", "memory", "accelerators", "framework", "environment_lock"}
     )
     facts["cpu"]["allowed"] = _count(node.cpu.allowed)
+    if node.cpu.pinned is None:
+        # Manifests of earlier versions have the same fingerprint.
+        del facts["cpu"]["pinned"]
     total = node.memory.total_bytes
     facts["memory"]["total_bytes"] = None if total is None else round(total / 2**30)
     for gpu in facts["accelerators"]["gpus"]:

@@ -67,6 +67,7 @@ def read_cpu(proc: Path, sys: Path) -> CpuFacts:
     governors = sorted({text for cpu in cpus if (text := _text(cpu / "cpufreq/scaling_governor"))})
     speeds = [int(text) for cpu in cpus if (text := _text(cpu / "cpufreq/cpuinfo_max_freq"))]
     nodes = list((sys / "devices/system/node").glob("node[0-9]*"))
+    allowed = _keyed(proc / "self/status").get("Cpus_allowed_list")
     return CpuFacts(
         model=info.get("model name"),
         sockets=len(packages) or None,
@@ -77,8 +78,30 @@ def read_cpu(proc: Path, sys: Path) -> CpuFacts:
         max_mhz=max(speeds) // 1000 if speeds else None,
         governor=",".join(governors) or None,
         quota_cpus=_cpu_quota(proc, sys),
-        allowed=_keyed(proc / "self/status").get("Cpus_allowed_list"),
+        allowed=allowed,
+        pinned=_pinned(allowed, _cpus_of_group(proc, sys)),
     )
+
+
+def _pinned(allowed: str | None, there: str | None) -> str | None:
+    """Return the list of CPUs that may be used if it is only a part of those that are ``there``."""
+    if allowed is None or there is None:
+        return None
+    return allowed if _cpu_numbers(allowed) < _cpu_numbers(there) else None
+
+
+def _cpus_of_group(proc: Path, sys: Path) -> str | None:
+    """Return the list of CPUs of this process' control group, or else of the machine."""
+    for folder, version in _control_groups(proc, sys, "cpuset"):
+        if text := _text(folder / ("cpuset.cpus.effective" if version == 2 else "cpuset.effective_cpus")):
+            return text
+    return _text(sys / "devices/system/cpu/online")
+
+
+def _cpu_numbers(cpus: str) -> set[int]:
+    """Return the CPUs of a kernel CPU list (``0-3,8``)."""
+    ends = [part.split("-") for part in cpus.split(",")]
+    return {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
 
 
 def read_memory(proc: Path, sys: Path) -> MemoryFacts:

@@ -25,7 +25,8 @@ class CpuFacts:
 
     ``cores`` are physical ones, ``threads`` logical ones. ``flags`` are the vector extensions that matter for training.
     ``quota_cpus`` is the smallest CPU quota of this process's control group and its parents, in CPUs. ``allowed`` is
-    the list of logical CPUs that may be used (``0-3,8``): the intersection of affinity and cpuset.
+    the list of logical CPUs that may be used (``0-3,8``): the intersection of affinity and cpuset. ``pinned`` is that
+    list if the affinity (``--cpus``, ``taskset``) leaves out CPUs that the machine, container or job has; else None.
     """
 
     model: str | None = None
@@ -38,6 +39,7 @@ class CpuFacts:
     governor: str | None = None
     quota_cpus: float | None = None
     allowed: str | None = None
+    pinned: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

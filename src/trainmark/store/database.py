@@ -219,6 +219,13 @@ class Store:
                 _add_manifest(connection, result.manifest, manifest)
             connection.execute(insert(runs).values(_row(campaign, case, result)))
 
+    def remove(self, campaign: StoredCampaign, names: Iterable[tuple[str, int]]) -> None:
+        """Remove runs of a campaign, by case id and repeat."""
+        with self._transaction() as connection:
+            for case_id, repeat in names:
+                here = (runs.c.campaign_id == campaign.id) & (runs.c.case_id == case_id)
+                connection.execute(delete(runs).where(here, runs.c.repeat == repeat))
+
     def certify(self, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
         """Store the certificates of a campaign, replacing its earlier ones."""
         with self._transaction() as connection:
