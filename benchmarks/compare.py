@@ -35,6 +35,7 @@ SPREAD = 0.01
 CASES = (16, 30)
 RUNS = (3, 5, 10)
 EFFECTS = (0.0, 0.005, 0.01)
+RUNS_OF_LEVELS = (3, 5, 6, 8, 10)
 KINDS = {"of each case alone": (1.0, 0.0), "common to all cases": (0.0, 1.0), "both": (0.5**0.5, 0.5**0.5)}
 
 
@@ -56,11 +57,22 @@ class Drawn:
     no_interval: None = None
 
 
-def campaign(random: Random, effects: Sequence[float], runs: int) -> list[Estimate]:
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Runs that jump between two levels: each run is slower by ``gap`` with the probability ``share``."""
+
+    gap: float
+    share: float
+
+
+def campaign(
+    random: Random, effects: Sequence[float], runs: int, levels: Levels | None = None
+) -> list[Estimate]:
     """Return the estimates of a campaign's cases: ``measure.estimate`` for all cases at once."""
-    logs = np.sort(
-        np.asarray(effects)[:, None] + SPREAD * random.standard_normal((len(effects), runs)), axis=1
-    )
+    drawn = np.asarray(effects)[:, None] + SPREAD * random.standard_normal((len(effects), runs))
+    if levels is not None:
+        drawn += math.log1p(-levels.gap) * (random.random(drawn.shape) < levels.share)
+    logs = np.sort(drawn, axis=1)
     median = np.median(np.exp(logs), axis=1)
     if runs < 6:
         half = student_t(runs - 1) * logs.std(axis=1, ddof=1) / math.sqrt(runs)
@@ -72,6 +84,9 @@ def campaign(random: Random, effects: Sequence[float], runs: int) -> list[Estima
     ends = np.minimum(median, np.exp(low)), np.maximum(median, np.exp(high))
     rows = zip(median.tolist(), ends[0].tolist(), ends[1].tolist(), strict=True)
     return [cast("Estimate", Drawn(runs, middle, Ends(bottom, top))) for middle, bottom, top in rows]
+
+
+LEVELS = (Levels(0.03, 0.5), Levels(0.1, 0.2), Levels(0.1, 0.5), Levels(0.25, 0.2), Levels(0.25, 0.5))
 
 
 def check_the_vectorised() -> None:
@@ -91,7 +106,14 @@ def check_the_vectorised() -> None:
 
 
 def campaigns(
-    random: Random, count: int, cases: int, runs: int, effect: float, kind: tuple[float, float], change: float
+    random: Random,
+    count: int,
+    cases: int,
+    runs: int,
+    effect: float,
+    kind: tuple[float, float],
+    change: float,
+    levels: Levels | None = None,
 ) -> list[list[Estimate]]:
     """Return campaigns of which the last one is the candidate: its first case is faster by ``change``."""
     found = []
@@ -99,7 +121,7 @@ def campaigns(
         effects = effect * (kind[0] * random.standard_normal(cases) + kind[1] * random.standard_normal())
         if number == count - 1:
             effects[0] += math.log1p(change)
-        found.append(campaign(random, effects.tolist(), runs))
+        found.append(campaign(random, effects.tolist(), runs, levels))
     return found
 
 
@@ -155,6 +177,27 @@ def false_calls(random: Random, tables: int) -> Iterator[str]:
     yield from table(["", *head], rows)
 
 
+def false_calls_of_levels(random: Random, tables: int) -> Iterator[str]:
+    """Yield the share of tables with a false call if runs jump between two levels."""
+    head = [f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS_OF_LEVELS]
+    rows: list[list[object]] = []
+    for count, name in ((2, "one baseline"), (4, "three baselines")):
+        for levels in LEVELS:
+            cells: list[object] = [
+                f"{name}; {levels.share * 100:g} % of the runs {levels.gap * 100:g} % slower"
+            ]
+            for cases in CASES:
+                for runs in RUNS_OF_LEVELS:
+                    trials = (
+                        campaigns(random, count, cases, runs, 0.0, (1.0, 0.0), 0.0, levels)
+                        for _ in range(tables)
+                    )
+                    cells.append(100 * sum(any(called(found)) for found in trials) / tables)
+            rows.append(cells)
+    yield "Tables (%) of runs that jump between two levels, in which an unchanged case is called:\n"
+    yield from table(["", *head], rows)
+
+
 def power(random: Random, tables: int) -> Iterator[str]:
     """Yield how often one changed case of a table is found."""
     rows: list[list[object]] = []
@@ -190,7 +233,8 @@ def main() -> None:
         f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, numpy {np.__version__}, ", end=""
     )
     print(f"seed {options.seed}, {tables} tables a figure\n")
-    for part, count in ((false_calls, tables), (power, tables // 4)):
+    parts = (false_calls, tables), (false_calls_of_levels, tables), (power, tables // 4)
+    for part, count in parts:
         began = time.perf_counter()
         for line in part(np.random.default_rng([options.seed, *part.__name__.encode()]), count):
             print(line, flush=True)

@@ -9,11 +9,13 @@ import pytest
 from trainmark.measure import estimate, ratio
 from trainmark.measure.campaigns import (
     TABLE_LEVEL,
+    TableVariance,
     campaign_variation,
     contrast,
     judge_table,
     largest_unchanged_difference,
     ratio_between_campaigns,
+    table_variance,
 )
 from trainmark.schema.measurement import Estimate
 
@@ -52,6 +54,42 @@ def test_few_tables_of_unchanged_cases_have_a_false_call(cases: int) -> None:
         table += any(called(other, [one]))
     assert single > 0.35 * TABLES, "each case by its own interval"
     assert table <= 0.1 * TABLES
+
+
+@pytest.mark.parametrize(("gap", "share"), [(0.1, 0.5), (0.25, 0.2)])
+def test_few_tables_have_a_false_call_if_three_runs_of_each_case_jump_between_two_levels(
+    gap: float, share: float
+) -> None:
+    random, table = np.random.default_rng(2), 0
+    for _ in range(TABLES):
+        sides = []
+        for _ in range(2):
+            jumps = np.log1p(-gap) * (random.random((30, 3)) < share)
+            rates = np.exp(jumps + 0.01 * random.standard_normal((30, 3)))
+            sides.append([found for row in rates if (found := estimate(row.tolist())) is not None])
+        one, other = ([case for case in side if case.interval is not None] for side in sides)
+        both = min(len(one), len(other))
+        table += any(called(other[:both], [one[:both]]))
+    assert table <= 0.1 * TABLES
+
+
+def test_the_variances_of_a_table_with_one_variance_are_pooled_and_those_of_unlike_cases_are_not() -> None:
+    random = np.random.default_rng(4)
+
+    def variance(*spreads: float) -> TableVariance:
+        sides = [
+            [campaign(random, [0.0], spread, runs=8)[0] for spread in spreads for _ in range(20)]
+            for _ in range(2)
+        ]
+        found = table_variance(
+            [contrast(now, [before]) for now, before in zip(sides[1], sides[0], strict=True)]
+        )
+        assert found is not None
+        return found
+
+    assert variance(0.01).freedom > 10
+    assert variance(0.001, 0.1).freedom == 4
+    assert table_variance([]) is None
 
 
 @pytest.mark.parametrize(("common", "specific"), [(0.0, 0.0), (0.01, 0.0), (0.0, 0.01), (0.005, 0.005)])

@@ -17,6 +17,11 @@ A table has many cases, so that verdicts at 95 % each would call some unchanged 
 ``judge_table`` uses the method of Holm (Scandinavian Journal of Statistics 6, 1979): in at most 5 % of tables is any
 unchanged case called, whatever happened to the others. With several campaigns half of the 5 % is reserved for the
 common effect, which is one event for all cases. ``benchmarks/compare.py`` has the simulation.
+
+Few runs of a case that jump between two levels may lie on one level by chance, so that their spread says nothing of the
+jumps. With one baseline the spread of the other cases does: the p-value is the larger one of the case's own and of a
+moderated t-test (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004), whose variance is the
+case's own shrunk towards the table's; how far follows from how much the cases' variances differ.
 """
 
 import math
@@ -35,6 +40,10 @@ TABLE_LEVEL = 0.05
 COMMON_SHARE = 0.5
 """The share of the level that is reserved for an effect common to all cases, if there are several baselines."""
 _BISECTIONS = 40
+_LEAST_CASES = 3
+"""The least cases whose variances show how much variances differ in a table."""
+_LEAST_FREEDOM = 4.0
+"""The degrees of freedom that the table's variance is worth at least: as much as five runs."""
 
 Array = NDArray[np.float64]
 
@@ -123,6 +132,11 @@ def judge_table(
     """
     share = 1 - COMMON_SHARE if variation is not None else 1.0
     values = [_p_value(one, variation, within) for one in contrasts]
+    if variation is None and (prior := table_variance(contrasts)) is not None:
+        values = [
+            max(value, _moderated_p_value(one, prior, within))
+            for value, one in zip(values, contrasts, strict=True)
+        ]
     adjusted, largest = [1.0] * len(values), 0.0
     for place, index in enumerate(sorted(range(len(values)), key=values.__getitem__)):
         largest = max(largest, values[index] * (len(values) - place) / share)
@@ -144,6 +158,64 @@ def _p_value(found: Contrast, variation: CampaignVariation | None, within: float
     if variance == 0:
         return 1.0 if beyond == 0 else 0.0
     return float(2 * special.stdtr(freedom, -beyond / math.sqrt(variance)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableVariance:
+    """The usual variance of the runs' errors in a table, and the degrees of freedom that it is worth for one case."""
+
+    value: float
+    freedom: float
+
+
+def table_variance(contrasts: Sequence[Contrast]) -> TableVariance | None:
+    """Return the variance towards which those of a table's cases are shrunk; None for fewer than three cases.
+
+    A scaled F distribution is fitted to the variances by the moments of their logarithms (Smyth 2004, section 6.2). It
+    is at least the median variance with ``_LEAST_FREEDOM``: variances of runs at two levels differ so much among cases
+    that the fit alone would leave those that are small by chance as they are.
+    """
+    from scipy import special
+
+    found = [((one.up[0] ** 2 + one.down[0] ** 2) / 2, min(one.up[1], one.down[1])) for one in contrasts]
+    known = np.array([(variance, freedom) for variance, freedom in found if variance > 0])
+    if len(known) < _LEAST_CASES:
+        return None
+    half = known[:, 1] / 2
+    logs = np.log(known[:, 0]) - special.digamma(half) + np.log(half)
+    excess = float(logs.var(ddof=1) - special.polygamma(1, half).mean())
+    median = float(np.median(known[:, 0]))
+    if excess <= 0:
+        return TableVariance(max(math.exp(logs.mean()), median), math.inf)
+    freedom = 2 * _inverse_trigamma(excess)
+    centre = logs.mean() + special.digamma(freedom / 2) - math.log(freedom / 2)
+    return TableVariance(max(math.exp(centre), median), max(freedom, _LEAST_FREEDOM))
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Return the number whose trigamma function is ``value``, by bisection: the function falls from infinity to 0."""
+    from scipy import special
+
+    low, high = 1e-6, 1e6
+    for _ in range(_BISECTIONS * 2):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if special.polygamma(1, middle) > value else (low, middle)
+    return high
+
+
+def _moderated_p_value(found: Contrast, prior: TableVariance, within: float) -> float:
+    """Return the two-sided p-value of a difference beyond ``within``, by the case's and the table's variance."""
+    from scipy import special
+
+    beyond = abs(found.value) - math.log1p(within)
+    if beyond <= 0:
+        return 1.0
+    error, freedom = found.down if found.value > 0 else found.up
+    if math.isinf(prior.freedom):
+        return float(2 * special.ndtr(-beyond / math.sqrt(prior.value)))
+    total = prior.freedom + freedom
+    variance = (prior.freedom * prior.value + freedom * error**2) / total
+    return float(2 * special.stdtr(total, -beyond / math.sqrt(variance)))
 
 
 def _reach(
