@@ -165,7 +165,8 @@ def test_no_gate_fires_on_a_sound_run(name: str) -> None:
 UNCHECKED = {
     "a window of less than two sampling periods": (
         evidence(telemetry=replace(QUIET, window_s=0.15, covered_s=0.15, period_s=0.1, cpu_other_mean=0.9)),
-        "its window of 0.15 s is shorter than two sampling periods of 0.1 s (raise `steps` in the suite's protocol)",
+        "its window of 0.15 s is shorter than two sampling periods of 0.1 s (measure more steps: `steps` in the "
+        "suite's protocol, or of the program)",
     ),
     "a sampler that ended early": (
         evidence(telemetry=replace(QUIET, window_s=9.0, covered_s=2.0, period_s=0.1)),

@@ -4,12 +4,17 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.campaign.log_measurement import read_run_log
+from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.logs import ParsedLog
+from trainmark.measure.gate_checks import MIN_PERIODS
 from trainmark.node import Heartbeat, Watch
+from trainmark.node.telemetry import INTERVAL_S
 from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
 from trainmark.workload import Card
+
+LEAST_WINDOW_S = 2 * MIN_PERIODS * INTERVAL_S
+"""The least seconds of a window that is ended on purpose: twice what the gates need to look at the machine."""
 
 _READ_EVERY_S = 1.0
 _READ_SHARE = 0.02
@@ -34,25 +39,38 @@ class StopWatch:
             return None
         if stop.seconds is not None and pulse.elapsed_s >= stop.seconds:
             return Outcome.OK, f"ended on purpose after {stop.seconds:g} s"
-        if stop.steps is not None and self._steps(pulse.elapsed_s) >= stop.steps:
+        if stop.steps is not None and self._shows_enough(pulse.elapsed_s, stop.steps):
             return Outcome.OK, f"ended on purpose after {stop.steps} steps"
         return None
 
-    def _steps(self, elapsed_s: float) -> int:
-        """Return the number of steps that the log shows; 0 if it is not yet time to read it again."""
+    def _shows_enough(self, elapsed_s: float, steps: int) -> bool:
+        """Return whether the log shows so many steps; False if it is not yet time to read it again.
+
+        Fast steps go on until the measured ones last long enough for samples of the machine.
+        """
         if elapsed_s < self._next_read_s:
-            return 0
+            return False
         began = time.monotonic()
         # A program may have put a pipe in its place, which would block.
         if not (self.folder / LOG).is_file():
-            return 0
+            return False
         try:
-            steps = steps_shown(read_run_log(self.card, self.folder).parsed)
+            log = read_run_log(self.card, self.folder)
+            enough = steps_shown(log.parsed) >= steps and not _is_short(log, self.card.skip)
         except OSError:
-            steps = 0
+            enough = False
         took = time.monotonic() - began
         self._next_read_s = elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
-        return steps
+        return enough
+
+
+def _is_short(log: RunLog, skip: int | None) -> bool:
+    """Return whether the records after the warm-up arrived within less than ``LEAST_WINDOW_S``; False if unknown."""
+    times = log.times()
+    if times is None:
+        return False
+    first = max(0, (log.parsed.warmup_records if skip is None else skip) - 1)
+    return first < len(times) and float(times[-1] - times[first]) < LEAST_WINDOW_S
 
 
 def steps_shown(log: ParsedLog) -> int:

@@ -90,8 +90,8 @@ def cannot_look(node: TelemetrySummary) -> str | None:
     window, period, covered = node.window_s, node.period_s, node.covered_s
     if window is not None and period is not None and window < MIN_PERIODS * period:
         return (
-            f"its window of {window:.2g} s is shorter than two sampling periods of {period:.2g} s (raise `steps` in "
-            "the suite's protocol)"
+            f"its window of {window:.2g} s is shorter than two sampling periods of {period:.2g} s (measure more "
+            "steps: `steps` in the suite's protocol, or of the program)"
         )
     if window is not None and covered is not None and covered < MIN_COVERAGE * window:
         return f"the samples cover only {covered:.2g} s of its window of {window:.2g} s"
