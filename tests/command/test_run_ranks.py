@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from fakes import PROGRAMS
+from trainmark.campaign.log_measurement import measure_run
+from trainmark.cli.command_output import print_command_results
+from trainmark.cli.command_suite import CommandOptions, command_suite
 from trainmark.cli.main import main
+from trainmark.logs.events import read_events
+from trainmark.measure import NotMeasurable
+from trainmark.schema.results import Results
+from trainmark.suite import load_suite
+from trainmark.workload import load_workloads
 
 pytestmark = pytest.mark.process
 
@@ -70,3 +78,37 @@ def test_each_rank_may_write_a_log_of_its_own_below_the_folder_of_the_run(tmp_pa
     assert codes(run)["rank-waits-for-data"].startswith("rank 1 waits ")
     logs = [one["log"] for one in run["rank_logs"]["ranks"]]
     assert [Path(log).parent.name for log in logs] == ["0", "1"]
+
+
+def test_output_that_torchrun_redirects_elsewhere_is_the_reason_and_the_way_out(tmp_path: Path) -> None:
+    words = ["torchrun", "--nproc-per-node=2", "--redirects", "3", "--log-dir", "logs", "train.py"]
+    suite = load_suite(command_suite(words, CommandOptions(), tmp_path).write(tmp_path / "out"))
+    (case,) = suite.cases
+    card = load_workloads(Path(path) for path in suite.cards).find(case).card
+    (tmp_path / "train.log").write_text("")
+
+    with pytest.raises(NotMeasurable, match=r"torchrun writes .* \(--log-dir \{run\}/node\{node\}\)"):
+        measure_run(case, card, tmp_path, read_events(tmp_path / "events.jsonl"))
+
+
+def test_clocks_that_differ_are_named_on_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(tmp_path, "--times")
+    results = Results.model_validate_json((tmp_path / "out" / "results.json").read_text())
+    case = results.cases[0]
+    run = case.runs[0]
+    nodes = [
+        run.telemetry[0].model_copy(update={"node": at, "host": f"node0{at + 1}", "clock_ahead_s": ahead_s})
+        for at, ahead_s in enumerate((0.0, 3600.0))
+    ]
+    run = run.model_copy(update={"telemetry": tuple(nodes)})
+    capsys.readouterr()
+    print_command_results(
+        results.model_copy(update={"cases": (case.model_copy(update={"runs": (run,)}),)}),
+        tmp_path,
+        command_suite(["python", str(PROGRAM)], CommandOptions(), tmp_path),
+    )
+
+    line = "clocks      node02 is 3600 s ahead of the first node; its window is corrected for that\n"
+    assert line in capsys.readouterr().out

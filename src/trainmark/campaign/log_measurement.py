@@ -29,7 +29,7 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.schema.outcome import Outcome, OutcomeRecord
-from trainmark.workload import Card, work_of_step
+from trainmark.workload import Card, hides_output, work_of_step
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 
 STEPS = "steps/s"
@@ -291,6 +291,11 @@ def _witnessed(alone: ParsedLog) -> dict[str, str]:
 
 def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
     name = card.format_name
+    if read.format is None and hides_output(card.command):
+        raise NotMeasurable(
+            f"{log.name} has no records: torchrun writes the ranks' output into files (--redirects); let it write them "
+            "into the run's folder, where they are read (--log-dir {run}/node{node}), or print them too (--tee 3)"
+        )
     if read.format is None and name == AUTO_FORMAT:
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_line(log)}; "

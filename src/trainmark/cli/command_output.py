@@ -179,7 +179,7 @@ def _clocks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
     }
     for number, (host, seconds) in enumerate(ahead.items()):
         way = "ahead of" if seconds > 0 else "behind"
-        sentence = f"{host} is {abs(seconds):.3g} s {way} the first node; its window is corrected for that"
+        sentence = f"{host} is {abs(seconds):.4g} s {way} the first node; its window is corrected for that"
         yield "clocks" if number == 0 else "", sentence
 
 

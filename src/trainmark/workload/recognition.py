@@ -183,6 +183,16 @@ def _own_words(words: Sequence[str]) -> Sequence[str]:
     return words[: next(ends, len(words))]
 
 
+def hides_output(words: Sequence[str]) -> bool:
+    """Return whether torchrun writes the ranks' output into files outside of the run's folder, and prints none."""
+    at = launcher_at(words)
+    if at is None or Path(words[at]).name != "torchrun":
+        return False
+    own = _own_words(words[at + 1 :])
+    redirects = any(word.partition("=")[0] in ("-r", "--redirects") for word in own)
+    return redirects and not any("{run}" in word for word in own)
+
+
 def deals_ranks_in_turn(words: Sequence[str]) -> bool:
     """Return whether a launcher deals the ranks to the nodes in turn, one each, instead of node by node."""
     at = launcher_at(words)
