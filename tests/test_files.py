@@ -4,7 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from trainmark.files import write_atomically
+import pytest
+
+from trainmark.files import write_atomically, write_run_file
 
 
 def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
@@ -36,3 +38,30 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path: Path) -
         assert link.read_text() == "new"
     assert target.read_text() == "old"
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_file_of_a_run_takes_the_place_of_what_its_program_has_put_there(tmp_path: Path) -> None:
+    path = tmp_path / "outcome.json"
+    (path / "inner").mkdir(parents=True)
+    write_run_file(path, "one")
+    assert path.read_text() == "one"
+    path.unlink()
+    os.mkfifo(path)
+    write_run_file(path, b"two")
+    assert path.read_bytes() == b"two"
+
+
+def test_a_failed_write_leaves_the_old_file_of_a_run_and_no_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "outcome.json"
+    write_run_file(path, "old")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_run_file(path, "new")
+    assert [child.name for child in tmp_path.iterdir()] == ["outcome.json"]
+    assert path.read_text() == "old"

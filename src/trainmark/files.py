@@ -35,6 +35,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def write_run_file(path: Path, content: str | bytes) -> None:
+    """Write a file of a run's folder atomically, in the place of a folder or a pipe that a program has put there.
+
+    Every file of a run that is written whole is written here; a run's output and samples grow while it runs. Raises
+    ``OSError`` (a full disk, a folder that is read-only); an old file then stays.
+    """
+    remove_unless_file(path)
+    write_atomically(path, content)
+
+
 def remove_unless_file(path: Path) -> None:
     """Remove a folder, a link, a pipe or a device at ``path``; a regular file stays."""
     if path.is_dir() and not path.is_symlink():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from trainmark.files import write_atomically
+from trainmark.files import write_run_file
 from trainmark.schema.case import Case, Device
 from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
@@ -54,7 +54,7 @@ def trial_protocol(protocol: Protocol) -> Protocol:
 
 def write_trial(folder: Path, trial: "Trial") -> None:
     """Write the result of a short run."""
-    write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / FILE, trial.model_dump_json(indent=1) + "\n")
 
 
 def forget_trial(folder: Path) -> None:

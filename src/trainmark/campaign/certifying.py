@@ -17,7 +17,7 @@ from trainmark.environment import EnvironmentState, entries, fingerprint, state_
 from trainmark.equivalence import certify, equal_work_of, follows, party
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
-from trainmark.files import write_atomically
+from trainmark.files import write_run_file
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device
@@ -118,7 +118,7 @@ def answer(
         # About 100 MB, which the seed can recreate.
         inputs.unlink(missing_ok=True)
     certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis, rules)
-    write_atomically(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
     return certificate
 
 

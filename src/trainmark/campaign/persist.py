@@ -16,7 +16,7 @@ from trainmark.campaign.resume import Finished, collect_run, manifest_in
 from trainmark.environment import environment_of, fingerprint, pooling_differences
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.files import remove_unless_file, write_atomically
+from trainmark.files import write_run_file
 from trainmark.logs.events import read_events
 from trainmark.measure.peaks import measured_peaks
 from trainmark.schema.case import Case
@@ -101,8 +101,7 @@ class Persistence:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a run's nodes into the run's folder."""
-    remove_unless_file(folder / MANIFEST)
-    write_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+    write_run_file(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
 
 
 def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: str, repeat: int) -> None:

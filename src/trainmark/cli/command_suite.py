@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from trainmark.errors import InputError, nearest
+from trainmark.files import write_atomically
 from trainmark.schema.case import UNKNOWN
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
@@ -82,7 +83,7 @@ class CommandSuite:
             for name, document in ((COMMAND_CARD, self.card), (COMMAND_SUITE, self.suite)):
                 text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
                 if not (out / name).exists() or (out / name).read_text(encoding="utf-8") != text:
-                    (out / name).write_text(text, encoding="utf-8")
+                    write_atomically(out / name, text)
         except OSError as error:
             raise InputError(f"{out}: cannot be made a result directory: {error.strerror}") from None
         return out / COMMAND_SUITE

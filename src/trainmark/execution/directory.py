@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, TrainmarkError, counted
-from trainmark.files import remove_unless_file, write_atomically
+from trainmark.files import write_atomically, write_run_file
 from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import CHECK, COMMAND_CARD, COMMAND_SUITE, MANIFEST, OUTCOME, RUNS, SUITE
@@ -296,8 +296,7 @@ def _set_aside(folder: Path) -> Path:
 
 def write_record(directory: Path, record: OutcomeRecord) -> None:
     """Write the record into a run's folder atomically; from then on the run is finished."""
-    remove_unless_file(directory / OUTCOME)
-    write_atomically(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
+    write_run_file(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
 
 
 def read_record(directory: Path) -> OutcomeRecord | None:

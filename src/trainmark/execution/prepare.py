@@ -10,7 +10,7 @@ from pathlib import Path
 from trainmark.errors import TrainmarkError
 from trainmark.execution.fetching import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
-from trainmark.files import to_json, write_atomically
+from trainmark.files import to_json, write_run_file
 from trainmark.node import (
     NOT_FOUND,
     CommandRunner,
@@ -98,7 +98,7 @@ class Preparer:
                 with _reported():
                     tree = check_out(preparation.source, preparation.subfolder, Git(runner))
                 origin = to_json(_origin(preparation, tree))
-                write_atomically(directory / name_on(SOURCE, preparation.node), origin)
+                write_run_file(directory / name_on(SOURCE, preparation.node), origin)
             for link, target in preparation.links:
                 _link(runner, link, target)
 

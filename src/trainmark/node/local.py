@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import IO
 
 from trainmark.errors import TrainmarkError
-from trainmark.files import to_json, write_atomically
+from trainmark.files import to_json, write_atomically, write_run_file
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
 from trainmark.node.arrivals import ArrivalClock
@@ -432,7 +432,7 @@ def _keep_spawn_errors(job: Job, since: float) -> None:
     folder = Path(variables.get("TMPDIR") or tempfile.gettempdir())
     for number, text in enumerate(_spawn_errors(folder, since, paths)):
         with suppress(OSError):
-            (job.directory / SPAWN_ERROR.format(number)).write_text(text, encoding="utf-8", errors="replace")
+            write_run_file(job.directory / SPAWN_ERROR.format(number), text.encode(errors="replace"))
 
 
 def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
