@@ -48,7 +48,7 @@ def test_a_run_says_what_it_really_computed_with_and_its_update_is_plain_sgd(
     losses = [step["loss"] for step in ran.steps]
     assert losses == sorted(losses, reverse=True)
     if looked["learning_rate"] is not None:
-        assert looked["learning_rate"] == pytest.approx(0.01, rel=0.01)
+        assert looked["learning_rate"] == pytest.approx(0.007, rel=0.01)
         assert looked["momentum"] == pytest.approx(0, abs=0.01)
     assert ran.last["suspect"] == []
 
@@ -59,7 +59,7 @@ def test_sparse_gradients_of_the_tables_are_said(framework: str, ranks: int, tmp
     ran = start(framework, tmp_path, {**RUN, "table-gradients": "sparse"}, ranks=ranks)
     assert [one.code for one in ran] == [0] * ranks, ran[0].stderr
     assert ran[0].parameters["actual"]["table_gradients"] == "sparse"
-    assert ran[0].last["after_window"]["learning_rate"] == pytest.approx(0.01, rel=0.01)
+    assert ran[0].last["after_window"]["learning_rate"] == pytest.approx(0.007, rel=0.01)
     assert ran[0].last["suspect"] == []
 
 

@@ -79,7 +79,7 @@ def test_the_steps_after_the_window_are_looked_into(whole: Ran) -> None:
     looked = whole.last["after_window"]
     assert looked["learning_rate_asked"] == pytest.approx(0.0007)
     if looked["learning_rate"] is not None:
-        assert looked["learning_rate"] == pytest.approx(0.001, rel=0.01)
+        assert looked["learning_rate"] == pytest.approx(0.0007, rel=0.01)
         assert looked["gradient_factor"] == pytest.approx(1, rel=0.01)
         assert looked["residual"] < 0.01
 

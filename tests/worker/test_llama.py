@@ -29,7 +29,7 @@ def test_a_run_counts_tokens_and_is_looked_into(
     assert abs(ran.steps[0]["loss"] - math.log(512)) < 0.2
     optimizer = ran.parameters["optimizer"]
     assert (optimizer["learning_rate"], optimizer["weight_decay"], optimizer["clip_norm"]) == (3e-4, 0.1, 1)
-    assert ran.last["after_window"]["learning_rate"] == pytest.approx(3e-4, rel=0.01)
+    assert ran.last["after_window"]["learning_rate"] == pytest.approx(2.1e-4, rel=0.01)
     assert ran.last["after_window"]["gradient_factor"] == pytest.approx(1, rel=0.01)
 
 
