@@ -248,9 +248,7 @@ def test_a_command_line_becomes_a_job(
     )
 
 
-def test_a_program_that_needs_no_gpu_is_told_to_the_queue(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_gpus_of_a_job_may_be_stated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = written_by_run(tmp_path, MPIRUN)
 
     assert "gpu" not in planned(capsys, path, "sbatch", {**LITTLE, "gpus": 0})
