@@ -21,6 +21,11 @@ HEAVY = (
     "tarfile",
     "tempfile",
     "hashlib",
+    "statistics",
+    "shutil",
+    "trainmark.logs.synthetic",
+    "trainmark.measure.rules.dlperf",
+    "trainmark.logs.description.ambiguity",
 )
 
 
