@@ -206,13 +206,13 @@ def _write_stub(folder: Path, name: str, version: str) -> None:
 
 def _without(present: Mapping[str, str], text: str) -> str:
     """Return a lock without the pins of packages that the environment has."""
-    kept, keep = [], True
+    retained, keep = [], True
     for line in text.splitlines(keepends=True):
         if (pin := _PIN.match(line)) is not None:
             keep = canonical(pin[1]) not in present
         if keep:
-            kept.append(line)
-    return "".join(kept)
+            retained.append(line)
+    return "".join(retained)
 
 
 def error_line(text: str) -> str:

@@ -44,8 +44,8 @@ def digit_words(pattern: re.Pattern[bytes]) -> tuple[bytes, ...] | None:
     """Return the words with a digit in each match of ``pattern``; ``None`` if it depends on a digit elsewhere."""
     nodes = [node for node in _nodes(parser.parse(pattern.pattern)) if _distinguishes_digits(node)]
     words = tuple(word for word in required_all(pattern) if _DIGITS.intersection(word))
-    inside = sum(byte in _DIGITS for word in words for byte in word)
-    return words if inside == len(nodes) and all(code is codes.LITERAL for code, _ in nodes) else None
+    count = sum(byte in _DIGITS for word in words for byte in word)
+    return words if count == len(nodes) and all(code is codes.LITERAL for code, _ in nodes) else None
 
 
 def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
