@@ -80,6 +80,9 @@ def _fields(family: Family) -> _Fields | None:
     has_rate = any(one.field in ("rate", "steps_per_s") for one in meant.values())
     if not named and not epochs and not has_rate:
         return None  # numbers of requests or pages rise too
+    if epochs and not has_rate:
+        # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
+        meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
     # The wait for data alone is no time of a step.
     has_time = any(not one.field.startswith("data_time") for one in meant.values())
     if not has_time and family.clock_s is None:
@@ -271,7 +274,7 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         elif found.field.startswith("data_time"):
             yield f"{label} is the wait for data in a step"
         else:
-            yield f"{label} is the time of one {'epoch' if fields.counts_epochs else 'step'}"
+            yield f"{label} is the time of one step"
     agreed = _agreement(family, fields)
     if agreed:
         yield agreed

@@ -114,8 +114,6 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
     if _DATA.search(bare) and (unit in _DATA_SECONDS or in_ms or re.search(r"time|wait", bare)):
         return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if in_ms and in_ms[1] == "ms" else "data_time_s"))
-    if name in ("in", "took") and unit in _SECONDS:
-        return Meant(_SECONDS[unit])
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
         return Meant(_SECONDS.get(unit, f"step_time_{in_ms[1]}" if in_ms else "step_time_s"))
     return None
