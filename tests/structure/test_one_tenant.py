@@ -34,6 +34,8 @@ EXCEPTIONS = {
     "measure/rules/tree.py": "the same flag, in the error that names it",
     "logs/guess/vocabulary.py": "what unknown programs print after a rate",
     "cli/data.py": "the place where the commands of kinds are listed",
+    "workload/card.py": "the key of a card that asks for stand-ins of downloads",
+    "workload/generate.py": "the generator of stand-ins for programs that download their data",
 }
 
 
