@@ -78,7 +78,7 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
     estimates: List[_Estimate] = []
     for weights, rest in members.values():
         square = float(weights @ weights)
-        if len(weights) < 4 or not square or not bool(np.isfinite(rest).all()):
+        if len(weights) < 4 or not square > 0 or not bool(np.isfinite(rest).all()):
             continue
         decay = float(weights @ rest) / square
         left = rest - decay * weights

@@ -8,6 +8,7 @@ own pass verifies the update, and would otherwise use the loss that is verified.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -45,12 +46,14 @@ def check_loss(
     report = _check_types(getattr(alone, "loss_types", None), doubts, not_checked)
     plain = None if batch is None or alone is None else training.task.plain_loss(settings, batch, alone)
     taken = training.losses()[index]
-    if plain is None:
+    if plain is not None:
+        plain = _mean_of_ranks(training, plain)
+    # A loss that is not finite has a doubt already (``loss-not-finite``).
+    if plain is None or not (math.isfinite(taken) and math.isfinite(plain.loss)):
         not_checked.append("loss")
         return {**report, "loss": None, "loss_asked": None, "targets_in_loss": None}, doubts, not_checked
     expected = training.expected()
     exact = expected.compute_dtype == "float32" and not expected.tf32
-    plain = _mean_of_ranks(training, plain)
     reason = _differs(taken, plain, exact)
     if reason is not None:
         sentence = (
@@ -93,8 +96,6 @@ def _mean_of_ranks(training: Training, plain: PlainLoss) -> PlainLoss:
 def _differs(taken: float, plain: PlainLoss, exact: bool) -> Optional[str]:
     """Return why the loss of a step differs from the formula's, or None."""
     off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
-    if not off < float("inf"):
-        return None
     noticed = off > scale * (LEAST_EXACT if exact else LEAST_ROUNDED)
     for mistake, loss in plain.mistakes.items():
         if noticed and abs(taken - loss) < NOTICED * off:
