@@ -26,7 +26,9 @@ def test_an_interpreter_can_be_named_by_flag_or_as_the_environment(tmp_path: Pat
 
 
 def test_an_interpreter_that_is_not_there_makes_the_environment_unusable(tmp_path: Path) -> None:
-    with pytest.raises(UnusableEnvironment, match="not a Python interpreter"):
+    with pytest.raises(
+        UnusableEnvironment, match="is missing; the Python of a program must be at the same path"
+    ):
         resolve(str(tmp_path / "python"), home=tmp_path)
 
 
