@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.measure.device_peaks import Peak, find_peak
+from trainmark.measure.device_peaks import find_peak
 from trainmark.schema.case import UNKNOWN, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Measurement, ModelFlops
-from trainmark.schema.precision import Precision
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.workload import Card
 
@@ -114,7 +113,7 @@ def model_flops(
     stated = case.precision if case.precision != UNKNOWN else measurement.witnessed.get("precision")
     busy = {gpu.name for node in telemetry for gpu in node.gpus if gpu.utilisation_mean and gpu.name}
     peak = find_peak(busy.pop()) if len(busy) == 1 else None
-    tflops = None if peak is None else _tflops(peak, stated)
+    tflops = None if peak is None else peak.dense_tflops(stated)
     if parameters is None or peak is None or tflops is None:
         return None
     devices = int(measurement.witnessed.get("gpus", case.world_size))
@@ -155,18 +154,3 @@ def _head_of(log: Path) -> bytes:
             return file.read(_HEAD_BYTES)
     except OSError:
         return b""
-
-
-def _tflops(peak: Peak, precision: str | None) -> float | None:
-    """Return the dense matrix rate of a device for a precision; None if it is unknown."""
-    match precision:
-        case Precision.AMP_BF16 | Precision.BF16:
-            return peak.bf16_tflops
-        case Precision.AMP_FP16 | Precision.FP16:
-            return peak.fp16_tflops
-        case Precision.TF32:
-            return peak.tf32_tflops
-        case Precision.FP32:
-            return peak.fp32_tflops
-        case _:
-            return None

@@ -283,16 +283,14 @@ def _of_data_sheet(timings: Sequence[Timing]) -> str:
     if peak is None:
         return ""
     if first.quantity is Quantity.MATRIX_PRODUCT and first.precision is not None:
-        most, unit = getattr(peak, f"{first.precision.replace('-', '_')}_tflops", None), "TFLOP/s"
-        amount = None if most is None else most * 1e12
+        most, unit, scale = peak.dense_tflops(first.precision), "TFLOP/s", 1e12
     elif first.quantity is Quantity.MEMORY_COPY:
-        most, unit = peak.bandwidth_gb_per_s, "GB/s"
-        amount = None if most is None else most * 1e9
+        most, unit, scale = peak.bandwidth_gb_per_s, "GB/s", 1e9
     else:
         return ""
-    if most is None or amount is None:
+    if most is None:
         return ""
-    shares = [timing.rate / amount for timing in timings]
+    shares = [timing.rate / (most * scale) for timing in timings]
     low, high = (f"{share:.0%}" for share in (min(shares), max(shares)))
     return f"; {low if low == high else f'{low} to {high}'} of {most:g} {unit} ({peak.vendor_document})"
 

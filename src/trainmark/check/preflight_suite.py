@@ -79,17 +79,15 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
     suite_check.findings += _data(suite, site, home)
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)
     suite_check.device = Device.CUDA if on_gpu else Device.CPU
-    suite_check.precisions = tuple(dict.fromkeys(_of_products(case.precision) for case in suite.cases))
+    suite_check.precisions = tuple(
+        dict.fromkeys(
+            Precision.FP32 if isinstance(case.precision, UnknownPrecision) else case.precision.of_products
+            for case in suite.cases
+        )
+    )
     # PyTorch's collectives can be timed; the other environments have numpy.
     suite_check.interpreter = usable.get("pytorch") or next(iter(usable.values()), None)
     return suite_check
-
-
-def _of_products(precision: Precision | UnknownPrecision) -> Precision:
-    """Return the format in which a case multiplies matrices; FP32 if it is unknown."""
-    if isinstance(precision, UnknownPrecision):
-        return Precision.FP32
-    return {Precision.AMP_FP16: Precision.FP16, Precision.AMP_BF16: Precision.BF16}.get(precision, precision)
 
 
 def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.files import parse_yaml
+from trainmark.schema.precision import NarrowPrecision, Precision
 
 _DATA = Path(__file__).parent / "data" / "device_peaks.yaml"
 
@@ -32,6 +33,22 @@ class Peak:
     vendor_document: str
     read_in: tuple[str, ...]
     note: str | None = None
+
+    def dense_tflops(self, precision: str | None) -> float | None:
+        """Return the peak in a precision, by its name in suites and figures; None if one of the two is unknown."""
+        match precision:
+            case Precision.AMP_BF16 | Precision.BF16:
+                return self.bf16_tflops
+            case Precision.AMP_FP16 | Precision.FP16:
+                return self.fp16_tflops
+            case Precision.TF32:
+                return self.tf32_tflops
+            case Precision.FP32:
+                return self.fp32_tflops
+            case NarrowPrecision.FP8 | NarrowPrecision.AMP_FP8 | NarrowPrecision.MXFP8:
+                return self.fp8_tflops
+            case _:
+                return None
 
 
 @cache

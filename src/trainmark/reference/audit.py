@@ -12,7 +12,6 @@ from statistics import median
 
 from trainmark.measure.device_peaks import find_peak
 from trainmark.reference.table import PublishedTable, Row, resolution
-from trainmark.schema.precision import NarrowPrecision, Precision
 
 FLOPS_PER_TOKEN_DIFFER = 0.05
 """Operations per token of one model and length that differ by more were counted in two ways."""
@@ -70,22 +69,13 @@ def describe(row: Row) -> str:
 
 def counted_models(table: PublishedTable) -> list[CountedModel]:
     """Return the implied operations per token of each model: TFLOP/s of a device over its tokens per second."""
-    found: dict[tuple[str, int | None, str | None], list[float]] = {}
+    found: dict[tuple[str, int | None], list[float]] = {}
     for row in table.rows:
         if row.tflops_per_device is not None and table.unit == "tokens/s":
-            key = (row.model, row.sequence_length, row.section if _is_another_task(row) else None)
-            found.setdefault(key, []).append(_gflop(table, row))
+            found.setdefault((_trained(row), row.sequence_length), []).append(_gflop(table, row))
     return [
-        CountedModel(
-            table.name,
-            f"{model} ({section})" if section else model,
-            length,
-            len(values),
-            min(values),
-            median(values),
-            max(values),
-        )
-        for (model, length, section), values in found.items()
+        CountedModel(table.name, model, length, len(values), min(values), median(values), max(values))
+        for (model, length), values in found.items()
     ]
 
 
@@ -191,18 +181,13 @@ def _peaks(row: Row) -> Iterator[str]:
 def _peak(row: Row) -> float | None:
     """Return the dense peak of the row's device in the row's precision, in TFLOP/s, where it is known."""
     known = None if row.device is None else find_peak(row.device)
-    if known is None or row.precision is None:
-        return None
-    if row.precision in (NarrowPrecision.FP8, NarrowPrecision.AMP_FP8, NarrowPrecision.MXFP8):
-        return known.fp8_tflops
-    if row.precision in (Precision.BF16, Precision.AMP_BF16):
-        return known.bf16_tflops
-    return None
+    return None if known is None else known.dense_tflops(row.precision)
 
 
-def _is_another_task(row: Row) -> bool:
-    """Return whether the section names another kind of training, whose operations per token differ."""
-    return row.section is not None and any(word in row.section for word in ("SFT", "LoRA"))
+def _trained(row: Row) -> str:
+    """Return the model, with the section if that names another kind of training, whose operations per token differ."""
+    another = row.section is not None and any(word in row.section for word in ("SFT", "LoRA"))
+    return f"{row.model} ({row.section})" if another else row.model
 
 
 def _gflop(table: PublishedTable, row: Row) -> float:
@@ -214,8 +199,7 @@ def _odd_rows(table: PublishedTable) -> Iterator[Statement]:
     """Yield rows whose TFLOP/s and tokens/s cannot be of one measurement, as those of the model's other rows are."""
     middles = {(one.model, one.sequence_length): one for one in counted_models(table) if one.rows >= 3}
     for row in table.rows:
-        model = f"{row.model} ({row.section})" if _is_another_task(row) else row.model
-        usual = middles.get((model, row.sequence_length))
+        usual = middles.get((_trained(row), row.sequence_length))
         if usual is None or row.tflops_per_device is None:
             continue
         own = _gflop(table, row)

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -111,7 +111,7 @@ class Row(BaseModel):
         values = ((axis.value, getattr(self, axis.value)) for axis in _RECIPE)
         return {axis: value for axis, value in values if value is not None}
 
-    @property
+    @cached_property
     def case(self) -> tuple[object, ...]:
         """The machine, the scale and the recipe: rows of two releases with the same case measured the same."""
         machine = (self.section, self.publisher, self.system, self.device, self.device_memory_gb)
@@ -167,7 +167,7 @@ class PublishedTable(BaseModel):
         """The place of the release in its series: its numbers are compared as numbers."""
         return tuple((int(part) if part.isdigit() else 0, part) for part in self.release.split("."))
 
-    @property
+    @cached_property
     def step(self) -> int:
         """The number of which nearly all rates are multiples, if they are printed so coarsely; else 1."""
         whole = [int(row.rate) for row in self.rows if row.rate.isdigit()]

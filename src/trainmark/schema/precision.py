@@ -14,6 +14,11 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
     @property
+    def of_products(self) -> "Precision":
+        """The format in which matrices are multiplied: that of mixed precision is its narrow one."""
+        return {Precision.AMP_FP16: Precision.FP16, Precision.AMP_BF16: Precision.BF16}.get(self, self)
+
+    @property
     def published(self) -> str:
         """The name in published log names and databases: ``amp`` means FP16 there, so BF16 needs another name."""
         return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
