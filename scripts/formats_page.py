@@ -6,9 +6,8 @@ The line shown is the first record of the format's synthetic log, the flags are 
 
 import io
 import re
-import sys
-from pathlib import Path
 
+from generated_section import GeneratedSection
 from trainmark.logs import Meaning, Scope
 from trainmark.logs.format import Format
 from trainmark.logs.synthetic import SampleRun
@@ -17,8 +16,12 @@ from trainmark.measure.rules import measure_log
 from trainmark.programs import formats, read_stream, synthetic_log
 from trainmark.programs.log_formats import descriptions
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "logs.md"
-BEGIN, END = "<!-- formats: written by scripts/formats_page.py -->", "<!-- end of formats -->"
+SECTION = GeneratedSection(
+    "logs.md",
+    "<!-- formats: written by scripts/formats_page.py -->",
+    "<!-- end of formats -->",
+    "scripts/formats_page.py",
+)
 _OF = {Scope.GLOBAL: "all", Scope.NODE: "node", Scope.DEVICE: "device"}
 _OVER = {Meaning.INTERVAL: "interval", Meaning.RUNNING: "running", Meaning.SAMPLED: "sampled"}
 _WIDTH = 110
@@ -61,24 +64,5 @@ def _line(known: Format, text: str) -> str:
     return shown if len(shown) <= _WIDTH else shown[: _WIDTH - 1] + "…"
 
 
-def page() -> str:
-    """Return the page with the table as it should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
-
-
-def main() -> int:
-    """Write the page, or compare it; return the exit code."""
-    wanted = page()
-    if wanted == PAGE.read_text(encoding="utf-8"):
-        return 0
-    if "--check" in sys.argv[1:]:
-        sys.stderr.write("docs/logs.md is not what the formats say: run scripts/formats_page.py\n")
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(SECTION.update(table()))

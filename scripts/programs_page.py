@@ -5,14 +5,17 @@ With ``--check`` the exit code is 1 if the page differs. A row is an entry of a 
 """
 
 import json
-import sys
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "workloads.md"
-BEGIN, END = "<!-- programs: written by scripts/programs_page.py -->", "<!-- end of programs -->"
+from generated_section import DOCS, GeneratedSection
+
+SECTION = GeneratedSection(
+    "workloads.md",
+    "<!-- programs: written by scripts/programs_page.py -->",
+    "<!-- end of programs -->",
+    "scripts/programs_page.py",
+)
 
 
 def entries() -> list[dict[str, Any]]:
@@ -61,24 +64,5 @@ def _short(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
-def page() -> str:
-    """Return the page with the matrix as it should be."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
-
-
-def main() -> int:
-    """Write the page, or compare it; return the exit code."""
-    wanted = page()
-    if wanted == PAGE.read_text(encoding="utf-8"):
-        return 0
-    if "--check" in sys.argv[1:]:
-        sys.stderr.write("docs/workloads.md is not what docs/results says: run scripts/programs_page.py\n")
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(SECTION.update(table()))

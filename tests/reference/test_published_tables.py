@@ -1,7 +1,6 @@
 """Published tables: every row of the collected pages, and what their own numbers say about each other."""
 
 import csv
-import importlib.util
 import json
 from collections import Counter
 from functools import cache
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import published_tables_page
 from trainmark.cli.reference import app
 from trainmark.errors import InputError
 from trainmark.reference.audit import Kind, Statement, audit, counted_models
@@ -217,14 +217,9 @@ def test_the_command_prints_tables_and_refuses_an_unknown_one() -> None:
 
 
 def test_the_page_has_what_the_audit_finds() -> None:
-    path = ROOT / "scripts" / "published_tables_page.py"
-    spec = importlib.util.spec_from_file_location("published_tables_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    page = published_tables_page.SECTION
 
-    assert module.page() == module.PAGE.read_text(encoding="utf-8")
+    assert page.page(published_tables_page.statements()) == page.path.read_text(encoding="utf-8")
 
 
 def test_a_counted_model_has_the_range_of_its_rows() -> None:
