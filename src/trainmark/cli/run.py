@@ -425,7 +425,8 @@ def _check_minutes(given: float | None) -> None:
 
 def _pin(cpus: str | None, hosts: str | None) -> None:
     """Limit this program and its runs to the CPUs of ``--cpus``; raise ``InputError`` if that is impossible."""
-    from trainmark.campaign.quiet import parse_cpus, pin
+    from trainmark.campaign.quiet import pin
+    from trainmark.cpu_lists import parse_cpus
 
     if cpus is None:
         return

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.insight.bound import BoundFacts, judge_bound, stored_bound
+from trainmark.insight.bound import judge_bound, stored_bound
+from trainmark.insight.bound_evidence import BoundFacts
 from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
 from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
