@@ -19,6 +19,7 @@ OWN = (
     "dataset/images/",
     "worker/tasks/image_classification/",
     *(f"worker/{framework.name}/image_classification/" for framework in (HOUSE / "frameworks").iterdir()),
+    *(f"worker/models/{framework.name}_image_" for framework in (HOUSE / "frameworks").iterdir()),
 )
 """The task's own folders, and those of its kind of data set."""
 
@@ -34,6 +35,7 @@ EXCEPTIONS = {
     "measure/rules/tree.py": "the same flag, in the error that names it",
     "logs/guess/vocabulary.py": "what unknown programs print after a rate",
     "cli/data.py": "the place where the commands of kinds are listed",
+    "worker/gaps.json": "the unsupported combinations of every task's axes, in one table",
     "workload/card.py": "the key of a card that asks for stand-ins of downloads",
     "workload/generate.py": "the generator of stand-ins for programs that download their data",
 }
@@ -69,7 +71,7 @@ MODEL_EXCEPTIONS = {
     "reference/data/": "what was published, as it was published",
     "insight/explanation.py": "the docstring that says when two spellings are one model",
     "report/exchange/missions.yaml": "the names that a database has for models",
-    "worker/pytorch/gaps.json": "compilers of every task that have kernels for one model",
+    "worker/gaps.json": "compilers that have kernels for one model, and models without layers in a framework",
 }
 
 

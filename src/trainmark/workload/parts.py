@@ -1,9 +1,9 @@
 """The cards of built-in programs, merged from a common part, the task's and the framework's.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's, ``worker/NAME/TASK/card.yaml`` the part for this framework and task. A framework has a card for each task
-that its worker has a folder for. Unsupported combinations are listed in the ``gaps.json`` files of the worker, which
-refuses the same ones.
+framework's, ``worker/models/NAME_TASK.yaml`` the part for this framework and task. A framework has a card for each task
+that its worker trains, and for each that the table of gaps names. The worker refuses the combinations that its table,
+``worker/gaps.json``, lists.
 """
 
 import json
@@ -17,6 +17,8 @@ from trainmark.suite import Document, read_document
 
 CARD = "card.yaml"
 GAPS = "gaps.json"
+ANY = "any"
+"""Every framework, and every task, in the table of gaps."""
 PACKAGE = Path(__file__).parent.parent
 
 
@@ -27,18 +29,18 @@ def built_in_cards() -> Iterator[Document]:
     """
     common = read_document(PACKAGE / "frameworks" / CARD)
     of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
+    gaps = _gaps()
     for own in _documents("frameworks"):
         name = own.path.parent.name
         of_framework = {
             "framework": name,
             "environment": name,
             **own.values,
-            "gaps": _gaps(name) + _gaps("core"),
+            "gaps": [*gaps.get((name, ANY), ()), *gaps.get((ANY, ANY), ())],
         }
         for task, of_task in of_tasks.items():
-            folder = task.replace("-", "_")
-            if any((worker / name / folder).is_dir() for worker in _workers()):
-                both = {**_of_both(name, folder), "gaps": _gaps(f"{name}/{folder}")}
+            if _trains(name, task) or (name, task) in gaps:
+                both = {**_of_both(name, task), "gaps": gaps.get((name, task), [])}
                 values = reduce(laid_over, (common.values, of_task, of_framework, both))
                 yield Document(own.path, values, own.lines)
 
@@ -47,16 +49,27 @@ def _workers() -> tuple[Path, ...]:
     return (PACKAGE / "worker", *folders("worker"))
 
 
+def _trains(framework: str, task: str) -> bool:
+    return any((worker / framework / task.replace("-", "_")).is_dir() for worker in _workers())
+
+
 def _of_both(framework: str, task: str) -> Mapping[str, Any]:
     """Return the card part for a framework and a task: the loaders of the task's data, and their forms."""
-    paths = (worker / framework / task / CARD for worker in _workers())
+    name = f"{framework}_{task.replace('-', '_')}.yaml"
+    paths = (worker / "models" / name for worker in _workers())
     cards: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
     return reduce(laid_over, cards, {})
 
 
-def _gaps(folder: str) -> list[Any]:
-    paths = (worker / folder / GAPS for worker in _workers())
-    return [gap for path in paths if path.is_file() for gap in json.loads(path.read_text(encoding="utf-8"))]
+def _gaps() -> dict[tuple[str, str], list[Any]]:
+    """Return the gaps of the workers' tables, by framework and task."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for path in (worker / GAPS for worker in _workers()):
+        table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        for framework, tasks in table.items():
+            for task, gaps in tasks.items():
+                found[framework, task] = [*found.get((framework, task), ()), *gaps]
+    return found
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

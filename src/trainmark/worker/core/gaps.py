@@ -1,7 +1,8 @@
-"""The gaps of a framework's worker: unsupported combinations of its axes, with the reason.
+"""The gaps of the workers: unsupported combinations of their axes, with the reason.
 
-They are in files ``gaps.json``: for all workers in this folder, for a framework in its folder, for one task in the
-task's folder below that. The card of a built-in program uses the same files, so a plan reports the same reasons.
+``gaps.json`` in the worker's folder is one table of them, by framework and by task; ``any`` is all of them. An
+extension has a table of its own. The cards of the built-in programs use the same tables, so a plan reports the same
+reasons.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .place import Place
 from .settings import Settings
 
 GAPS = "gaps.json"
+ANY = "any"
 
 
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
@@ -28,20 +30,20 @@ def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
         "nodes": place.world_size // place.local_world_size,
         "devices_per_node": place.local_world_size,
     }
-    for gap in _gaps(settings.framework, settings.task.replace("-", "_")):
-        if all(_holds(axes.get(axis), wanted) for axis, wanted in gap["when"].items()):
+    for gap in _gaps(settings.framework, settings.task):
+        if all(_matches(axes.get(axis), wanted) for axis, wanted in gap["when"].items()):
             raise RunError(UNSUPPORTED, gap["reason"])
 
 
 def _gaps(framework: str, task: str) -> Iterator[Mapping[str, Any]]:
-    roots = [Path(root) for root in sys.modules[PACKAGE].__path__]
-    for folder in (Path(framework, task), Path(framework), Path("core")):
-        for path in (root / folder / GAPS for root in roots):
-            if path.is_file():
-                yield from json.loads(path.read_text(encoding="utf-8"))
+    paths = [Path(root, GAPS) for root in sys.modules[PACKAGE].__path__]
+    tables = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    for row, column in ((framework, task), (framework, ANY), (ANY, ANY)):
+        for table in tables:
+            yield from table.get(row, {}).get(column, ())
 
 
-def _holds(value: Any, wanted: str) -> bool:
+def _matches(value: Any, wanted: str) -> bool:
     """Return whether an axis has the value; ``!value`` means any other, and a missing axis matches none."""
     if value is None:
         return False
