@@ -46,6 +46,20 @@ def test_reading_a_small_log_loads_no_module_that_takes_longer_than_reading_it(t
     assert runs[1].stdout.splitlines()[-1] == "[]"
 
 
+def test_numpy_starts_no_threads_and_the_environment_of_child_processes_stays(tmp_path: Path) -> None:
+    log = tmp_path / "small.log"
+    log.write_text(synthetic_log("torchtitan", SampleRun([0.5] * 40, gpus=2)))
+    code = (
+        "import os; from pathlib import Path; from trainmark.cli.main import main; before = dict(os.environ); "
+        f"main(['parse', {str(log)!r}]); "
+        "print(len(list(Path('/proc/self/task').iterdir())), dict(os.environ) == before)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.splitlines()[-1] == "1 True"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

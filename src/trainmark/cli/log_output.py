@@ -75,13 +75,14 @@ def _rows(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
+    from trainmark.cli.numpy_import import import_numpy
     from trainmark.errors import InputError
     from trainmark.logs import find_logs
 
     if "-" in paths:
         raise InputError("-j reads files: leave it out for standard input")
     found = find_logs(paths)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("forkserver"), initializer=import_numpy) as pool:
         batches = iter(lambda: list(islice(found, _BATCH)), [])
         for rows in pool.map(_rows_of, batches, *map(repeat, (rule, given, format_name))):
             yield from rows

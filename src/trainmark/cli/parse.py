@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from trainmark.cli.arguments import Argument, Command, Option
 from trainmark.cli.log_exchange import Exchange, exchange_logs, exchange_tree
 from trainmark.cli.log_output import follow_one, print_logs
+from trainmark.cli.numpy_import import import_numpy
 from trainmark.cli.tree_output import print_tree
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def parse(
             "--layout describes the paths in a tree: add --tree DIR",
         ),
     )
+    import_numpy()
     chosen = _rule(rule, skip)
     if follow is not None:
         if paths or tree is not None or to is not None:
