@@ -1,7 +1,6 @@
 """``trainmark compare``: compare results case by case, and list what else differs between them."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -127,10 +126,10 @@ def _compare_results(
     as_json: bool,
 ) -> int:
     """Print the comparison of results; return 1 if a case is slower in the candidate or missing there."""
-    from trainmark.cli.results import selected
+    from trainmark.cli.results import results_at, selected
     from trainmark.insight import compare as compared
 
-    sides = [selected(_results(source), only) for source in (*baselines, candidate)]
+    sides = [selected(results_at(source), only) for source in (*baselines, candidate)]
     axes, known = _axes(ignoring, sides), None
     if within is None and len(baselines) == 1:
         known = _history(store, (baselines[0], candidate), sides)
@@ -160,9 +159,10 @@ def _sides(sources: list[str], to: str | None) -> tuple[list[str], str]:
 
 def _history(given: str | None, sources: tuple[str, str], sides: "list[Results]") -> "History | None":
     """Return what the database with earlier campaigns shows of the variation between them; None if it is unknown."""
+    from trainmark.cli.results import database_of
     from trainmark.insight import history_of
 
-    store = given or next(filter(None, (_database(source)[0] for source in sources)), None)
+    store = given or next(filter(None, (database_of(source)[0] for source in sources)), None)
     if store is None:
         return None
     from trainmark.campaign import stored_results
@@ -177,14 +177,6 @@ def _history(given: str | None, sources: tuple[str, str], sides: "list[Results]"
     return history_of(sides[0], sides[1], (stored_results(store, str(number))[0] for number in latest), store)
 
 
-def _database(source: str) -> tuple[str | None, str]:
-    """Return the database and the campaign of ``STORE#CAMPAIGN``; no database for a directory or a document."""
-    if Path(source).is_dir() or Path(source).suffix == ".json":
-        return None, source
-    address, _, campaign = source.partition("#")
-    return address, campaign
-
-
 def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
     from trainmark.errors import InputError, nearest
 
@@ -194,14 +186,3 @@ def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
         if name not in known:
             raise InputError(f"--ignoring {name}: no case has this axis{nearest(name, known)}")
     return names
-
-
-def _results(source: str) -> "Results":
-    if Path(source).suffix == ".json" and not Path(source).is_dir():
-        from trainmark.store import read_results
-
-        return read_results(Path(source))
-    from trainmark.cli.results import results_from
-
-    address, campaign = _database(source)
-    return results_from(address or source, campaign if address and campaign else None)[0]

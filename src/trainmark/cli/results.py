@@ -33,6 +33,24 @@ def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
     return stored_results(source, campaign)
 
 
+def database_of(source: str) -> tuple[str | None, str]:
+    """Return the database and the campaign of ``STORE#CAMPAIGN``; no database for a directory or a document."""
+    if Path(source).is_dir() or Path(source).suffix == ".json":
+        return None, source
+    address, _, campaign = source.partition("#")
+    return address, campaign
+
+
+def results_at(source: str) -> "Results":
+    """Return the results of a result directory, a ``results.json`` or ``STORE#CAMPAIGN``."""
+    if Path(source).suffix == ".json" and not Path(source).is_dir():
+        from trainmark.store import read_results
+
+        return read_results(Path(source))
+    address, campaign = database_of(source)
+    return results_from(address or source, campaign if address and campaign else None)[0]
+
+
 def selected(results: "Results", only: str | None) -> "Results":
     """Return the results of the cases that ``only`` selects (None: all); findings are removed, to be recomputed."""
     from trainmark.suite import select

@@ -3,8 +3,10 @@
 from trainmark.reference.catalog import (
     find_reference,
     load_references,
+    published_sources,
     read_figures,
     select,
+    select_words,
 )
 from trainmark.reference.model import (
     CellStatus,
@@ -24,6 +26,8 @@ __all__ = [
     "Statistic",
     "find_reference",
     "load_references",
+    "published_sources",
     "read_figures",
     "select",
+    "select_words",
 ]

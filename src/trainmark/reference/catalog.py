@@ -71,6 +71,30 @@ def find_reference(name: str) -> Reference:
     return by_name[name]
 
 
+def published_sources() -> dict[str, tuple[Reference, ...]]:
+    """Return the published figures by the name of their source: a page, or a release of one."""
+    found: dict[str, list[Reference]] = {}
+    for where, reference in _all_figures():
+        found.setdefault(where.removesuffix(".yaml"), []).append(reference)
+    return {name: tuple(found[name]) for name in sorted(found)}
+
+
+def select_words(references: Iterable[Reference], words: str | None) -> tuple[Reference, ...]:
+    """Return the figures that match words such as ``model=mpt_7b,device=H100``, as :func:`select` does."""
+    given: dict[str, str] = {}
+    for word in filter(None, (words or "").split(",")):
+        axis, _, value = (part.strip() for part in word.partition("="))
+        if axis not in _WORDS or not value:
+            raise InputError(
+                f"'{word}' selects no published figures: use {', '.join(_WORDS)} (model=resnet50)"
+            )
+        given[axis] = value
+    return select(references, **given)
+
+
+_WORDS = ("framework", "device", "model", "precision")
+
+
 def select(
     references: Iterable[Reference],
     framework: str | None = None,

@@ -103,8 +103,8 @@ class Reference(BaseModel):
 
     With ``per_device`` the publisher prints the rate of one device. A cell without a number has a ``status`` other
     than ``ok`` and no value. ``devices`` counts all devices over all ``nodes``. Facts that the publisher does not state
-    are null; ``recipe`` has only axes that were read in the source. ``speedup`` and ``mfu`` (model FLOPs over the
-    device's peak, 0 to 1) are as the publisher printed them.
+    are null; ``tokens_per_step`` counts those of all devices; ``recipe`` has only axes that were read in the source.
+    ``speedup`` and ``mfu`` (model FLOPs over the device's peak, 0 to 1) are as the publisher printed them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -118,6 +118,7 @@ class Reference(BaseModel):
     model: str
     precision: Precision | NarrowPrecision | None = None
     batch_per_device: PositiveInt | None = None
+    tokens_per_step: PositiveInt | None = None
     devices: PositiveInt
     nodes: PositiveInt | None = 1
     statistic: Statistic = Statistic.NOT_STATED

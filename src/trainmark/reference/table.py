@@ -199,6 +199,7 @@ class PublishedTable(BaseModel):
             model=row.model,
             precision=row.precision,
             batch_per_device=None if divided else row.micro_batch,
+            tokens_per_step=row.tokens_per_step,
             devices=row.devices,
             nodes=nodes,
             statistic=self.statistic,

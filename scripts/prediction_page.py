@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Write the errors in docs/predict.md from the published tables; ``--check`` only compares (exit code 1)."""
+
+import sys
+
+from generated_section import DOCS, GeneratedSection
+
+sys.path.insert(0, str(DOCS.parent / "benchmarks"))
+
+import prediction
+
+SECTION = GeneratedSection(
+    "predict.md",
+    "<!-- errors: written by scripts/prediction_page.py -->",
+    "<!-- end of errors -->",
+    "scripts/prediction_page.py",
+)
+
+
+def statements() -> str:
+    """Return the errors in Markdown."""
+    return prediction.report()
+
+
+if __name__ == "__main__":
+    raise SystemExit(SECTION.update(statements()))

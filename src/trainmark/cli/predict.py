@@ -1,0 +1,112 @@
+"""``trainmark predict``: the throughput at more devices than were measured."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from trainmark.prediction import ScaleSeries
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def predict(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The --out directory of a trainmark run, its results.json, STORE#CAMPAIGN of a database, or the name "
+            "of a published table, e.g. llm-foundry.",
+        ),
+    ],
+    devices: Annotated[
+        str, typer.Option("--devices", metavar="N,…", help="The numbers of devices to predict, e.g. 32,64.")
+    ],
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="B,…",
+            help="The batches per device. Default: those that were measured at two or more scales (weak scaling).",
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these cases, as in trainmark run; for a published table framework, model, device and precision, "
+            "e.g. model=mpt_7b,device=H100."
+        ),
+    ] = None,
+    devices_per_node: Annotated[
+        int | None, typer.Option(min=1, help="The devices of a host, if the source does not state them.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the predictions as one JSON object.")
+    ] = False,
+) -> None:
+    """Predict the throughput at more devices from measured scales: weak scaling, or strong scaling with --batch.
+
+    Each prediction has a 90 % interval, the efficiency, and the part of a step that limits it. There is none without
+    a measurement on several hosts, at a batch or a scale too far from the measured ones, or if a device is faster on
+    more hosts. How far the models were wrong on published tables is in docs/predict.md.
+    Exit code 1: a prediction was refused.
+    """
+    from trainmark.errors import InputError
+    from trainmark.prediction import LEVEL, predict_series, render_prediction, with_hosts
+    from trainmark.schema.prediction import PredictionReport
+
+    numbers = [int(number) for number in _numbers("--devices", devices)]
+    batches = None if batch is None else _numbers("--batch", batch)
+    if any(number != float(word) for number, word in zip(numbers, devices.split(","), strict=True)):
+        raise InputError(f"--devices {devices}: numbers of devices are integers")
+    found = _series(source, only)
+    if not found:
+        raise InputError(
+            f"{source}: no configuration has a number at two scales: measure a second number of devices"
+        )
+    if devices_per_node is not None:
+        found = [with_hosts(series, devices_per_node) for series in found]
+    report = PredictionReport(
+        source=source,
+        level=LEVEL,
+        series=tuple(predict_series(series, numbers, batches) for series in found),
+    )
+    sys.stdout.write(report.model_dump_json(indent=1) + "\n" if as_json else render_prediction(report))
+    raise typer.Exit(0 if report.complete else 1)
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    """Return positive numbers; raise ``InputError`` for anything else."""
+    from math import isfinite
+
+    from trainmark.errors import InputError
+
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or any(number <= 0 or not isfinite(number) or number > 1e9 for number in found):
+        raise InputError(f"{option} {text}: expected positive numbers, separated by commas")
+    return found
+
+
+def _series(source: str, only: str | None) -> "list[ScaleSeries]":
+    from trainmark.prediction import series_from_references, series_from_results
+
+    if not Path(source).exists() and "#" not in source and "://" not in source:
+        from trainmark.reference import published_sources, select_words
+
+        published = published_sources()
+        if source not in published:
+            from trainmark.errors import InputError, nearest
+
+            raise InputError(
+                f"{source}: no such directory, file or published table{nearest(source, published)} "
+                f"(published: {', '.join(published)})"
+            )
+        return series_from_references(select_words(published[source], only))
+    from trainmark.cli.results import results_at, selected
+
+    return series_from_results(selected(results_at(source), only))
