@@ -15,11 +15,9 @@ from trainmark.files import write_atomically
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries, Identity, PartName
 from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.names import IDENTITY
 from trainmark.schema.outcome import OutcomeRecord
 from trainmark.schema.plan import Plan
-
-FOLDER = "identity"
-"""In a result directory: the entries of each part of its runs' identities, by digest."""
 
 SOURCE_CHANGED = "source-changed"
 """The code of the doubt that a program changed while it ran."""
@@ -34,7 +32,7 @@ class UnlikeRunsError(InputError):
 
 def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
     """Write the entries of parts that the directory does not have yet."""
-    folder = directory.path / FOLDER
+    folder = directory.path / IDENTITY
     folder.mkdir(exist_ok=True)
     for entries in parts:
         path = _path(folder, entries.part.digest)
@@ -129,7 +127,7 @@ def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ..
         if was is None or was.name not in now:
             continue
         try:
-            text = _path(directory.path / FOLDER, was.digest).read_bytes()
+            text = _path(directory.path / IDENTITY, was.digest).read_bytes()
             before = Entries.model_validate_json(text).entries
         except (OSError, ValidationError):
             continue

@@ -1,22 +1,27 @@
-"""``trainmark explain``: explain why a throughput differs from a published one, or from another run's."""
+"""``trainmark explain``: explain why a throughput differs from another one: of a run, a result, a log or a figure."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from trainmark.insight import ExplainedRun
+    from trainmark.insight.sides import OtherSide
+
 app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+_SIDE = (
+    "A log, a run's folder (DIR/runs/CASE/REPEAT), a case of a result (DIR, DIR#CASE or DIR#axis=value), or the name "
+    "of a published figure"
+)
 
 
 @app.command()
 def explain(
-    log: Annotated[
-        Path,
-        typer.Argument(
-            help="The log of a run, or the folder of a run (DIR/runs/CASE/REPEAT).", metavar="LOG"
-        ),
-    ],
+    side: Annotated[str, typer.Argument(help=f"{_SIDE}.", metavar="A")],
     reference: Annotated[
         str | None,
         typer.Option(
@@ -25,11 +30,8 @@ def explain(
         ),
     ] = None,
     against: Annotated[
-        Path | None,
-        typer.Option(
-            help="Another run to compare with instead of a published figure: its log or folder.",
-            metavar="LOG",
-        ),
+        str | None,
+        typer.Option(help=f"What to compare with instead. {_SIDE}.", metavar="B"),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")
@@ -39,44 +41,107 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare a run with a published figure or another run, and rank the differences by their effect on throughput.
+    """Compare two numbers, rank the differences by their effect, and show the ratio as a product of factors.
 
-    Exit code 1: the log gives no throughput; the differences are printed anyway.
+    A factor is measured here, published, arithmetic, or open; what no evidence accounts for is a factor of its own.
+
+    Exit code 1: A or B has no throughput; the differences are printed anyway.
     """
-    from dataclasses import replace
-
     from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.insight.bound import bound_line
-    from trainmark.insight.choose import choose_reference
-    from trainmark.insight.evidence import load_effects
-    from trainmark.insight.explanation import explain as explain_run
-    from trainmark.insight.explanation import side_of_figure, side_of_run
-    from trainmark.insight.from_log import run_from_log
-    from trainmark.insight.render import render_text, to_document
-    from trainmark.reference import find_reference, load_references
+    from trainmark.insight import explain as explain_run
+    from trainmark.insight import load_effects, render_text, to_document
+    from trainmark.reference import load_references
 
     if reference and against:
         raise InputError(
             "--reference and --against exclude each other: a run is compared with one other number"
         )
-    named = find_reference(reference) if reference else None
-    run = run_from_log(log, rule, device)
-    if against is not None:
-        there = run_from_log(against, rule, device)
-        if there.name == run.name:
-            run, there = replace(run, name=str(log)), replace(there, name=str(against))
-        other = side_of_run(there)
-    else:
-        try:
-            other = side_of_figure(named or choose_reference(run, load_references()))
-        except InputError:
-            if run.bound is not None and not as_json:
-                sys.stdout.write(f"bound  by {bound_line(run.bound)}\n")
-            raise
+    run = _side(side, rule, device)
+    other = _other(run, reference or against, rule, device, quiet=as_json)
+    if other.run is not None and other.run.name == run.name:
+        run = replace(run, name=side)
+        other = replace(other, name=str(against), run=replace(other.run, name=str(against)))
     explanation = explain_run(run, other, load_effects(), load_references())
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
-    if run.throughput is None:
-        reasons = "; ".join(run.doubts) or "no rule applies to this log"
-        sys.stderr.write(f"{log}: no throughput: {reasons}\n")
+    lacking = [
+        (name, "; ".join(one.doubts) or "no rule applies to this log")
+        for name, one in ((side, run), (str(against), other.run))
+        if one is not None and one.throughput is None
+    ]
+    for name, reasons in lacking:
+        sys.stderr.write(f"{name}: no throughput: {reasons}\n")
+    if lacking:
         raise typer.Exit(1)
+
+
+def _other(
+    run: "ExplainedRun", name: str | None, rule: str | None, device: str | None, *, quiet: bool
+) -> "OtherSide":
+    """Return the other side; without a name the fastest published figure of the run's case."""
+    from trainmark.errors import InputError
+    from trainmark.insight.bound import bound_line
+    from trainmark.insight.choose import choose_reference
+    from trainmark.insight.sides import side_of_figure, side_of_run
+    from trainmark.reference import load_references
+
+    if name is not None:
+        there = _side(name, rule, device)
+        return side_of_run(there) if there.figure is None else side_of_figure(there.figure)
+    try:
+        return side_of_figure(choose_reference(run, load_references()))
+    except InputError:
+        if run.bound is not None and not quiet:
+            sys.stdout.write(f"bound  by {bound_line(run.bound)}\n")
+        raise
+
+
+def _side(text: str, rule: str | None, device: str | None) -> "ExplainedRun":
+    """Return the run that a word of the command line names; raise ``InputError`` if it names nothing."""
+    from trainmark.errors import InputError
+    from trainmark.insight.from_results import side_from_path
+    from trainmark.insight.sides import run_of_figure
+    from trainmark.reference import find_reference
+
+    path, _, chosen = text.partition("#")
+    if Path(text).exists() and not _is_result(Path(text)):
+        return side_from_path(Path(text), rule, device)
+    if _is_result(Path(path)):
+        return _case(Path(path), chosen, text)
+    try:
+        return run_of_figure(find_reference(text))
+    except InputError as error:
+        if "/" not in text and Path(text).suffix not in (".txt", ".log", ".json", ".jsonl", ".gz"):
+            raise
+        raise InputError(f"{text}: no such log file, result directory or published figure") from error
+
+
+def _is_result(path: Path) -> bool:
+    from trainmark.schema.names import RESULTS, RUNS
+
+    if path.is_dir():
+        return (path / RESULTS).is_file() or (path / RUNS).is_dir() or path.parent.name == RUNS
+    return path.is_file() and path.name == RESULTS
+
+
+def _case(path: Path, chosen: str, name: str) -> "ExplainedRun":
+    """Return the case of a result that ``chosen`` names, or its only one."""
+    from trainmark.cli.results import results_of, selected
+    from trainmark.errors import InputError, counted
+    from trainmark.insight.from_results import run_from_case
+    from trainmark.schema.names import RESULTS, RUNS
+    from trainmark.store import read_results
+
+    if path.parent.name == RUNS:
+        if chosen:
+            raise InputError(f"{name}: the folder names its case already")
+        path, chosen = path.parent.parent, path.name
+    results = results_of(path) if path.is_dir() else read_results(path)
+    exact = [case for case in results.cases if case.id == chosen]
+    cases = exact or list(selected(results, chosen or None).cases)
+    if len(cases) != 1:
+        known = ", ".join(case.id for case in cases[:4]) + (" …" if len(cases) > 4 else "")
+        raise InputError(
+            f"{name}: has {counted(len(cases), 'case')} ({known}): add #CASE, its id or axis=value, to choose one"
+        )
+    return run_from_case(results, cases[0], name, path if path.name != RESULTS else path.parent)

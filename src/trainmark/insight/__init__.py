@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.compared import recipe_differences
     from trainmark.insight.comparison import compare, history_of
+    from trainmark.insight.difference import RecipeDifference
     from trainmark.insight.evidence import Effect, load_effects
-    from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
+    from trainmark.insight.explanation import Explanation, explain
     from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
     from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
+    from trainmark.insight.sides import ExplainedRun
 
 
 __all__ = [
@@ -48,10 +50,12 @@ __getattr__ = attach(
         ".compared": ("recipe_differences",),
         ".comparison": ("compare", "history_of"),
         ".evidence": ("Effect", "load_effects"),
-        ".explanation": ("ExplainedRun", "Explanation", "RecipeDifference", "explain"),
+        ".difference": ("RecipeDifference",),
+        ".explanation": ("Explanation", "explain"),
         ".findings": ("find", "judged"),
         ".from_log": ("run_from_log",),
         ".recipe": ("Reading", "StatedRecipe", "recipe_from", "recipe_of"),
         ".render": ("render_text", "to_document"),
+        ".sides": ("ExplainedRun",),
     },
 )

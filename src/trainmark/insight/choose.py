@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import ExplainedRun
 from trainmark.insight.recipe import recipe_of
+from trainmark.insight.sides import ExplainedRun
 from trainmark.reference import Reference, Statistic
 from trainmark.schema.recipe import Condition
 from trainmark.tasks import same_model, same_unit

@@ -411,11 +411,11 @@ def _between(
             yield known.name.value, _part(part), _part(now_part)
     before, now = _manifest(baseline, one), _manifest(candidate, other)
     if before is not None and now is not None:
-        for path, fact, other_fact in _environment_differences(before, now):
+        for path, fact, other_fact in environment_differences(before, now):
             yield path, _word(fact), _word(other_fact)
 
 
-def _environment_differences(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
+def environment_differences(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
     """Yield the differences in hardware and software that forbid pooling, and those of ``_POOLABLE`` facts."""
     yield from pooling_differences(before, now)
     for found in manifest_differences(before, now):

@@ -106,7 +106,11 @@ class EvidenceSource(_Entry):
 
 
 class Effect(_Entry):
-    """One piece of evidence: going from one value of an axis to another changed throughput by a factor."""
+    """One piece of evidence: going from one value of an axis to another changed throughput by a factor.
+
+    ``also`` names what else changed in bundled evidence; with ``also_belongs`` that is a part of the axis itself, as
+    the machine around a device is.
+    """
 
     id: str
     axis: KnownAxis
@@ -124,6 +128,7 @@ class Effect(_Entry):
     hardware: str | None = None
     software: str | None = None
     note: str | None = None
+    also_belongs: bool = False
 
     @model_validator(mode="after")
     def _is_whole(self) -> "Effect":
@@ -150,6 +155,20 @@ class Effect(_Entry):
         factor = _ratio(self.before, self.after)
         return factor, factor
 
+    def axis_span(self) -> tuple[float, float] | None:
+        """Return the lowest and highest factor of the axis itself; None if only reasoned.
+
+        Bundled evidence is divided by its control, the same other changes without the axis. Without a control, the
+        other changes may have brought about any part of its factor, so that of the axis is between 1 and the whole.
+        """
+        span = self.span()
+        if span is None or self.strength is not Strength.BUNDLED or self.also_belongs:
+            return span
+        control = self.control_factor()
+        if control is not None:
+            return span[0] / control, span[1] / control
+        return min(1.0, span[0]), max(1.0, span[1])
+
     def control_factor(self) -> float | None:
         """Return the factor of the bundled changes without the axis' change; None without a control."""
         return None if self.control is None else _ratio(self.control.before, self.control.after)
@@ -164,7 +183,8 @@ def _ratio(before: Number, after: Number) -> float:
 class Match:
     """An effect in the requested direction, and how closely its conditions match the run's.
 
-    ``mismatches`` are the conditions that differ from the run's or are not stated on one side.
+    ``mismatches`` are the conditions that differ from the run's or are not stated on one side. ``inverted``: the effect
+    was observed in the other direction.
     """
 
     effect: Effect
@@ -172,6 +192,7 @@ class Match:
     low: float | None
     high: float | None
     mismatches: tuple[str, ...] = ()
+    inverted: bool = False
 
 
 @cache
@@ -212,6 +233,7 @@ def published_device_ratios(
                         "to": there,
                         "strength": Strength.BUNDLED,
                         "also": "the machine around the device, and its memory",
+                        "also_belongs": True,
                         "conditions": {
                             "framework": after.framework,
                             "model": _model_family(after.model),
@@ -259,7 +281,7 @@ def matches(
 def _match(
     effect: Effect, old: AxisValue | None, new: AxisValue | None, run: StatedRecipe, device: str | None
 ) -> Match | None:
-    span = effect.span()
+    span = effect.axis_span()
     if span is None:
         return Match(effect, Nearness.SAME, None, None)
     ends = [_family(effect.axis, value) for value in (effect.from_value, effect.to_value)]
@@ -271,7 +293,7 @@ def _match(
     else:
         return None
     nearness, mismatches = _nearness(effect, run, device)
-    return Match(effect, nearness, low, high, mismatches)
+    return Match(effect, nearness, low, high, mismatches, inverted=wanted != ends)
 
 
 def _family(axis: AxisName, value: AxisValue | None) -> AxisValue | None:

@@ -3,16 +3,24 @@
 Effects multiply, so shares of a gap are computed on logarithms: a factor f accounts for ln f / ln(gap) of it. An effect
 gets a share only if the run's own records show it, or if it was observed on the same device architecture, framework,
 model and precision. An effect observed elsewhere is ranked by its size but gets no share: only its direction is known.
-Shares never exceed the gap: if the causes would explain more, they are scaled down jointly.
+What the known factors leave of the gap is open, on whichever side of 1: if they claim more than the gap, another cause
+works against them, or the evidence is too large here, and no share is then certain.
 """
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from trainmark.errors import InputError
+from trainmark.insight.difference import (
+    ACCOUNTING,
+    LOADING,
+    RANKED,
+    Basis,
+    DifferenceOf,
+    RecipeDifference,
+)
 from trainmark.insight.evidence import (
     Effect,
     Match,
@@ -21,125 +29,19 @@ from trainmark.insight.evidence import (
     matches,
     published_device_ratios,
 )
+from trainmark.insight.factors import Factor, factors_of
+from trainmark.insight.measured_causes import own_causes
+from trainmark.insight.physics import Limit, physical_limit
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
-from trainmark.logs.plausibility import Stall
+from trainmark.insight.side_facts import FactDifference, machine_differences, program_differences
+from trainmark.insight.sides import ExplainedRun, OtherSide
 from trainmark.reference import Reference
-from trainmark.schema.bound import RunBound
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share count as equal, with nothing to explain."""
-
-_SAME_NUMBER = 1e-4
-_LEAST_WAIT = 1e-3
-
-LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
-"""The axes that affect throughput by making the device wait for data."""
-
-
-class Basis(StrEnum):
-    """The basis of a difference's effect, the strongest first."""
-
-    OWN = "own"
-    ISOLATED = "isolated"
-    BUNDLED = "bundled"
-    BOUNDED = "bounded"
-    ELSEWHERE = "elsewhere"
-    REASONED = "reasoned"
-    UNKNOWN = "unknown"
-
-
-ACCOUNTING = frozenset({Basis.OWN, Basis.ISOLATED, Basis.BUNDLED})
-"""The bases that count towards the explained part of the gap."""
-RANKED = (*(Basis.OWN, Basis.ISOLATED, Basis.BUNDLED), Basis.BOUNDED, Basis.ELSEWHERE)
-
-
-class OwnCause(StrEnum):
-    """A cause in the run's own records, which is not an axis of a recipe."""
-
-    STALL = "stall"
-    DATA_WAIT = "data_wait"
-    STATISTIC = "statistic"
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedRule:
-    """The value of the run's log by the rule of a publisher of such logs."""
-
-    by: str
-    rule: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainedRun:
-    """A run to be explained. ``throughput`` is in ``unit`` over all devices; None if it is unknown.
-
-    ``data_wait`` is the share of a step spent waiting for data according to the run's records (0 to 1). ``doubts`` are
-    sentences about the number: why it is missing or suspect. ``noise`` is the relative uncertainty of the number from
-    its own records, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers of such
-    logs. ``bound`` is what the run was bound by.
-    """
-
-    name: str
-    recipe: StatedRecipe
-    throughput: float | None
-    unit: str | None
-    rule: str | None = None
-    data_wait: float | None = None
-    doubts: tuple[str, ...] = ()
-    noise: float = 0.0
-    stall: Stall | None = None
-    by_publishers: tuple[PublishedRule, ...] = ()
-    bound: RunBound | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OtherSide:
-    """The side that a run is explained against: a published figure, or another run.
-
-    ``throughput`` is in ``unit`` over all devices, ``text`` the number as it is shown.
-    """
-
-    name: str
-    recipe: StatedRecipe
-    throughput: float | None
-    unit: str | None
-    text: str
-    figure: Reference | None = None
-    run: ExplainedRun | None = None
-
-
-def side_of_figure(figure: Reference) -> OtherSide:
-    """Return a published figure as the other side."""
-    return OtherSide(figure.id, recipe_of(figure), figure.value, figure.unit, figure.text, figure=figure)
-
-
-def side_of_run(run: ExplainedRun) -> OtherSide:
-    """Return another run as the other side."""
-    text = "no throughput" if run.throughput is None else f"{run.throughput:.2f} {run.unit or ''}".rstrip()
-    return OtherSide(run.name, run.recipe, run.throughput, run.unit, text, run=run)
-
-
-@dataclass(frozen=True, slots=True)
-class RecipeDifference:
-    """One axis on which the two sides differ, or a cause in the runs' own records (``OwnCause`` as its axis).
-
-    ``low`` and ``high`` bound the factor by which throughput is expected to change if the run took the other side's
-    value; ``share`` is the corresponding share of the gap (0.5 is half). They are None if unknown.
-    """
-
-    axis: AxisName
-    here: Reading
-    there: Reading
-    basis: Basis
-    low: float | None
-    high: float | None
-    share: tuple[float, float] | None
-    evidence: tuple[Match, ...]
-    change: Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +56,11 @@ class Nearer:
 class Explanation:
     """The differences in the order of their effect, and the unexplained rest of the gap.
 
-    ``ratio`` is the other side over the run. ``accounted`` is the factor explained by the runs' own records and by
-    isolated and bundled evidence, never more than the ratio; ``open`` is the rest (ratio / accounted). Both are
-    (lowest, highest), and None without a throughput. ``in_noise`` is true if the gap is no larger than ``noise``, the
-    relative uncertainty of the two by their own records. ``assumed_device`` is the other side's device if the run does
-    not name its own.
+    ``ratio`` is the other side over the run. ``accounted`` is the factor explained by the runs' own records, by
+    isolated and bundled evidence and by arithmetic; ``open`` is the rest (ratio / accounted). Both are (lowest,
+    highest), and None without a throughput. ``factors`` are the ratio as a product, with what is open as the last.
+    ``in_noise`` is true if the gap is no larger than ``noise``, the relative uncertainty of the two by their records
+    and repeats. ``assumed_device`` is the other side's device if the run does not name its own.
     """
 
     run: ExplainedRun
@@ -175,6 +77,7 @@ class Explanation:
     assumed_device: str | None
     in_noise: bool = False
     noise: float = 0.0
+    factors: tuple[Factor, ...] = ()
 
 
 def explain(
@@ -198,14 +101,28 @@ def explain(
     here_device, there_device = run.recipe.value(Condition.DEVICE), there.value(Condition.DEVICE)
     named = here_device or there_device
     device = str(named) if named else None
-    both = [axis for axis in all_axes() if axis in run.recipe.readings and axis in there.readings]
+    axes = tuple(dict.fromkeys((*all_axes(), *run.recipe.readings, *there.readings)))
+    both = [axis for axis in axes if axis in run.recipe.readings and axis in there.readings]
     differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
     of_recipes = [_difference(axis, run, there, device, effects) for axis in differing]
-    causes = list(_own_causes(run, other, waits_counted=any(axis in LOADING for axis in differing)))
-    differences = sorted([*causes, *of_recipes], key=_weight)
+    of_facts = list(_fact_differences(run, other, commands=not differing))
+    causes = own_causes(
+        run,
+        other,
+        waits_counted=any(axis in LOADING for axis in differing),
+        others_differ=any(found.basis is not Basis.REASONED for found in of_recipes)
+        or any(found.of is DifferenceOf.PROGRAM for found in of_facts),
+    )
+    differences = sorted([*causes, *of_recipes, *of_facts], key=_weight)
+    factors: tuple[Factor, ...] = ()
     if ratio is not None and not in_noise:
+        campaign = None if other.run is None else other.run.facts.campaign
+        one_result = campaign is not None and run.facts.campaign == campaign
+        found = _with_remainder(differences, ratio, noise, one_result=one_result)
+        differences = sorted(found, key=_weight)
         differences = _shared(differences, ratio)
-    accounted = _accounted(differences, ratio) if ratio is not None else None
+        factors = factors_of(differences, ratio, noise)
+    accounted = _accounted(differences) if ratio is not None else None
     return Explanation(
         run=run,
         other=other,
@@ -214,8 +131,8 @@ def explain(
         accounted=accounted,
         open=(ratio / accounted[1], ratio / accounted[0]) if ratio is not None and accounted else None,
         same=tuple(axis for axis in both if axis not in differing),
-        only_here=tuple(a for a in all_axes() if a in run.recipe.readings and a not in there.readings),
-        only_there=tuple(a for a in all_axes() if a not in run.recipe.readings and a in there.readings),
+        only_here=tuple(a for a in axes if a in run.recipe.readings and a not in there.readings),
+        only_there=tuple(a for a in axes if a not in run.recipe.readings and a in there.readings),
         neither=tuple(
             axis
             for axis in axes_of_model(str(there.value(Condition.MODEL) or run.recipe.value(Condition.MODEL)))
@@ -225,80 +142,115 @@ def explain(
         assumed_device=str(there_device) if there_device and not here_device else None,
         in_noise=in_noise,
         noise=noise,
+        factors=factors,
     )
 
 
-def _own_causes(run: ExplainedRun, other: OtherSide, *, waits_counted: bool) -> Iterator[RecipeDifference]:
-    """Yield the causes in the runs' own records: a stall, waiting for data, and a publisher's other rule."""
-    factor = run.stall.factor if run.stall else 1.0
-    if run.stall:
-        where = f"record {run.stall.record}"
-        if run.stall.count > 1:
-            where = f"{run.stall.count} records, the worst {where}"
-        here = Reading(f"{run.stall.share:.0%} of the window", where)
-        yield _own(OwnCause.STALL, here, Reading("none", "the time of the other records"), Basis.OWN, factor)
-    yield from _waits(run, other, waits_counted=waits_counted)
-    figure = other.figure
-    theirs = None
-    if figure is not None:
-        theirs = next((rule for rule in run.by_publishers if _publishes(rule.by, figure)), None)
-    if theirs and figure and run.throughput and theirs.rule != run.rule:
-        by_rule = theirs.value / run.throughput
-        # A stall hardly changes a mean of rates: its part must not be counted twice.
-        by_rule = by_rule / factor if by_rule > factor else min(by_rule, 1.0)
-        if abs(by_rule - 1) > _SAME_NUMBER:
-            there = Reading(f"{theirs.rule}: {theirs.value:.6g}", f"{theirs.by}; {figure.statistic}")
-            here = Reading(f"{run.rule}: {run.throughput:.6g}", "the rule of the run's number")
-            yield _own(OwnCause.STATISTIC, here, there, Basis.OWN, by_rule)
-
-
-def _waits(run: ExplainedRun, other: OtherSide, *, waits_counted: bool) -> Iterator[RecipeDifference]:
-    """Yield the wait for data: its part of the gap if both runs recorded it, else what it can account for at most."""
-    if run.data_wait is None:
+def _fact_differences(run: ExplainedRun, other: OtherSide, *, commands: bool) -> Iterator[RecipeDifference]:
+    """Yield the differences of programs and machines that two results recorded; their effects are unknown."""
+    if other.run is None:
         return
-    where = "the run's own data-wait times"
-    here = Reading(f"{run.data_wait:.1%} of a step", where)
-    if other.run is not None and other.run.data_wait is not None:
-        there_wait = other.run.data_wait
-        if abs(run.data_wait - there_wait) > _LEAST_WAIT:
-            there = Reading(f"{there_wait:.1%} of a step", where)
-            yield _own(OwnCause.DATA_WAIT, here, there, Basis.OWN, (1 - there_wait) / (1 - run.data_wait))
-    elif run.data_wait > _LEAST_WAIT and not waits_counted:
-        there = Reading("not stated", "")
-        yield _own(OwnCause.DATA_WAIT, here, there, Basis.BOUNDED, 1 / (1 - run.data_wait))
+    here, there = run.facts, other.run.facts
+    for of, found in (
+        (DifferenceOf.PROGRAM, program_differences(here, there, commands=commands)),
+        (DifferenceOf.MACHINE, machine_differences(here, there)),
+    ):
+        yield from (_of_fact(of, fact, run, other.run) for fact in found)
 
 
-def _own(cause: OwnCause, here: Reading, there: Reading, basis: Basis, factor: float) -> RecipeDifference:
-    low = 1.0 if basis is Basis.BOUNDED else factor
-    return RecipeDifference(cause.value, here, there, basis, low, factor, None, (), Change())
+def _of_fact(
+    of: DifferenceOf, fact: FactDifference, run: ExplainedRun, other: ExplainedRun
+) -> RecipeDifference:
+    """Return the difference of a fact; CPUs in use limit what a number of threads can explain."""
+    readings = Reading(fact.here, fact.where), Reading(fact.there, fact.where)
+    cores = run.facts.values("cores"), other.facts.values("cores")
+    if "thread" not in fact.name.lower() or not all(cores) or run.facts.on_gpu:
+        return RecipeDifference(fact.name, *readings, Basis.UNKNOWN, None, None, None, (), Change(), of)
+    in_use = [sum(values) / len(values) for values in cores]
+    factor = in_use[1] / in_use[0] if min(in_use) > 0 else 1.0
+    sentence = (
+        f"{in_use[0]:.2f} CPUs in use here and {in_use[1]:.2f} there, which is the limit of what threads do"
+    )
+    low, high = min(1.0, factor), max(1.0, factor)
+    return RecipeDifference(fact.name, *readings, Basis.PHYSICS, low, high, None, (), Change(), of, sentence)
 
 
-def _publishes(by: str, reference: Reference) -> bool:
-    """Return whether ``by`` (``PaddlePaddle/Perf``, ``NVIDIA and others``) published the figure."""
-    name = by.split(maxsplit=1)[0].removesuffix("'s").casefold()
-    source = reference.source
-    return name in f"{source.publisher or ''} {source.document} {source.url or ''}".casefold()
+def _with_remainder(
+    differences: Sequence[RecipeDifference], ratio: float, noise: float, *, one_result: bool
+) -> list[RecipeDifference]:
+    """Return the differences; what is open is the effect of a difference if that is the only one left.
+
+    In ``one_result`` the runs of both sides took turns on one machine, so that this is a measurement.
+    """
+    found = list(differences)
+    left = [
+        number
+        for number, one in enumerate(found)
+        if (one_result or not one.is_sized)
+        and one.basis is not Basis.REASONED
+        and one.of is not DifferenceOf.RECORDS
+    ]
+    if one_result and len(left) == 1 and found[left[0]].axis not in LOADING:
+        # What was measured here comes before what others measured elsewhere.
+        found[left[0]] = replace(found[left[0]], basis=Basis.UNKNOWN, low=None, high=None)
+    bounded_by_records = any(not one.is_sized and one.of is DifferenceOf.RECORDS for one in found)
+    known = [math.sqrt(one.low * one.high) for one in found if one.is_sized and one.low and one.high]
+    rest = ratio / math.prod(known)
+    if len(left) != 1 or bounded_by_records or abs(math.log(rest)) <= max(NO_GAP, noise):
+        return found
+    only = found[left[0]]
+    if only.basis in _LIMITED and not _within(rest, noise, only):
+        return found
+    measured = one_result and only.of is DifferenceOf.RECIPE
+    found[left[0]] = replace(
+        only,
+        basis=Basis.OWN if measured else Basis.REMAINDER,
+        low=rest * math.exp(-noise),
+        high=rest * math.exp(noise),
+        says="both are cases of one result, whose runs took turns, and nothing else differs"
+        if measured
+        else None,
+    )
+    return found
+
+
+_LIMITED = (Basis.PHYSICS, Basis.BOUNDED, Basis.BUNDLED)
+
+
+def _within(rest: float, noise: float, limited: RecipeDifference) -> bool:
+    """Return whether a factor is within the limits of a difference, as far as the noise shows."""
+    if limited.low is None or limited.high is None:
+        return True
+    return limited.low * math.exp(-noise) <= rest <= limited.high * math.exp(noise)
 
 
 def _shared(differences: Sequence[RecipeDifference], ratio: float) -> list[RecipeDifference]:
-    """Return the differences with their shares of the gap; the lower ends sum to at most 1."""
+    """Return the differences with their shares of the gap; the lower ends sum to at most 1.
+
+    If the known effects claim more than the gap, none of them is certain to have any part of it.
+    """
+    counted = {*ACCOUNTING, Basis.BOUNDED, Basis.REMAINDER}
     spans = {
         number: _share((found.low, found.high), ratio)
         for number, found in enumerate(differences)
-        if found.low is not None and found.high is not None and found.basis in {*ACCOUNTING, Basis.BOUNDED}
+        if found.low is not None and found.high is not None and found.basis in counted
     }
-    known = {n: span for n, span in spans.items() if differences[n].basis in ACCOUNTING}
-    least = sum(max(low, 0.0) for low, _ in known.values())
-    scale = 1 / least if least > 1 else 1.0
+    least = {
+        number: max(low, 0.0) if differences[number].is_sized else 0.0 for number, (low, _) in spans.items()
+    }
+    if sum(least.values()) > 1 + _ROUNDING:
+        least = dict.fromkeys(least, 0.0)
+    total = sum(least.values())
     shared = list(differences)
-    for number, (low, high) in spans.items():
-        if high <= 0:
-            continue  # it has the opposite effect
-        least_here = max(low, 0.0) * scale if number in known else 0.0
-        others = least * scale - least_here if number in known else 0.0
-        most_here = max(least_here, min(high * scale, 1 - others))
-        shared[number] = replace(differences[number], share=(least_here, most_here))
+    for number, (_, high) in spans.items():
+        if high > 0:  # else it has the opposite effect
+            most = max(least[number], min(high, 1 - (total - least[number])))
+            shared[number] = replace(differences[number], share=(min(1.0, least[number]), min(1.0, most)))
     return shared
+
+
+_ROUNDING = 5e-3
+"""A sum of shares above 1 by less is that of numbers as printed."""
 
 
 def _check_same_work(run: ExplainedRun, other: OtherSide) -> None:
@@ -339,7 +291,8 @@ def _difference(
     effects: Sequence[Effect],
 ) -> RecipeDifference:
     found = matches(effects, axis, run.recipe, there, device)
-    basis, span = _basis(axis, found, run.data_wait)
+    limit = physical_limit(axis, run.recipe, there, device)
+    basis, span = _basis(axis, found, run.data_wait, limit)
     return RecipeDifference(
         axis=axis,
         here=run.recipe.readings[axis],
@@ -350,11 +303,12 @@ def _difference(
         share=None,
         evidence=found,
         change=change_of(axis, run.recipe, there),
+        says=limit.sentence if limit is not None and basis is Basis.PHYSICS else None,
     )
 
 
 def _basis(
-    axis: AxisName, found: Sequence[Match], data_wait: float | None
+    axis: AxisName, found: Sequence[Match], data_wait: float | None, limit: Limit | None
 ) -> tuple[Basis, tuple[float, float] | None]:
     if axis in LOADING and data_wait is not None:
         return Basis.BOUNDED, (1.0, 1 / (1 - data_wait))
@@ -366,6 +320,8 @@ def _basis(
             chosen = [m for m in found if m.nearness is nearness and m.effect.strength in strengths]
             if chosen:
                 return basis, _span(chosen)
+    if limit is not None:
+        return Basis.PHYSICS, (limit.low, limit.high)
     measured = [match for match in found if match.low is not None]
     if measured:
         return Basis.ELSEWHERE, _span(measured)
@@ -382,23 +338,23 @@ def _share(span: tuple[float, float], ratio: float) -> tuple[float, float]:
     return shares[0], shares[1]
 
 
-def _weight(difference: RecipeDifference) -> tuple[int, float, int, str]:
-    """Return the sort key: effects of known size first, by size; then reasoned and unknown ones."""
+def _weight(difference: RecipeDifference) -> tuple[int, float, int, int, str]:
+    """Return the sort key: effects of known size first, by size; then reasoned and unknown ones, by their subject."""
     basis = list(Basis).index(difference.basis)
-    ends = [end for end in (difference.low, difference.high) if end is not None]
+    ends = [end for end in (difference.low, difference.high) if end]
     size = max((abs(math.log(end)) for end in ends), default=0.0)
-    return 0 if difference.basis in RANKED else basis, -size, basis, difference.axis
+    subject = list(DifferenceOf).index(difference.of)
+    return 0 if difference.basis in RANKED else basis, -size, basis, subject, difference.axis
 
 
-def _accounted(differences: Iterable[RecipeDifference], ratio: float) -> tuple[float, float]:
-    """Return the explained factor, limited to between 1 and ``ratio``."""
-    low = high = 1.0
-    for difference in differences:
-        if difference.basis in ACCOUNTING and difference.low is not None and difference.high is not None:
-            low, high = low * difference.low, high * difference.high
-    least, most = sorted((1.0, ratio))
-    ends = sorted(min(max(end, least), most) for end in (low, high))
-    return ends[0], ends[1]
+def _accounted(differences: Iterable[RecipeDifference]) -> tuple[float, float]:
+    """Return the explained factor: the product of the effects of known size."""
+    sized = [
+        (found.low, found.high)
+        for found in differences
+        if found.is_sized and found.low is not None and found.high is not None
+    ]
+    return math.prod(low for low, _ in sized), math.prod(high for _, high in sized)
 
 
 def _nearer(

@@ -12,9 +12,10 @@ from trainmark.errors import InputError
 from trainmark.insight.bound import judge_bound, stored_bound
 from trainmark.insight.bound_evidence import BoundFacts
 from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
-from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
+from trainmark.insight.side_facts import SideFacts
+from trainmark.insight.sides import ExplainedRun, PublishedRule
 from trainmark.logs import Facts, ParsedLog, Problem, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.events import read_events
@@ -58,11 +59,12 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     result = measure_log(parsed, find_rule(rule) if rule else None)
     lines = list(_head(path))
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
-    recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
+    recipe = recipe.with_readings(manifest_readings(manifest)).with_readings(_given(device))
     problems = reading_problems(parsed, result)
     waited = data_wait(lines)
     if waited is None:
         waited = own_data_wait(path)
+    settings = {name: value for name, value in parsed.parameters.items() if recipe.program is None}
     return ExplainedRun(
         name=path.name,
         recipe=recipe,
@@ -75,6 +77,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         stall=stalls(parsed),
         by_publishers=tuple(_by_publishers(parsed)),
         bound=stored_bound(path.parent) or _bound_of_log(parsed, waited),
+        facts=SideFacts(settings=settings),
     )
 
 
@@ -137,7 +140,7 @@ def _gpu(manifest: Manifest | None) -> str | None:
     return next((name for name in names if name), None)
 
 
-def _manifested(manifest: Manifest | None) -> dict[AxisName, Reading]:
+def manifest_readings(manifest: Manifest | None) -> dict[AxisName, Reading]:
     """Return the machine and software of rank 0's node from the manifest next to a run's log."""
     if manifest is None:
         return {}

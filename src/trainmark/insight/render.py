@@ -5,17 +5,11 @@ from textwrap import wrap
 from typing import Any
 
 from trainmark.insight.bound import bound_line
-from trainmark.insight.evidence import Effect, Match, Nearness
-from trainmark.insight.explanation import (
-    ACCOUNTING,
-    NO_GAP,
-    RANKED,
-    Basis,
-    ExplainedRun,
-    Explanation,
-    Nearer,
-    RecipeDifference,
-)
+from trainmark.insight.difference import ACCOUNTING, RANKED, Basis, RecipeDifference
+from trainmark.insight.evidence import Effect, Match, Nearness, Strength
+from trainmark.insight.explanation import NO_GAP, Explanation, Nearer
+from trainmark.insight.factors import OPEN, Candidate, Factor, FactorEvidence
+from trainmark.insight.sides import ExplainedRun
 from trainmark.schema.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
@@ -23,10 +17,13 @@ _BASIS = {
     Basis.OWN: "measured in the run's own records",
     Basis.ISOLATED: f"measured with nothing else changed (according to its source), {_SAME}",
     Basis.BUNDLED: f"measured on the {_SAME}, but other things changed as well",
+    Basis.PHYSICS: "by arithmetic",
+    Basis.REMAINDER: "the only recorded difference left: what is open, if nothing that was not recorded differs",
     Basis.BOUNDED: "an upper bound from the run's own records: the time it waited for data (without the load that the"
     " loader puts on the host)",
     Basis.ELSEWHERE: "measured only under other conditions: the direction is known, but not the size here",
 }
+_BOTH_PLACES = (Basis.OWN, Basis.PHYSICS)
 _WIDTH = 110
 
 
@@ -39,7 +36,7 @@ def render_text(explanation: Explanation) -> str:
         for number, difference in enumerate(ranked, start=1):
             lines += [*_difference(number, difference, in_noise=explanation.in_noise), ""]
     lines += _unranked(explanation)
-    lines += _open(explanation)
+    lines += _product(explanation)
     lines += _nearer(explanation)
     lines += _lists(explanation)
     lines += _sources(explanation)
@@ -79,17 +76,25 @@ def _gap(explanation: Explanation) -> Iterator[str]:
 def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) -> Iterator[str]:
     yield f"{number}. {difference.axis}: {difference.here.value} here, {difference.there.value} there"
     yield f"   here      {difference.here.where}"
-    if difference.basis is Basis.OWN and difference.there.where:
+    if difference.basis in _BOTH_PLACES and difference.there.where:
         yield f"   there     {difference.there.where}"
-    effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
+    effect = f"{_factor(difference.low, difference.high)}; {_basis(difference)}"
     yield from _wrapped("   effect    ", effect)
     if difference.share is not None:
         yield f"   gap       {_share(difference.share)} of the gap (of its logarithm, because effects multiply)"
-    elif difference.basis in ACCOUNTING and not in_noise:
+    elif difference.basis in ACCOUNTING and difference.is_sized and not in_noise:
         yield "   gap       none of the gap: it has the opposite effect"
     for match in difference.evidence:
         yield from _wrapped("   evidence  ", _evidence(match))
     yield from (f"   test      {text}" for text in _tests(difference))
+
+
+def _basis(difference: RecipeDifference) -> str:
+    """Return the basis of an effect in words, with its arithmetic."""
+    if difference.says is None:
+        return _BASIS[difference.basis]
+    basis = "measured here" if difference.basis is Basis.OWN else _BASIS[difference.basis]
+    return f"{basis}: {difference.says}"
 
 
 def _factor(low: float | None, high: float | None) -> str:
@@ -97,6 +102,8 @@ def _factor(low: float | None, high: float | None) -> str:
         return "no figure"
     if low == 1.0 < high:
         return f"x{high:.3f} at most"
+    if low < 1.0 == high:
+        return f"x{low:.3f} at most"
     return _range((low, high))
 
 
@@ -114,9 +121,18 @@ def _evidence(match: Match) -> str:
     controlled = f"; {effect.control.what}: x{control:.2f}" if effect.control and control is not None else ""
     note = f" {effect.note}" if effect.note else ""
     return (
-        f"{effect.strength} {_factor(match.low, match.high)}{_mismatches(match)}: {_numbers(effect)}"
+        f"{effect.strength} {_factor(match.low, match.high)}{_bundle(match)}{_mismatches(match)}: {_numbers(effect)}"
         f"{_where(effect)}{also}{controlled}.{note}"
     )
+
+
+def _bundle(match: Match) -> str:
+    """Return the factor of a whole bundle, where that of the axis is only a part of it."""
+    whole = match.effect.span()
+    if match.effect.strength is not Strength.BUNDLED or match.effect.also_belongs or whole is None:
+        return ""
+    factor = 1 / whole[0] if match.inverted else whole[0]
+    return f" (x{factor:.2f} with all changes)"
 
 
 def _mismatches(match: Match) -> str:
@@ -166,16 +182,41 @@ def _unranked(explanation: Explanation) -> Iterator[str]:
         yield ""
 
 
-def _open(explanation: Explanation) -> Iterator[str]:
-    if explanation.ratio is None or explanation.open is None or explanation.in_noise:
+def _product(explanation: Explanation) -> Iterator[str]:
+    """Yield the ratio as a product of factors, each with its interval and evidence; what is open comes last."""
+    if not explanation.factors or explanation.ratio is None:
         return
-    yield "Unexplained"
-    if explanation.accounted == (1.0, 1.0):
-        yield f"  No evidence explains any part of x{explanation.ratio:.3f}."
-    else:
-        yield f"  The evidence above explains {_range(explanation.accounted)} of x{explanation.ratio:.3f};"
-        yield f"  {_range(explanation.open)} is unexplained. Only a test shows whether the evidence applies here."
+    yield f"The ratio as a product: x{explanation.ratio:.3f}"
+    width = max(len(factor.name) for factor in explanation.factors)
+    for factor in explanation.factors:
+        candidates = ""
+        if factor.name == OPEN and factor.candidates:
+            candidates = f"; may be: {', '.join(map(_candidate, factor.candidates))}"
+        yield from _wrapped(
+            f"  {factor.name:{width}}  ", f"{_factor_text(factor)}; {factor.evidence}{candidates}"
+        )
+    if len(explanation.factors) == 1:
+        yield "  No evidence explains any part of it."
+    elif _claims_too_much(explanation):
+        yield "  The known factors claim more than the gap: one is smaller here, or another cause works against them."
+    elif any(factor.evidence is FactorEvidence.PUBLISHED for factor in explanation.factors):
+        yield "  Only a test shows whether published evidence applies here."
     yield ""
+
+
+def _factor_text(factor: Factor) -> str:
+    low, value, high = (f"{number:.3f}" for number in (factor.low, factor.value, factor.high))
+    return f"x{value}" if low == high else f"x{value} [{low}, {high}]"
+
+
+def _candidate(candidate: Candidate) -> str:
+    return candidate.name if candidate.high is None else f"{candidate.name} (x{candidate.high:.3f} at most)"
+
+
+def _claims_too_much(explanation: Explanation) -> bool:
+    """Return whether what is open is on the other side of 1 than the gap."""
+    rest, ratio = explanation.factors[-1], explanation.ratio or 1.0
+    return rest.high < 1 if ratio > 1 else rest.low > 1
 
 
 def _wrapped(head: str, text: str) -> list[str]:
@@ -183,9 +224,7 @@ def _wrapped(head: str, text: str) -> list[str]:
     return wrap(text, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _range(ends: tuple[float, float] | None) -> str:
-    if ends is None:
-        return "nothing"
+def _range(ends: tuple[float, float]) -> str:
     low, high = (f"x{end:.2f}" for end in ends)
     return low if low == high else f"{low} to {high}"
 
@@ -259,6 +298,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         "differences": [_difference_document(difference) for difference in explanation.differences],
         "accounted": explanation.accounted,
         "open": explanation.open,
+        "factors": [_factor_document(factor) for factor in explanation.factors],
         "nearer": [
             {
                 "id": nearer.reference.id,
@@ -278,9 +318,24 @@ def _bound_document(run: ExplainedRun) -> dict[str, Any] | None:
     return None if run.bound is None else run.bound.model_dump(mode="json")
 
 
+def _factor_document(factor: Factor) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": factor.name,
+        "evidence": factor.evidence.value,
+        "value": factor.value,
+        "interval": [factor.low, factor.high],
+    }
+    if factor.name == OPEN:
+        document["candidates"] = [
+            {"name": candidate.name, "at_most": candidate.high} for candidate in factor.candidates
+        ]
+    return document
+
+
 def _difference_document(difference: RecipeDifference) -> dict[str, Any]:
     return {
         "axis": difference.axis,
+        "of": difference.of.value,
         "here": {"value": difference.here.value, "where": difference.here.where},
         "there": {"value": difference.there.value, "where": difference.there.where},
         "basis": difference.basis.value,

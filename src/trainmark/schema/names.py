@@ -8,6 +8,8 @@ RESULTS = "results.json"
 DATABASE = "results.sqlite"
 CHECK = "check.json"
 """What `trainmark check` found of the hosts."""
+IDENTITY = "identity"
+"""The folder with the entries of each part of the runs' identities, by digest."""
 RUNS = "runs"
 """The folder of the runs: ``runs/CASE/REPEAT/``."""
 

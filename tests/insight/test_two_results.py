@@ -1,0 +1,279 @@
+"""``explain A --against B`` of results: causes in telemetry, programs and machines are named with their factors."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmark.cli.main import main
+from trainmark.errors import InputError
+from trainmark.insight import ExplainedRun, Explanation, StatedRecipe, explain, render_text, to_document
+from trainmark.insight.difference import Basis, DifferenceOf, OwnCause, RecipeDifference
+from trainmark.insight.factors import FactorEvidence
+from trainmark.insight.physics import physical_limit
+from trainmark.insight.recipe import Reading
+from trainmark.insight.side_facts import MachineUse, SideFacts, program_differences
+from trainmark.insight.sides import side_of_run
+from trainmark.schema.identity import PartName
+from trainmark.schema.recipe import AxisValue, Condition, RecipeAxis
+from trainmark.store import read_results
+
+H200 = Path(__file__).parents[2] / "docs" / "results" / "h200"
+NCHW = "pytorch-resnet50_v1.5-amp-fp16-b256-1n1g-synthetic-nchw-none-224px-cuda"
+FP32 = "pytorch-resnet50_v1.5-fp32-b256-1n1g-synthetic-nhwc-none-224px-cuda"
+AMP = "pytorch-resnet50_v1.5-amp-fp16-b256-1n1g-synthetic-nhwc-none-224px-cuda"
+
+
+def side(
+    name: str,
+    rate: float,
+    *uses: MachineUse,
+    recipe: Mapping[str, AxisValue] = {},
+    entries: Mapping[PartName, Mapping[str, str]] = {},
+    noise: float = 0.005,
+    **facts: Any,
+) -> ExplainedRun:
+    readings = {axis: Reading(value, "case") for axis, value in recipe.items()}
+    waits = [use.data_wait for use in uses if use.data_wait is not None]
+    return ExplainedRun(
+        name,
+        StatedRecipe(readings),
+        rate,
+        "samples/s",
+        noise=noise,
+        data_wait=waits[0] if waits else None,
+        facts=SideFacts(uses=uses, entries=entries, **facts),
+    )
+
+
+def explained(here: ExplainedRun, there: ExplainedRun) -> Explanation:
+    return explain(here, side_of_run(there), (), ())
+
+
+def first(explanation: Explanation) -> RecipeDifference:
+    return explanation.differences[0]
+
+
+BUSY = MachineUse(cores=1.9, cpus=2, allowed_cpus=2, other_load=0.01, cpu_wait=0.01, data_wait=0.0)
+
+
+def test_fewer_cpus_are_named_with_a_factor_between_their_use_and_the_gap() -> None:
+    pinned = replace(BUSY, cores=1.0, allowed_cpus=1)
+
+    explanation = explained(side("here", 100, *3 * [pinned]), side("there", 160, *3 * [BUSY]))
+
+    found = first(explanation)
+    assert (found.axis, found.basis) == (OwnCause.CPUS_ALLOWED, Basis.OWN)
+    assert found.here.value == "1 CPUs allowed, 1.00 in use"
+    assert (found.low, found.high) == pytest.approx((1.6, 1.9))
+    assert math.prod(factor.value for factor in explanation.factors) == pytest.approx(1.6)
+
+
+def test_other_load_is_named_by_the_wait_for_a_cpu() -> None:
+    shared = replace(BUSY, cores=1.1, other_load=0.44, cpu_wait=0.42)
+
+    found = first(explained(side("here", 100, *3 * [shared]), side("there", 175, *3 * [BUSY])))
+
+    assert found.axis == OwnCause.CPU_SHARED
+    assert "other processes take 44% of the CPUs" in str(found.here.value)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= 1.75 <= found.high
+
+
+def test_a_wait_for_data_of_several_runs_has_an_interval_over_them() -> None:
+    waits = [replace(BUSY, data_wait=share) for share in (0.48, 0.5, 0.52)]
+
+    found = first(explained(side("here", 100, *waits), side("there", 200, *3 * [BUSY])))
+
+    assert found.axis == OwnCause.DATA_WAIT
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 1 / 0.52 < found.high
+    assert found.high / found.low > 1.1
+
+
+def test_a_cpu_quota_and_a_slow_rank_are_factors_of_their_own() -> None:
+    quota = replace(BUSY, quota_stop=0.5)
+    ranks = replace(BUSY, rank_wait=0.4)
+    plain = replace(BUSY, quota_stop=0.0, rank_wait=0.0)
+
+    assert first(explained(side("here", 100, quota), side("there", 200, plain))).axis == OwnCause.CPU_QUOTA
+    assert first(explained(side("here", 100, ranks), side("there", 166, plain))).axis == OwnCause.RANK_WAIT
+
+
+def test_a_lower_clock_limits_what_it_explains_and_names_the_power_limit() -> None:
+    capped = MachineUse(
+        clock_mhz=1200, power_w=350, power_limit_w=350, power_limited=1.0, gpu_busy=1.0, data_wait=0.0
+    )
+    free = replace(capped, clock_mhz=1800, power_w=600, power_limit_w=700, power_limited=0.0)
+
+    explanation = explained(side("here", 100, capped, on_gpu=True), side("there", 140, free, on_gpu=True))
+
+    found = first(explanation)
+    assert (found.axis, found.basis) == (OwnCause.GPU_CLOCK, Basis.PHYSICS)
+    assert found.here.value == "1200 MHz, 350 of 350 W, at the power limit in 100% of the samples"
+    assert (found.low, found.high) == (1.0, 1.5)
+    assert [factor.name for factor in explanation.factors] == ["open"]
+    (candidate,) = explanation.factors[0].candidates
+    assert (candidate.name, candidate.high) == (OwnCause.GPU_CLOCK, 1.5)
+
+
+def test_an_idle_gpu_is_a_factor_only_if_no_recipe_may_cause_it() -> None:
+    idle = MachineUse(gpu_busy=0.5, data_wait=0.0)
+    here, there = (
+        side("here", 100, idle, on_gpu=True),
+        side("there", 190, replace(idle, gpu_busy=0.95), on_gpu=True),
+    )
+    compiled = replace(there, recipe=StatedRecipe({RecipeAxis.COMPILER: Reading("inductor", "case")}))
+    eager = replace(here, recipe=StatedRecipe({RecipeAxis.COMPILER: Reading("none", "case")}))
+
+    assert first(explained(here, there)).basis is Basis.OWN
+    idle_time = next(d for d in explained(eager, compiled).differences if d.axis == OwnCause.GPU_IDLE)
+    assert idle_time.basis is Basis.BOUNDED
+
+
+def test_the_only_difference_left_is_what_is_open_and_no_more() -> None:
+    batch: dict[str, AxisValue] = {Condition.BATCH_PER_DEVICE: 4}
+    here = side("here", 100, BUSY, recipe=batch, noise=0.01)
+    there = side("there", 180, BUSY, recipe={Condition.BATCH_PER_DEVICE: 64}, noise=0.01)
+
+    explanation = explained(here, there)
+
+    found = first(explanation)
+    assert (found.axis, found.basis) == (Condition.BATCH_PER_DEVICE, Basis.REMAINDER)
+    assert found.low == pytest.approx(1.8 * math.exp(-math.hypot(0.01, 0.01)))
+    assert [factor.name for factor in explanation.factors] == ["open"]
+    assert "100%" not in render_text(explanation).replace("0% to 100%", "")
+
+
+def test_two_cases_of_one_result_that_differ_in_one_axis_measure_it() -> None:
+    here = side("here", 100, BUSY, recipe={"layout": "nchw"}, campaign="/results/a")
+    there = side("there", 150, BUSY, recipe={"layout": "nhwc"}, campaign="/results/a")
+
+    explanation = explained(here, there)
+
+    assert [factor.name for factor in explanation.factors] == ["layout", "open"]
+    assert explanation.factors[0].evidence is FactorEvidence.MEASURED
+    assert explanation.factors[0].value == pytest.approx(1.5)
+    assert explanation.factors[1].value == pytest.approx(1.0)
+
+
+def test_two_differences_of_unknown_effect_stay_open_with_both_as_candidates() -> None:
+    here = side("here", 100, BUSY, recipe={"a": 1, "b": 2})
+    there = side("there", 150, BUSY, recipe={"a": 3, "b": 4})
+
+    (rest,) = explained(here, there).factors
+
+    assert rest.evidence is FactorEvidence.UNKNOWN
+    assert {candidate.name for candidate in rest.candidates} == {"a", "b"}
+
+
+def test_packages_variables_and_words_of_commands_are_compared() -> None:
+    here = SideFacts(
+        entries={
+            PartName.PACKAGES: {"torch": "2.1", "numpy": "1.26"},
+            PartName.VARIABLES: {"OMP_NUM_THREADS": "1"},
+            PartName.COMMANDS: {"node 0": "python train.py --batch 4 --fast"},
+        }
+    )
+    there = SideFacts(
+        entries={
+            PartName.PACKAGES: {"torch": "2.11", "numpy": "1.26"},
+            PartName.VARIABLES: {},
+            PartName.COMMANDS: {"node 0": "python train.py --batch 64"},
+        }
+    )
+
+    found = {one.name: (one.here, one.there) for one in program_differences(here, there, commands=True)}
+
+    assert found == {
+        "package torch": ("2.1", "2.11"),
+        "variable OMP_NUM_THREADS": ("1", "none"),
+        "command --batch": ("4", "64"),
+        "command --fast": ("given", "not given"),
+    }
+    alone = {one.name for one in program_differences(here, there, commands=False)}
+    assert alone == {"package torch", "variable OMP_NUM_THREADS"}
+
+
+def test_a_number_of_threads_is_limited_by_the_cpus_in_use() -> None:
+    one_thread = {PartName.VARIABLES: {"OMP_NUM_THREADS": "1"}}
+    here = side("here", 100, replace(BUSY, cores=1.0), entries=one_thread)
+    there = side("there", 170, BUSY, entries={PartName.VARIABLES: {"OMP_NUM_THREADS": "2"}})
+
+    found = first(explained(here, there))
+
+    assert (found.axis, found.of) == ("variable OMP_NUM_THREADS", DifferenceOf.PROGRAM)
+    assert found.low is not None
+    assert found.low <= 1.7 <= (found.high or 0.0)
+
+
+def test_arithmetic_limits_devices_precision_and_device() -> None:
+    def recipe(**values: AxisValue) -> StatedRecipe:
+        return StatedRecipe({axis: Reading(value, "case") for axis, value in values.items()})
+
+    devices = physical_limit(Condition.DEVICES, recipe(devices=2), recipe(devices=8), None)
+    precision = physical_limit(
+        Condition.PRECISION, recipe(precision="amp-bf16"), recipe(precision="amp-fp8"), "H100"
+    )
+    unknown = physical_limit(Condition.PRECISION, recipe(precision="amp-bf16"), recipe(precision="x"), "H100")
+
+    assert devices is not None
+    assert (devices.low, devices.high) == (4.0, 4.0)
+    assert precision is not None
+    assert (precision.low, precision.high) == pytest.approx((1.0, 2.0), rel=1e-2)
+    assert unknown is None
+
+
+class TestTheVerb:
+    def test_cases_of_a_result_are_sides(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", f"{H200}#{FP32}", "--against", f"{H200}#{AMP}"]) == 0
+
+        printed = capsys.readouterr().out
+        assert "1. precision: fp32 here, amp-fp16 there" in printed
+        assert "precision  x5.759 [5.739, 5.779]; measured here" in printed
+
+    def test_a_case_is_set_against_a_published_figure_and_the_other_way_round(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        figure = "ngc-pytorch-resnet50-a100-80gb-amp-1gpu"
+
+        assert main(["explain", f"{H200}#{NCHW}", "--against", figure]) == 0
+        assert "there  ngc-pytorch-resnet50-a100-80gb-amp-1gpu: 2470 images/s" in capsys.readouterr().out
+        assert main(["explain", figure, "--against", f"{H200}#{NCHW}"]) == 0
+        assert "The other run is 1.250 times as fast." in capsys.readouterr().out
+
+    def test_a_result_of_several_cases_asks_for_one(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", str(H200), "--against", f"{H200}#{AMP}"]) == 2
+        assert "add #CASE, its id or axis=value, to choose one" in capsys.readouterr().err
+
+    def test_a_word_that_names_nothing_is_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["explain", "no/such.log", "--against", f"{H200}#{AMP}"]) == 2
+        assert "no such log file, result directory or published figure" in capsys.readouterr().err
+        assert main(["explain", f"{H200}#{AMP}", "--against", "ngc-pytorch-resnet50-a100-80gb-amp-2gpu"]) == 2
+        assert "did you mean" in capsys.readouterr().err
+
+
+def test_the_document_has_the_factors_with_their_candidates() -> None:
+    document = to_document(
+        explained(
+            side("here", 100, BUSY, recipe={"a": 1, "b": 1}),
+            side("there", 150, BUSY, recipe={"a": 2, "b": 2}),
+        )
+    )
+
+    (rest,) = document["factors"]
+    assert rest["name"] == "open"
+    assert rest["candidates"] == [{"name": "a", "at_most": None}, {"name": "b", "at_most": None}]
+
+
+def test_results_of_two_units_are_refused() -> None:
+    other = replace(side("there", 150, BUSY), unit="tokens/s")
+
+    with pytest.raises(InputError, match=r"here is in samples/s, but there is in tokens/s"):
+        explained(side("here", 100, BUSY), other)
+    assert read_results(H200 / "results.json").cases
