@@ -72,8 +72,10 @@ def _fields(family: Family) -> _Fields | None:
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
     counter = (named or epochs or counters)[0]
     meant: dict[int, Meant] = {}
-    for at, place in enumerate(family.places):
-        found = meaning_of(place.name, place.unit, place.after) if at not in (counter, epoch) else None
+    units = _units(family)
+    for at, (place, unit) in enumerate(zip(family.places, units, strict=True)):
+        after = place.after if unit == place.unit else ""
+        found = meaning_of(place.name, unit, after) if at not in (counter, epoch) else None
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)
@@ -88,6 +90,28 @@ def _fields(family: Family) -> _Fields | None:
     if not has_time and family.clock_s is None:
         return None
     return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch)
+
+
+def _units(family: Family) -> list[str]:
+    """Return the unit behind each number; empty if the word there is the next number's name (``time 0.08 it/s 12``)."""
+    units = [place.unit for place in family.places]
+    for at in reversed(range(len(units) - 1)):
+        place = family.places[at]
+        between = place.after.strip(" \t|,;[](){}").lower()
+        if not units[at] or between.rstrip(" :=") != units[at] or not _means_speed("", units[at]):
+            continue
+        # The next number needs the word as its name, unless it has a unit too; a plain "speed" needs it as its unit.
+        named = meaning_of(place.name, "")
+        is_unit = _means_speed("", units[at + 1]) or (named is not None and named == Meant("rate"))
+        if place.name and (between != units[at] or not is_unit):
+            units[at] = ""
+    return units
+
+
+def _means_speed(name: str, unit: str) -> bool:
+    """Return whether a number of that name and unit is a rate, or has a unit such as ``s/it``."""
+    found = meaning_of(name, unit)
+    return found is not None and (found.field in ("rate", "steps_per_s") or "/" in unit)
 
 
 def _is_named(family: Family, at: int) -> bool:
@@ -262,9 +286,10 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
             f"{copies} ranks print each step, and the first one's line is of all of them (if each prints its "
             f"own rate, all are {copies} times as fast)"
         )
+    units = _units(family)
     for at, found in fields.meant.items():
         place = family.places[at]
-        label = f"'{(place.name + ' ' + place.unit).strip()}'"
+        label = f"'{(place.name + ' ' + units[at]).strip()}'"
         if found.field == "rate":
             yield f"{label} is {unit} of {'one device' if per_device else 'all devices'}"
         elif found.field == "steps_per_s":
