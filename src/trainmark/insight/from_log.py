@@ -197,7 +197,7 @@ def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
         Condition.DEVICE: device,
         Condition.DEVICE_MEMORY_GB: memory,
     }
-    where = "trainmark parse (the log's text or its name)"
+    where = "from the log or its name"
     return {axis: Reading(value, where) for axis, value in values.items() if value is not None}
 
 
