@@ -144,7 +144,7 @@ def _context(collected: LogCollector, records: Records, counters: Counters) -> L
         head=head,
         tail=collected.tail,
         text=head if collected.text_bytes <= HEAD_BYTES else head + b"\n" + collected.tail,
-        first_step=int(np.nan_to_num(_first(records.step))) if records.step is not None else None,
+        first_step=_first_step(records),
         last_epoch=_last(records.epoch),
         last_step=_last(records.step),
         step_interval=counters.interval,
@@ -197,6 +197,13 @@ def _meaning(known: Format, pattern: int) -> Meaning:
 
 def _first(column: Column | None) -> float:
     return float(column.array(0, 1)[0]) if column is not None and len(column) else 0.0
+
+
+def _first_step(records: Records) -> int | None:
+    if records.step is None:
+        return None
+    first = _first(records.step)
+    return int(first) if np.isfinite(first) else 0
 
 
 def _last(column: Column | None) -> int | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.columns import Column, Floats, median
+from trainmark.logs.columns import Column, Floats, differences, median
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.model import Records, Restart
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
@@ -142,7 +142,7 @@ def _interval(records: Records) -> int:
     if records.step is None or records.count < 2:
         return 1
     steps = records.step.array(0, min(records.count, 4096))
-    rises = np.diff(steps)
+    rises = differences(steps)
     rises = rises[rises > 0]
     if not len(rises):
         return 1

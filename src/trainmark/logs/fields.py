@@ -163,7 +163,7 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
         columns[name.removesuffix(SUFFIX)] *= columns.pop(name)
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:
-            part = np.nan_to_num(values) * factor if name in _PARTS else values * factor
+            part = np.where(np.isnan(values), 0.0, values) * factor if name in _PARTS else values * factor
             before = columns.get(field)
             columns[field] = part if before is None else _sum(before, part, name in _PARTS)
     for name, field in (("average_steps_per_s", "average_time_s"), ("steps_per_s", "step_time_s")):

@@ -25,12 +25,15 @@ def other_format_problems(collected: LogCollector) -> list[Problem]:
     if ends["beginning"] == ends["end"]:
         del ends["end"]  # a short log, which is both
     for place, whole in ends.items():
-        if len(whole) <= _SMALL_BYTES and not any(
-            _may_be_in(one, whole) for one in _others(collected, whole)
-        ):
-            continue
-        text = _few_of_each(whole)
-        others = [other for other in _others(collected, text) if _may_be_in(other, text)]
+        if len(whole) <= _SMALL_BYTES:
+            candidates = [other for other in _others(collected, whole) if _may_be_in(other, whole)]
+            if not candidates:
+                continue
+            text = _few_of_each(whole)
+        else:
+            text = _few_of_each(whole)
+            candidates = _others(collected, text)
+        others = [other for other in candidates if _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
             if _trains_in(other, rest) or (not _share_trainer(other, known) and _is_in(other, rest)):

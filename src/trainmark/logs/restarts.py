@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Column, Floats
+from trainmark.logs.columns import Column, Floats, differences
 from trainmark.logs.model import Problem, Records, Restart
 
 RESTARTED = "restarted"
@@ -140,7 +140,7 @@ def _spacing(epoch: Floats, step: Floats, interval: int) -> float | None:
         return interval
     if epoch[0] != epoch[1]:
         return interval if epoch[0] - epoch[1] == 1 else None
-    rises = np.diff(step)
+    rises = differences(step)
     alike = len(rises) > 1 and rises[0] == rises[1]
     return max(float(rises[0]), interval) if 0 <= rises[0] <= interval or (rises[0] > 0 and alike) else None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Floats, differences
 from trainmark.logs.model import Meaning, ParsedLog, Problem
 from trainmark.logs.plausibility.intervals import wider_intervals
 
@@ -40,7 +40,7 @@ class _Increments:
         """
         if np.isnan(self.first):
             self.first = float(step[0])
-        rise = np.diff(step)
+        rise = differences(step)
         rise[[at - 1 for at in restarted]] = 0
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
@@ -92,7 +92,7 @@ def _doubled(rows: list[Floats]) -> int:
     """Return how many consecutive records are equal in all of ``rows``, of which the last differs most often."""
     same = np.ones(len(rows[0]) - 1, np.bool_)
     for row in reversed(rows):
-        same &= np.diff(row) == 0
+        same &= differences(row) == 0
         if not same.any():
             break
     return int(np.count_nonzero(same))

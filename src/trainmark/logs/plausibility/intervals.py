@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Column, Floats
+from trainmark.logs.columns import Column, Floats, differences
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
@@ -80,7 +80,7 @@ def counts_from_zero(records: Records) -> bool:
 
 def steps_since_restart(step: Floats, from_zero: bool, usual: int) -> Floats:
     """Return the steps of records after a counter restart: at most ``usual``, which is also used if none is printed."""
-    return np.where(np.isfinite(step), np.clip(step + from_zero, 1, usual), usual)
+    return np.where(np.isfinite(step), np.minimum(np.maximum(step + from_zero, 1), usual), usual)
 
 
 def steps_covered(steps: Column, start: int, stop: int, usual: int, *, from_zero: bool) -> Floats:
@@ -116,19 +116,21 @@ def wider_intervals(rises: Floats, usual: int) -> NDArray[np.bool_]:
 
 def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
     size = stop - start
+    missing = np.full(size, np.nan)
     columns = {name: getattr(records, name) for name in _FIELDS}
     return {
-        name: np.full(size, np.nan) if column is None else column.array(start, stop)
-        for name, column in columns.items()
+        name: missing if column is None else column.array(start, stop) for name, column in columns.items()
     }
 
 
 def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero: bool) -> Intervals:
     step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
-    joined = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
+    joined = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else differences(epoch) == 0
     joined[[one.record - first for one in log.restarts if 0 <= one.record - first < len(joined)]] = False
     steps = (
-        np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
+        differences(step)
+        if log.records.step is not None
+        else np.full(len(step) - 1, float(log.step_interval))
     )
     usual = log.step_interval
     anew = usual if log.counts_samples else steps_since_restart(step[1:], from_zero, usual)
@@ -140,7 +142,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     slack = np.zeros(len(steps))
     if log.records.average_time_s is not None and not log.counts_samples:
         passed = done * columns["average_time_s"]
-        own = _since(passed, np.diff(step), joined, from_start=done <= usual)
+        own = _since(passed, differences(step), joined, from_start=done <= usual)
         slack = _rounding(columns["average_time_s"], passed)
     elif log.records.average_rate is not None or (
         log.records.rate is not None and log.meaning is Meaning.RUNNING
@@ -150,7 +152,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         passed = done / average * (batch or 1)
         # A program that prints only a running rate may restart it after the epoch's first steps.
         from_start = (done <= usual) & (log.records.average_rate is not None)
-        own = _since(passed, np.diff(step), joined, from_start=from_start)
+        own = _since(passed, differences(step), joined, from_start=from_start)
         printed = columns["rate" if log.records.average_rate is None else "average_rate"]
         slack = _rounding(printed, passed)
     elif log.records.step_time_s is not None:
@@ -162,7 +164,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         own = steps * (batch or 1) / rates[1:]
     samples = columns["samples"][1:]
     work = np.where(samples > 0, samples, np.nan) if log.records.samples is not None else steps
-    return Intervals(first, steps, work, own, slack, np.where(joined, np.diff(clock), np.nan), absolute)
+    return Intervals(first, steps, work, own, slack, np.where(joined, differences(clock), np.nan), absolute)
 
 
 def _since(
@@ -172,7 +174,7 @@ def _since(
 
     A progress bar redrawn after its last step includes the validation time, so it is ignored.
     """
-    between = np.where(risen != 0, np.diff(passed), np.nan)
+    between = np.where(risen != 0, differences(passed), np.nan)
     since: Floats = np.where(joined, between, np.where(from_start, passed, np.nan)[1:])
     return since
 

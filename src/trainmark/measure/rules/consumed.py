@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
+from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.plausibility.intervals import Intervals, intervals
 
@@ -34,7 +34,7 @@ def count_consumed(log: ParsedLog, skipped: int) -> Consumed | None:
     units = seconds = rounding = 0.0
     for block in intervals(log):
         counts = np.round(consumed.array(block.first - 1, block.first + len(block.own)))
-        rises, took = np.diff(counts), _seconds(log, block)
+        rises, took = differences(counts), _seconds(log, block)
         if took is None:
             return None
         # Time and samples of missing lines are unknown, and a counter may be reset.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
+from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.logs.plausibility.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
@@ -70,5 +70,5 @@ def _differenced(found: Series, rates: Floats) -> Floats:
     if records.step is None:
         return 1 / rates
     step = records.step.array(0, _MOST)
-    seconds, steps = np.diff(step / rates), np.diff(step)
+    seconds, steps = differences(step / rates), differences(step)
     return np.where(steps > 0, seconds / np.where(steps > 0, steps, 1.0), np.nan)

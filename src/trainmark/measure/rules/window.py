@@ -18,6 +18,7 @@ from math import fsum
 
 import numpy as np
 
+from trainmark.logs.columns import differences
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.rules.averages import by_averages, has_averages
@@ -174,12 +175,12 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
             epoch, counter, clock = (
                 np.concatenate(([b], c)) for b, c in zip(before, (epoch, counter, clock), strict=True)
             )
-        rises, passed = np.diff(counter), np.diff(clock)
+        rises, passed = differences(counter), differences(clock)
         forth = ~(rises < 0)  # the time until a run resumes from a checkpoint is not a step
         # A repeated counter (loss scaling) means that steps were done: an interval's worth of work.
         rises = np.where(rises > 0, np.minimum(rises, 10 * log.step_interval), log.step_interval)
-        good = forth & (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
-        turned = np.diff(epoch) != 0
+        good = forth & (differences(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
+        turned = differences(epoch) != 0
         turns += int(np.count_nonzero(turned))
         between += float(steps_since_restart(counter[1:][turned], from_zero, log.step_interval).sum())
         steps.append(float(rises[good].sum()))
