@@ -10,7 +10,7 @@ import pytest
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.insight import compare, history_of
+from trainmark.insight import compare, compare_axis, history_of
 from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
 from trainmark.schema.comparison import Change, Comparison, Scope, Side
@@ -440,3 +440,50 @@ class TestTheVerb:
         assert case["case"] == results.cases[0].id
         assert case["ratio"]["value"] == 1
         assert case["change"] in ("not-distinguishable", "cannot-say")
+
+
+class TestPairsOfOneResult:
+    H200 = str(Path(__file__).parents[2] / "docs" / "results" / "h200")
+
+    def test_cases_that_differ_in_one_axis_are_paired(self, capsys: CAN) -> None:
+        assert main(["compare", self.H200, "--axis", "layout=nchw"]) == 0
+
+        printed = capsys.readouterr().out
+        assert "cases that differ in layout only of" in printed
+        assert "1.982  [" in printed
+        assert printed.count("No partner that differs in layout only") == 1
+        assert "layout: nchw -> nhwc" in printed
+
+    def test_all_values_are_compared_with_the_base_at_one_level(self, capsys: CAN) -> None:
+        assert main(["compare", self.H200, "--axis", "precision=fp32", "--json"]) == 0
+
+        found = json.loads(capsys.readouterr().out)
+        assert (found["axis"], found["judged"], len(found["cases"])) == ("precision", 3, 3)
+        assert {case["change"] for case in found["cases"]} == {"faster"}
+
+    def test_options_of_cards_are_axes(self, results: Results) -> None:
+        case = results.cases[0]
+        cases = tuple(
+            case.model_copy(
+                update={"id": f"c{value}", "case": case.case.varied(options={"lr": value, "k": 1})}
+            )
+            for value in (1, 2)
+        )
+
+        found = compare_axis(results.model_copy(update={"cases": cases, "findings": None}), "lr")
+
+        assert [(one.case, one.against) for one in found.cases] == [("c1", "c2")]
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--axis", "layot"], "no case has this axis or option; did you mean 'layout'?"),
+            (["--axis", "layout=nchv"], "no case has this value; did you mean 'nchw'?"),
+            (["--axis", "device"], "no two cases differ in device only"),
+            (["--axis", "layout", "--to", "x"], "--axis takes one result"),
+            (["other", "--axis", "layout"], "--axis pairs the cases of one result: 2 are given"),
+        ],
+    )
+    def test_what_cannot_be_paired_is_one_line(self, words: list[str], message: str, capsys: CAN) -> None:
+        assert main(["compare", self.H200, *words]) == 2
+        assert message in capsys.readouterr().err

@@ -22,8 +22,9 @@ def compare(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B | BASELINE... --to CANDIDATE",
-            help=f"The baseline A and the result B to judge; or several baselines with --to. {_SOURCE}",
+            metavar="A B | BASELINE... --to CANDIDATE | DIR --axis NAME",
+            help="The baseline A and the result B to judge; or several baselines with --to; or one result with --axis. "
+            f"{_SOURCE}",
         ),
     ],
     to: Annotated[
@@ -33,6 +34,15 @@ def compare(
             metavar="CANDIDATE",
             help="The result to judge; all others are campaigns of one baseline, whose variation is then in every "
             "interval. Three or more are best.",
+        ),
+    ] = None,
+    axis: Annotated[
+        str | None,
+        typer.Option(
+            "--axis",
+            metavar="NAME[=BASE]",
+            help="Pair the cases of one result that differ in this axis or option only; the baseline has the value "
+            "BASE (default: that of the first case).",
         ),
     ] = None,
     within: Annotated[
@@ -86,10 +96,16 @@ def compare(
     With one baseline that accounts for the runs of one campaign only; with several (BASE1 BASE2 BASE3 --to CANDIDATE),
     also for the variation between campaigns. A and B may also be two training logs of any known program.
     Exit code 1: a case is slower at the level of the table, or has a number only in the baseline. For two logs: B is
-    slower, or the logs have too few records to tell.
+    slower, or the logs have too few records to tell. With --axis: a case has no number where its baseline has one.
     """
     from trainmark.cli.log_compare import compare_two_logs, is_log
 
+    if axis is not None:
+        if any(option is not None for option in (to, history, ignoring, gpus, batch, skip, format_name)):
+            from trainmark.errors import InputError
+
+            raise InputError("--axis takes one result; of the other options only --only, --within and --json")
+        raise typer.Exit(_compare_axis(sources, axis, (within or 0.0) / 100, only, as_json=as_json))
     baselines, candidate = _sides(sources, to)
     logs = [is_log(source) for source in (*baselines, candidate)]
     if all(logs) and len(logs) == 2:
@@ -141,6 +157,25 @@ def _compare_results(
 
         sys.stdout.write(render_comparison(found))
     return 0 if found.holds else 1
+
+
+def _compare_axis(sources: list[str], given: str, within: float, only: str | None, *, as_json: bool) -> int:
+    """Print the comparison of the cases of one result that differ in one axis; return 1 if a number is missing."""
+    from trainmark.cli.results import results_at, selected
+    from trainmark.errors import InputError
+    from trainmark.insight import compare_axis
+
+    if len(sources) != 1:
+        raise InputError(f"--axis pairs the cases of one result: {len(sources)} are given")
+    axis, _, base = given.partition("=")
+    found = compare_axis(selected(results_at(sources[0]), only), axis, base or None, sources[0], within)
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+    else:
+        from trainmark.report.comparison import render_comparison
+
+        sys.stdout.write(render_comparison(found))
+    return 1 if any(case.lost for case in found.cases) else 0
 
 
 def _sides(sources: list[str], to: str | None) -> tuple[list[str], str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
+    from trainmark.insight.axis_pairs import compare_axis
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.compared import recipe_differences
     from trainmark.insight.comparison import compare, history_of
@@ -30,6 +31,7 @@ __all__ = [
     "StatedRecipe",
     "choose_reference",
     "compare",
+    "compare_axis",
     "explain",
     "find",
     "history_of",
@@ -46,6 +48,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
+        ".axis_pairs": ("compare_axis",),
         ".choose": ("choose_reference",),
         ".compared": ("recipe_differences",),
         ".comparison": ("compare", "history_of"),

@@ -59,7 +59,7 @@ _LEAST_HISTORY = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """A case of the candidate with the same case of each baseline; None where a baseline lacks it."""
 
     baselines: tuple[CaseResult | None, ...]
@@ -67,6 +67,7 @@ class _Row:
 
     @property
     def present(self) -> tuple[CaseResult, ...]:
+        """The case of each baseline that has it."""
         return tuple(case for case in self.baselines if case is not None)
 
     @property
@@ -105,7 +106,7 @@ def compare(
     known: dict[_Axes, CaseResult] = {}
     for axes, case in (pair for side in by_axes for pair in side.items()):
         known.setdefault(axes, case)
-    rows = [_Row(tuple(side.get(axes) for side in by_axes), cases[axes]) for axes in known if axes in cases]
+    rows = [Row(tuple(side.get(axes) for side in by_axes), cases[axes]) for axes in known if axes in cases]
     if not rows:
         raise InputError(
             f"{' and '.join(paths[:-1])} ({_few(known.values())}) and {paths[-1]} ({_few(cases.values())}) have no "
@@ -118,8 +119,8 @@ def compare(
     limit = (
         within if within is not None else 0.0 if history is None or variation is not None else history.within
     )
-    origins = [_origin(side, path) for side, path in zip((*befores, now), paths, strict=True)]
-    compared = _compared_rows(rows, variation, limit, [*map(_doubted, befores), _doubted(now)])
+    origins = [origin_of(side, path) for side, path in zip((*befores, now), paths, strict=True)]
+    compared = compared_rows(rows, variation, limit, [*map(doubted_cases, befores), doubted_cases(now)])
     return Comparison(
         baseline=origins[0],
         baselines=tuple(origins[:-1]),
@@ -131,7 +132,7 @@ def compare(
         within=limit,
         history=history if within is None and variation is None else None,
         cases=compared,
-        differences=_all_differences(rows, befores, now, ignoring),
+        differences=all_differences(rows, befores, now, ignoring),
         only={
             Side.BASELINE: tuple(case.id for axes, case in known.items() if axes not in cases),
             Side.CANDIDATE: tuple(case.id for axes, case in cases.items() if axes not in known),
@@ -184,7 +185,7 @@ def _same_program(one: CaseResult, other: CaseResult) -> bool:
     return first is not None and second is not None and first.identity == second.identity
 
 
-def _require_one_baseline(row: _Row, baselines: Sequence[Results], paths: Sequence[str]) -> None:
+def _require_one_baseline(row: Row, baselines: Sequence[Results], paths: Sequence[str]) -> None:
     """Raise ``InputError`` if two baselines of a case are not campaigns of the same program, machine and unit."""
     there = [(i, case) for i, case in enumerate(row.baselines) if case is not None and pooled(case.runs)]
     for i, case in there[1:]:
@@ -208,12 +209,13 @@ def _program_changes(was: RunResult | None, now: RunResult | None) -> str:
     return was.identity.describe_changes(now.identity)
 
 
-def _doubted(results: Results) -> Collection[str]:
+def doubted_cases(results: Results) -> Collection[str]:
+    """Return the ids of the cases whose number is in doubt."""
     return set(results.findings.doubtful) if results.findings else set()
 
 
-def _all_differences(
-    rows: Sequence[_Row], befores: Sequence[Results], now: Results, ignoring: Collection[str]
+def all_differences(
+    rows: Sequence[Row], befores: Sequence[Results], now: Results, ignoring: Collection[str]
 ) -> tuple[Difference, ...]:
     """Return the differences between the baselines and the candidate, each once."""
     whole = dict.fromkeys(found for before in befores for found in _of_the_whole(before, now))
@@ -239,8 +241,8 @@ def _by_axes(results: Results, ignoring: Collection[str]) -> dict[_Axes, CaseRes
     return found
 
 
-def _compared_rows(
-    rows: Sequence[_Row],
+def compared_rows(
+    rows: Sequence[Row],
     variation: CampaignVariation | None,
     within: float,
     doubted: Sequence[Collection[str]],
@@ -260,7 +262,7 @@ def _compared_rows(
 
 
 def _compared(
-    row: _Row,
+    row: Row,
     no_ratio: str | None,
     found: Contrast | None,
     variation: CampaignVariation | None,
@@ -324,7 +326,7 @@ def _change(found: Ratio | None, significance: float | None) -> Change:
     return Change.FASTER if found.value > 1 else Change.SLOWER
 
 
-def _no_ratio(row: _Row) -> str | None:
+def _no_ratio(row: Row) -> str | None:
     """Return the reason why the two numbers have no ratio; None if they have one."""
     sides = {Side.BASELINE: row.baseline, Side.CANDIDATE: row.candidate}
     for side, case in sides.items():
@@ -342,7 +344,7 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
     return {str(getattr(run.measurement, what)) for run in pooled(case.runs)}
 
 
-def _without_interval(row: _Row) -> str:
+def _without_interval(row: Row) -> str:
     reasons = [
         f"the {side} {_WHY_NOT[case.estimate.no_interval]}"
         for side, case in zip(Side, (row.baseline, row.candidate), strict=True)
@@ -351,7 +353,7 @@ def _without_interval(row: _Row) -> str:
     return "; ".join(reasons) or "a side has no interval"
 
 
-def _left_out(row: _Row) -> str | None:
+def _left_out(row: Row) -> str | None:
     """Return which baselines of a case are left out and why; None if all are compared."""
     reasons = []
     for number, case in enumerate(row.baselines, start=1):
@@ -364,7 +366,8 @@ def _left_out(row: _Row) -> str | None:
     return f"not all baselines are compared: {'; '.join(reasons)}" if reasons else None
 
 
-def _origin(results: Results, path: str) -> Origin:
+def origin_of(results: Results, path: str) -> Origin:
+    """Return the description of the results of a side, read from ``path``."""
     return Origin(
         path=path,
         suite=results.suite,

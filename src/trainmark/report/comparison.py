@@ -23,10 +23,16 @@ def render_comparison(comparison: Comparison) -> str:
 def _parts(comparison: Comparison) -> Iterator[str]:
     baselines = comparison.baselines or (comparison.baseline,)
     origins = [*((Side.BASELINE, origin) for origin in baselines), (Side.CANDIDATE, comparison.candidate)]
+    if comparison.axis is not None:
+        # Both sides are the same result.
+        origins = origins[:1]
+        sides = [f"cases that differ in {comparison.axis} only"]
+    else:
+        sides = [f"{side:<10}" for side, _ in origins]
     yield "\n".join(
-        f"{side:<10} {origin.path}: suite {origin.suite}, measured on {days(*origin.measured)}"
-        f"{'' if origin.complete else ', unfinished'}"
-        for side, origin in origins
+        f"{side} {'of ' if comparison.axis else ''}{origin.path}: suite {origin.suite}, measured on "
+        f"{days(*origin.measured)}{'' if origin.complete else ', unfinished'}"
+        for side, (_, origin) in zip(sides, origins, strict=True)
     )
     for unit in dict.fromkeys(case.unit for case in comparison.cases):
         cases = [case for case in comparison.cases if case.unit == unit]
@@ -35,7 +41,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
             f"{unit or 'without a number'}: the median over a case's runs{of_baselines}; "
             "ratio: candidate / baseline"
         )
-        yield f"{heading}\n\n{_table(cases, comparison.scope)}"
+        yield f"{heading}\n\n{_table(cases, comparison)}"
     yield "\n".join(_notes(comparison))
     if comparison.differences:
         named = [_named(difference, len(comparison.cases)) for difference in comparison.differences]
@@ -44,11 +50,15 @@ def _parts(comparison: Comparison) -> Iterator[str]:
         yield "No other known difference."
 
 
-def _table(cases: list[ComparedCase], scope: Scope) -> str:
-    last = len(_HEADINGS) - 1
-    lines, _widths = aligned(
-        [_HEADINGS, *(_row(case, scope) for case in cases)], [i not in (0, last) for i in range(last + 1)]
-    )
+def _table(cases: list[ComparedCase], comparison: Comparison) -> str:
+    rows: list[tuple[str, ...]] = [_HEADINGS, *(_row(case, comparison.scope) for case in cases)]
+    texts = 1
+    if comparison.axis is not None:
+        rows = [("baseline case", "candidate case", *_HEADINGS[1:])]
+        rows += [(case.case, case.against, *_row(case, Scope.CAMPAIGNS)[1:]) for case in cases]
+        texts = 2
+    last = len(rows[0]) - 1
+    lines, _widths = aligned(rows, [texts <= column < last for column in range(last + 1)])
     return "\n".join(lines)
 
 
@@ -84,8 +94,10 @@ def _notes(comparison: Comparison) -> Iterator[str]:
     for reason, cases in reasons.items():
         yield f"- {_few(cases)}: {reason}."
     for side, names in comparison.only.items():
-        if names:
+        if names and comparison.axis is None:
             yield f"- Only in the {side}: {_few(names)}."
+        elif names:
+            yield f"- No partner that differs in {comparison.axis} only: {_few(names)}."
     if any(case.doubtful for case in comparison.cases):
         yield "- † in doubt: a run of the case is suspect, or its steps were not steady; see trainmark report."
     if comparison.judged:
@@ -116,7 +128,9 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
         )
     if comparison.within and history is None:
         yield f"- A difference of up to {comparison.within * 100:.3g} % is no change (--within)."
-    if comparison.scope is Scope.ONE_CAMPAIGN and history is None:
+    if comparison.axis is not None:
+        yield "- The runs of all cases took turns in one campaign: a drift of the machine affects both sides alike."
+    elif comparison.scope is Scope.ONE_CAMPAIGN and history is None:
         yield (
             "- Within one campaign: an interval covers only the variation of the runs of these two campaigns. Two "
             "campaigns differ by more without any change (another day, a warmer machine). Measure the baseline three "

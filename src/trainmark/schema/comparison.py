@@ -131,7 +131,8 @@ class Comparison(Frozen):
     ``method`` of Holm, at most that share of tables without a change has such a case. ``judged`` is the number of cases
     with an interval. ``variation`` is that between the baselines, which the intervals include; null for one baseline.
     ``within`` is the share up to which a difference is no change; ``history`` is given if it comes from earlier
-    campaigns. ``only`` has the cases that exist on one side only.
+    campaigns. ``only`` has the cases that exist on one side only. With ``axis``, both sides are cases of one result
+    that differ in this axis or option only.
     """
 
     schema_name: Literal["trainmark.comparison/1"] = SCHEMA
@@ -148,6 +149,7 @@ class Comparison(Frozen):
     cases: tuple[ComparedCase, ...]
     differences: tuple[Difference, ...]
     only: dict[Side, tuple[str, ...]]
+    axis: str | None = None
 
     @property
     def holds(self) -> bool:
