@@ -1,3 +1,51 @@
-"""trainmark measures how fast deep-learning frameworks train."""
+"""trainmark measures how fast deep-learning programs train.
+
+The library (docs/library.md): ``parse`` reads a log, ``load`` results, ``run`` measures a suite or a command,
+``compare`` and ``explain`` relate two results, ``audit`` checks a published table, and ``measure`` measures a training
+loop in its own script. Names are imported on first use: ``import trainmark`` and ``measure`` need the standard library.
+"""
+
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import attach
+
+if TYPE_CHECKING:
+    from trainmark.api.comparing import audit, compare, explain
+    from trainmark.api.log_reading import parse
+    from trainmark.api.results import Results, load
+    from trainmark.api.running import run
+    from trainmark.api.suites import Suite
+    from trainmark.schema.case import Case
+    from trainmark.training_loop import measure
 
 __version__ = "0.2.0"
+
+__all__ = [
+    "Case",
+    "Results",
+    "Suite",
+    "audit",
+    "compare",
+    "explain",
+    "load",
+    "measure",
+    "parse",
+    "run",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        ".api.comparing": ("audit", "compare", "explain"),
+        ".api.log_reading": ("parse",),
+        ".api.results": ("Results", "load"),
+        ".api.running": ("run",),
+        ".api.suites": ("Suite",),
+        ".schema.case": ("Case",),
+        ".training_loop": ("measure",),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

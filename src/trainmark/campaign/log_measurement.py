@@ -77,11 +77,16 @@ def measure_run(
 
     Raises ``NotMeasurable``, with the reason, if the run's files give no measurement.
     """
-    if card.log_format == OWN_FORMAT:
+    if has_own_window(card, events):
         return measure_events(events)
     if card.result is not None:
         return measure_result(card, card.result, folder)
     return _measure_log(case, card, folder, commands, warmup_steps)
+
+
+def has_own_window(card: Card, events: RunEvents) -> bool:
+    """Return whether a run is measured by its events: by its card, or because a measured command wrote some."""
+    return card.log_format == OWN_FORMAT or (card.log_format == AUTO_FORMAT and bool(events.summary))
 
 
 @dataclass(frozen=True, slots=True)

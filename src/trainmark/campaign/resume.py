@@ -14,7 +14,7 @@ import trainmark
 from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
-from trainmark.campaign.log_measurement import measured
+from trainmark.campaign.log_measurement import has_own_window, measured
 from trainmark.campaign.model_flops import model_flops
 from trainmark.campaign.rank_logs import compare_run_ranks, rank_doubts
 from trainmark.campaign.repeats import count_repeats
@@ -62,7 +62,6 @@ from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.store import existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, load_workloads
-from trainmark.workload.card import OWN_FORMAT
 
 _REPEATS = re.compile(r"ModuleNotFoundError|ImportError|SyntaxError|cannot start \S+:")
 """Reasons of a failure that another run would only repeat."""
@@ -183,7 +182,7 @@ def collect_run(
         if flops is not None:
             measurement = measurement.model_copy(update={"model_flops": flops})
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
-        own = workloads.find(case).card.log_format == OWN_FORMAT
+        own = has_own_window(card, events)
         evidence = Evidence(
             case=case,
             events=events,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trainmark.environment import fingerprint, pooling_differences
 from trainmark.logs.events import RunEvents
-from trainmark.schema.case import BEST, MAX_BATCH, Case
+from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Suspicion
 from trainmark.schema.results import RunResult, StoredManifest, pooled
@@ -89,7 +89,7 @@ def work_suspicions(
         if isinstance(recorded, Mapping):
             # An object with its own settings; its name may be AdamW if the case's value is adamw.
             recorded = str(recorded["name"]).lower() if "name" in recorded else None
-        if recorded is None or requested in (MAX_BATCH, BEST) or str(recorded) == str(requested):
+        if recorded is None or requested in (MAX_BATCH, BEST, UNKNOWN) or str(recorded) == str(requested):
             continue
         sentence = f"the case requests {axis} {requested}, but the run recorded {recorded}"
         doubts.append(

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,21 +34,16 @@ def audit(
 
     Exit code 1: a value is not reproduced, or its log cannot be read.
     """
-    from trainmark.errors import InputError
     from trainmark.insight import recipe_differences
-    from trainmark.measure.rules import AuditVerdict, read_claims, summarise_findings
-    from trainmark.measure.rules import audit as audit_claims
+    from trainmark.measure.rules import AuditVerdict, summarise_findings
 
-    claims = read_claims(table)
-    if not claims:
-        raise InputError(f"{table}: the table has no rows")
-    if not logs.is_dir():
-        raise InputError(f"{logs}: no such folder (--logs)")
     findings: list[AuditFinding] = []
-    for finding in audit_claims(claims, logs):
+    for finding in audit_table(table, logs):
         findings.append(finding)
         if as_json:
-            sys.stdout.write(json.dumps(_document(finding), ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.write(
+                json.dumps(finding_document(finding), ensure_ascii=False, allow_nan=False) + "\n"
+            )
     read = {logs / finding.claim.log: finding.facts for finding in findings if finding.facts is not None}
     summary = "\n".join([*summarise_findings(findings), *recipe_differences(read.items())]) + "\n"
     if as_json:
@@ -57,7 +53,22 @@ def audit(
     raise typer.Exit(0 if all(finding.verdict is AuditVerdict.REPRODUCED for finding in findings) else 1)
 
 
-def _document(finding: "AuditFinding") -> dict[str, Any]:
+def audit_table(table: Path, logs: Path) -> "Iterator[AuditFinding]":
+    """Yield the finding on each row of a table; raise ``InputError`` for an empty table and a missing folder."""
+    from trainmark.errors import InputError
+    from trainmark.measure.rules import audit as audit_claims
+    from trainmark.measure.rules import read_claims
+
+    claims = read_claims(table)
+    if not claims:
+        raise InputError(f"{table}: the table has no rows")
+    if not logs.is_dir():
+        raise InputError(f"{logs}: no such folder (--logs)")
+    yield from audit_claims(claims, logs)
+
+
+def finding_document(finding: "AuditFinding") -> dict[str, Any]:
+    """Return a finding as the object that ``--json`` prints."""
     from trainmark.measure.rules.claims import parse_published
 
     published = parse_published(finding.claim.published)

@@ -146,7 +146,7 @@ def _compare_results(
     from trainmark.insight import compare as compared
 
     sides = [selected(results_at(source), only) for source in (*baselines, candidate)]
-    axes, known = _axes(ignoring, sides), None
+    axes, known = axes_to_ignore(ignoring, sides), None
     if within is None and len(baselines) == 1:
         known = _history(store, (baselines[0], candidate), sides)
     found = compared(sides[:-1], sides[-1], (*baselines, candidate), within, axes, known)
@@ -212,7 +212,8 @@ def _history(given: str | None, sources: tuple[str, str], sides: "list[Results]"
     return history_of(sides[0], sides[1], (stored_results(store, str(number))[0] for number in latest), store)
 
 
-def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
+def axes_to_ignore(ignoring: str | None, sides: "list[Results]") -> list[str]:
+    """Return the axes in a list of names; raise ``InputError`` for one that no case has."""
     from trainmark.errors import InputError, nearest
 
     names = [name.strip() for name in (ignoring or "").split(",") if name.strip()]

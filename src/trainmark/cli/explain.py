@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from trainmark.insight import ExplainedRun
+    from trainmark.insight import ExplainedRun, Explanation
     from trainmark.insight.sides import OtherSide
 
 app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -49,30 +49,43 @@ def explain(
     """
     from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.insight import explain as explain_run
-    from trainmark.insight import load_effects, render_text, to_document
-    from trainmark.reference import load_references
+    from trainmark.insight import render_text, to_document
 
     if reference and against:
         raise InputError(
             "--reference and --against exclude each other: a run is compared with one other number"
         )
-    run = _side(side, rule, device)
-    other = _other(run, reference or against, rule, device, quiet=as_json)
-    if other.run is not None and other.run.name == run.name:
-        run = replace(run, name=side)
-        other = replace(other, name=str(against), run=replace(other.run, name=str(against)))
-    explanation = explain_run(run, other, load_effects(), load_references())
+    explanation = explain_sides(side, reference or against, rule, device, quiet=as_json)
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
     lacking = [
         (name, "; ".join(one.doubts) or "no rule applies to this log")
-        for name, one in ((side, run), (str(against), other.run))
+        for name, one in ((side, explanation.run), (str(against), explanation.other.run))
         if one is not None and one.throughput is None
     ]
     for name, reasons in lacking:
         sys.stderr.write(f"{name}: no throughput: {reasons}\n")
     if lacking:
         raise typer.Exit(1)
+
+
+def explain_sides(
+    side: str, other_side: str | None, rule: str | None, device: str | None, *, quiet: bool
+) -> "Explanation":
+    """Return the explanation of one number against another one; raise ``InputError`` if a side names nothing.
+
+    Without a second side it is the fastest published figure. Unless ``quiet``, what the run was bound by is printed
+    where no figure fits.
+    """
+    from trainmark.insight import explain as explain_run
+    from trainmark.insight import load_effects
+    from trainmark.reference import load_references
+
+    run = _side(side, rule, device)
+    other = _other(run, other_side, rule, device, quiet=quiet)
+    if other.run is not None and other.run.name == run.name:
+        run = replace(run, name=side)
+        other = replace(other, name=str(other_side), run=replace(other.run, name=str(other_side)))
+    return explain_run(run, other, load_effects(), load_references())
 
 
 def _other(

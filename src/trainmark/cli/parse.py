@@ -162,11 +162,11 @@ def parse(
         ),
     )
     import_numpy()
-    chosen = _rule(rule, skip)
+    chosen = rule_of(rule, skip)
     if follow is not None:
         if paths or tree is not None or to is not None:
             raise InputError("--follow watches one log: it cannot be combined with paths, --tree or --to")
-        given = _given(gpus, nodes, batch, precision, model)
+        given = given_facts(gpus, nodes, batch, precision, model)
         return follow_one(follow, chosen, given, as_json=as_json)
     if tree is not None:
         if paths:
@@ -177,7 +177,7 @@ def parse(
         return print_tree(tree, chosen, layout, as_json=as_json)
     if not paths:
         raise InputError("no log given: name files, folders, or - for standard input (see --help)")
-    given = _given(gpus, nodes, batch, precision, model)
+    given = given_facts(gpus, nodes, batch, precision, model)
     if to is not None:
         return exchange_logs(paths, chosen, given, to, mission)
     if ranks:
@@ -230,7 +230,8 @@ def _refuse_facts_of_logs(
         )
 
 
-def _rule(name: str | None, skip: int | None) -> "Rule | None":
+def rule_of(name: str | None, skip: int | None) -> "Rule | None":
+    """Return the rule of a name and a number of records to skip; None if neither is given."""
     from trainmark.measure.rules import find_rule
 
     if name is None and skip is None:
@@ -238,9 +239,10 @@ def _rule(name: str | None, skip: int | None) -> "Rule | None":
     return find_rule(name or "window", skip)
 
 
-def _given(
+def given_facts(
     gpus: int | None, nodes: int | None, batch: int | None, precision: str | None, model: str | None
 ) -> "Facts":
+    """Return the facts that are given for logs; raise ``InputError`` for an unknown precision."""
     from trainmark.errors import InputError, nearest
     from trainmark.logs import Facts
     from trainmark.schema.precision import Precision

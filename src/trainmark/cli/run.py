@@ -237,7 +237,7 @@ def run(
         raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
     _check_minutes(wait_quiet)
     _pin(cpus, hosts)
-    call = _Call(out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
+    call = Call(out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
     if words is None:
         assert suite is not None
         resolved = read_suite(suite)
@@ -306,7 +306,7 @@ def _count_hosts(given: str | None, engine: str | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class Call:
     """The options of a call that hold for a suite and for a command."""
 
     out: Path | None

@@ -46,6 +46,7 @@ from trainmark.node.trees import Trees
 from trainmark.schema.hosts import LOCALHOST, PLAIN, Traffic
 from trainmark.schema.manifest import FrameworkVersions, Node
 from trainmark.schema.plan import Command, NodeResources
+from trainmark.training_loop import EVENTS_VARIABLE
 
 TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
@@ -242,7 +243,7 @@ class LocalHost:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=errors,
-                env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | {MARK: job.mark},
+                env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | _variables_of(job),
                 cwd=job.working_directory,
                 start_new_session=True,
                 pass_fds=(writes,),
@@ -462,3 +463,9 @@ def rank_codes(folder: Path) -> dict[int, int]:
         with suppress(OSError, ValueError):
             codes |= {int(rank): int(code) for rank, code in json.loads(path.read_text("utf-8")).items()}
     return codes
+
+
+def _variables_of(job: Job) -> dict[str, str]:
+    """Return the variables of a job's processes: the mark, and the path of the events for ``trainmark.measure``."""
+    events = {EVENTS_VARIABLE: str(job.signs[0])} if job.signs else {}
+    return {MARK: job.mark, **events}

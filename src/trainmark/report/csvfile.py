@@ -33,17 +33,27 @@ _OF_RUN = (
 
 def render_csv(results: Results) -> str:
     """Return one line per case: its axes, outcome, throughput over the runs with its interval, and speedup."""
-    found = _findings(results)
-    doubts = _by_case(found)
-    rows = (_case_row(case, doubts.get(case.id, []), found) for case in results.cases)
-    return _csv(_columns(results, _OF_CASE), rows)
+    return _csv(*case_rows(results))
 
 
 def render_runs_csv(results: Results) -> str:
     """Return one line per run: its case's axes, outcome and measurement. Times are in seconds."""
+    return _csv(*run_rows(results))
+
+
+def case_rows(results: Results) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the columns and the rows of the table of cases; a row lacks the columns whose value is unknown."""
+    found = _findings(results)
+    doubts = _by_case(found)
+    rows = [_case_row(case, doubts.get(case.id, []), found) for case in results.cases]
+    return _columns(results, _OF_CASE), rows
+
+
+def run_rows(results: Results) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
+    """Return the columns and the rows of the table of runs; a row lacks the columns whose value is unknown."""
     doubts = _by_case(_findings(results))
-    rows = (_run_row(case, run, doubts.get(case.id, [])) for case in results.cases for run in case.runs)
-    return _csv(_columns(results, _OF_RUN), rows)
+    rows = [_run_row(case, run, doubts.get(case.id, [])) for case in results.cases for run in case.runs]
+    return _columns(results, _OF_RUN), rows
 
 
 def _findings(results: Results) -> Findings:
