@@ -78,4 +78,5 @@ def plan_run(
         before += [prepare(spec, node, run_env.repositories(node)) for node in nodes]
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
-    return replace(plan, preparations=tuple(found for found in before if found is not None))
+    preparations = tuple(found for found in before if found is not None)
+    return replace(plan, preparations=preparations) if preparations else plan

@@ -83,6 +83,7 @@ class RunEnvironment:
         self._suite = suite
         self._workloads = workloads
         self._home = home
+        self._sources = home / "sources"
         self._mark = mark
         self._watch: Callable[[Heartbeat], None] = ignore_heartbeat
         self._expected: dict[str, FrameworkPython] = {}
@@ -303,7 +304,7 @@ class RunEnvironment:
 
     def repositories(self, node: int) -> Path:
         """Return the folder on a node for the programs' repositories."""
-        return remote_path(self.hosts[node].paths, self._home / "sources")
+        return remote_path(self.hosts[node].paths, self._sources)
 
     def _dataset(self, case: Case) -> str:
         if not case.reads_data_set:

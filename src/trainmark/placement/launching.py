@@ -77,8 +77,7 @@ def with_mark(spec: RunSpec, words: tuple[str, ...]) -> tuple[str, ...]:
     OpenMPI's passes on the mark by which the ranks of other nodes are ended; srun does so itself, but would start ranks
     on all hosts of its allocation.
     """
-    at = launcher_at(words)
-    if spec.launcher is not Launcher.COMMAND or at is None:
+    if spec.launcher is not Launcher.COMMAND or (at := launcher_at(words)) is None:
         return words
     names = tuple(spec.host(node).name for node in range(spec.case.nodes))
     if names != (LOCALHOST,) and len(spec.hosts) >= spec.case.nodes:

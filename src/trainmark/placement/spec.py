@@ -100,7 +100,7 @@ class RunSpec:
         """The launcher of the ranks: the suite's for the built-in workers, else the card's."""
         if self.started_by is not None and self.is_built_in:
             return self.started_by
-        return self.card.launcher
+        return self.workload.card.launcher
 
     @property
     def is_built_in(self) -> bool:

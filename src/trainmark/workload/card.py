@@ -428,6 +428,16 @@ class Card(Frozen):
         """A cache of the words, with their placeholders, for a value: by the task, the axis and the value's text."""
         return {}
 
+    @cached_property
+    def axes_of_gaps(self) -> tuple[str, ...]:
+        """The axes that the gaps name."""
+        return tuple(dict.fromkeys(axis for gap in self.gaps for axis in gap.when))
+
+    @cached_property
+    def gap_by_texts(self) -> dict[tuple[str | None, ...], str | None]:
+        """A cache of the reason of the gap that fits, by the texts of a case on ``axes_of_gaps``; None if none does."""
+        return {}
+
     @property
     def counted_in(self) -> str:
         """The unit of the program's throughput."""
