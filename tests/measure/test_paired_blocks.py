@@ -14,6 +14,7 @@ from trainmark.measure.paired_blocks import (
     paired_ratio,
     ratios_of_rounds,
     round_orders,
+    waiting_slope,
 )
 
 
@@ -92,3 +93,48 @@ def test_equal_programs_are_called_different_in_about_one_of_a_hundred_compariso
         calls += found.change != "indistinguishable"
 
     assert calls <= 10
+
+
+def noisy_blocks(seed: int, effect: float, rounds: int = 12) -> tuple[list[Block], list[float | None]]:
+    """Blocks of two programs of one thread that wait for random parts of each; A is slower by ``effect``."""
+    random = np.random.default_rng(seed)
+    sides = [side for order in round_orders(rounds, random) for side in order]
+    blocks = [
+        Block(side, 0.0, 1.0, float(waited)) for side, waited in zip(sides, random.beta(2, 5, len(sides)))
+    ]
+    rates: list[float | None] = [
+        100
+        * (1 - (block.waited or 0))
+        / (1 + effect * (block.side is Side.A))
+        * math.exp(random.normal(0, 0.02))
+        for block in blocks
+    ]
+    return blocks, rates
+
+
+def changes(effect: float, *, adjusted: bool) -> list[str]:
+    found = []
+    for seed in range(40):
+        blocks, rates = noisy_blocks(seed, effect)
+        slope = waiting_slope(blocks, rates) if adjusted else 0.0
+        ratio = paired_ratio(ratios_of_rounds(blocks, rates, slope))
+        assert ratio is not None
+        found.append(ratio.change)
+    return found
+
+
+def test_at_equal_waiting_a_change_of_ten_percent_is_found_that_the_plain_rates_hide() -> None:
+    assert changes(0.1, adjusted=True).count("slower") == 40
+    assert changes(0.1, adjusted=False).count("slower") < 20
+
+
+def test_at_equal_waiting_equal_programs_stay_indistinguishable() -> None:
+    assert changes(0.0, adjusted=True).count("indistinguishable") >= 38
+
+
+def test_nothing_is_adjusted_where_no_program_waited_or_the_waiting_is_not_known() -> None:
+    blocks, rates = noisy_blocks(1, 0.1)
+
+    assert waiting_slope(blocks, rates) == pytest.approx(1.0, abs=0.15)
+    assert waiting_slope([Block(block.side, 0.0, 1.0, 0.001) for block in blocks], rates) == 0
+    assert waiting_slope([Block(block.side, 0.0, 1.0) for block in blocks], rates) == 0

@@ -27,6 +27,7 @@ from trainmark.measure.paired_blocks import (
     paired_ratio,
     ratios_of_rounds,
     round_orders,
+    waiting_slope,
 )
 from trainmark.node import read_tail
 from trainmark.node.pausing import LOOK_S, PausableProgram
@@ -69,13 +70,24 @@ class Alternation:
 
 @dataclass(frozen=True, slots=True)
 class AlternationResult:
-    """The ratio of the two rates, A over B, with the rate of each block (None: too few records) and their unit."""
+    """The ratio of the two rates, A over B, with the rate of each block (None: too few records) and their unit.
+
+    ``ratio`` compares the rates at equal waiting for CPUs where ``waiting_slope`` is not 0, ``unadjusted`` as they are.
+    """
 
     ratio: PairedRatio
+    unadjusted: PairedRatio
+    waiting_slope: float
     unit: str
     blocks: tuple[Block, ...]
     rates: tuple[float | None, ...]
     ratios: tuple[float, ...]
+
+    @property
+    def waited(self) -> float | None:
+        """The share of the blocks' time for which other processes kept the programs waiting; None if not known."""
+        shares = [block.waited for block in self.blocks if block.waited is not None]
+        return float(np.mean(shares)) if shares else None
 
     def rate(self, side: Side) -> float:
         """Return the median of a program's rates over its blocks."""
@@ -111,12 +123,13 @@ def alternate(
 
 
 def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
+    before = program.contention()
     start_s, deadline = time(), monotonic() + block_s
     program.resume()
     sleep(max(0.0, deadline - monotonic()))
     end_s = time()
     program.pause()
-    return Block(side, start_s, end_s)
+    return Block(side, start_s, end_s, before.waited_until(program.contention(), end_s - start_s))
 
 
 def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Alternation) -> None:
@@ -160,12 +173,15 @@ def _result(
     known = len(units) == 1 and None not in units and None not in batches.values()
     done = {side: _steps(log) * _work_of_step(log, known) for side, log in logs.items()}
     rates = [block_rate(times[block.side], done[block.side], block) for block in blocks]
-    ratios = ratios_of_rounds(blocks, rates)
-    ratio = paired_ratio(ratios)
-    if ratio is None:
+    slope = waiting_slope(blocks, rates)
+    ratios = ratios_of_rounds(blocks, rates, slope)
+    ratio, unadjusted = paired_ratio(ratios), paired_ratio(ratios_of_rounds(blocks, rates))
+    if ratio is None or unadjusted is None:
         raise TrainmarkError(_why_no_ratio(len(ratios), len(blocks), rates, how, ended))
     (unit,) = units if known else {STEPS}
-    return AlternationResult(ratio, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios))
+    return AlternationResult(
+        ratio, unadjusted, slope, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios)
+    )
 
 
 def _work_of_step(log: RunLog, known: bool) -> int:

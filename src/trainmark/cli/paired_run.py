@@ -149,9 +149,22 @@ def _document(
         "level": ratio.level,
         "rounds": ratio.rounds,
         "change": ratio.change,
+        "unadjusted": {
+            "ratio": found.unadjusted.value,
+            "interval": [found.unadjusted.low, found.unadjusted.high],
+            "change": found.unadjusted.change,
+        },
+        "waited": found.waited,
+        "waiting_slope": found.waiting_slope,
         "ratios": found.ratios,
         "blocks": [
-            {"side": block.side.value, "start": block.start_s, "end": block.end_s, "rate": rate}
+            {
+                "side": block.side.value,
+                "start": block.start_s,
+                "end": block.end_s,
+                "rate": rate,
+                "waited": block.waited,
+            }
             for block, rate in zip(found.blocks, found.rates, strict=True)
         ],
     }
@@ -172,6 +185,12 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
         f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {ratio.rounds} "
         f"rounds of four blocks: A {verdict} B"
     )
+    if found.waiting_slope and found.waited is not None:
+        plain = found.unadjusted
+        lines.append(
+            f"Other processes kept the programs waiting for a CPU for {found.waited:.1%} of the time; the rates are "
+            f"compared at equal waiting (as they are: {plain.value:.4f} [{plain.low:.4f}, {plain.high:.4f}])."
+        )
     if found.unit == "steps/s":
         lines.append(
             "The logs do not state the same unit of work: a step of A counts as much as a step of B."

@@ -6,6 +6,10 @@ comparison is the Hodges-Lehmann estimate of the rounds' ratios (the median of a
 the exact one of Wilcoxon's signed-rank test: no distribution is assumed but that a round's error is as often up as
 down, which the random order gives. (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition,
 section 3.3.)
+
+Where it is known how long other processes kept a program waiting for a CPU in each block, the rates are compared at
+equal waiting: an analysis of covariance, whose slope is the median slope between two blocks of one program (Theil and
+Sen). The order is random and the load is not the programs', so that the estimate stays true and only its noise shrinks.
 """
 
 import math
@@ -32,6 +36,15 @@ LEAST_ROUNDS = 8
 
 BLOCKS_OF_ROUND = 4
 
+_LEAST_SPREAD = 0.01
+"""The spread of waiting, in logarithms, below which nothing is adjusted: clocks see no less."""
+
+_MOST_WAITING = 0.9
+"""The share of waiting above which a block counts as one with this share."""
+
+_MOST_SLOPE = 1.5
+"""No program loses more than the time for which it waits, but for what it then finds in no cache."""
+
 
 class Side(StrEnum):
     """One of the two programs: ``a`` is the one to judge, ``b`` the one that it is compared with."""
@@ -42,11 +55,15 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The seconds of one program between its continuation and its pause, in Unix time."""
+    """The seconds of one program between its continuation and its pause, in Unix time.
+
+    ``waited`` is the share of these seconds for which other processes kept it waiting for a CPU; None if not known.
+    """
 
     side: Side
     start_s: float
     end_s: float
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +103,58 @@ def block_rate(times: Floats, done: Floats, block: Block) -> float | None:
     return float(work / seconds) if seconds > 0 and work > 0 else None
 
 
-def ratios_of_rounds(blocks: Sequence[Block], rates: Sequence[float | None]) -> list[float]:
-    """Return A's rate over B's of each whole round whose four blocks have a rate."""
+def ratios_of_rounds(
+    blocks: Sequence[Block], rates: Sequence[float | None], slope: float = 0.0
+) -> list[float]:
+    """Return A's rate over B's of each whole round whose four blocks have a rate.
+
+    ``slope`` is that of ``waiting_slope``; 0 compares the rates as they are.
+    """
     found = []
-    for at in range(0, len(blocks) - BLOCKS_OF_ROUND + 1, BLOCKS_OF_ROUND):
+    pairs = list(zip(blocks, rates, strict=True))
+    for at in range(0, len(pairs) - BLOCKS_OF_ROUND + 1, BLOCKS_OF_ROUND):
         total = 0.0
-        for block, rate in zip(
-            blocks[at : at + BLOCKS_OF_ROUND], rates[at : at + BLOCKS_OF_ROUND], strict=True
-        ):
+        for block, rate in pairs[at : at + BLOCKS_OF_ROUND]:
             if rate is None:
                 break
-            total += math.log(rate) * (1 if block.side is Side.A else -1)
+            value = math.log(rate) - slope * _log_of_free_share(block)
+            total += value * (1 if block.side is Side.A else -1)
         else:
             found.append(math.exp(total / 2))
     return found
+
+
+def waiting_slope(blocks: Sequence[Block], rates: Sequence[float | None]) -> float:
+    """Return how the logarithm of a rate grows with that of the share of time in which its program did not wait.
+
+    1 for a program of one busy thread, less for one that other processes disturb less. 0, so that nothing is adjusted,
+    if the waiting of a block is not known or if the blocks hardly differ in it.
+    """
+    if any(block.waited is None for block in blocks):
+        return 0.0
+    slopes: list[float] = []
+    spreads: list[float] = []
+    for side in Side:
+        pairs = [
+            (_log_of_free_share(block), math.log(rate))
+            for block, rate in zip(blocks, rates, strict=True)
+            if block.side is side and rate is not None
+        ]
+        if len(pairs) < LEAST_ROUNDS:
+            return 0.0
+        free, speed = np.array(pairs).T
+        first, second = np.triu_indices(free.size, 1)
+        runs = free[second] - free[first]
+        far = np.abs(runs) > _LEAST_SPREAD
+        slopes += ((speed[second] - speed[first])[far] / runs[far]).tolist()
+        spreads.append(float(free.std()))
+    if min(spreads) < _LEAST_SPREAD or not slopes:
+        return 0.0
+    return float(np.clip(np.median(slopes), 0.0, _MOST_SLOPE))
+
+
+def _log_of_free_share(block: Block) -> float:
+    return math.log1p(-min(block.waited or 0.0, _MOST_WAITING))
 
 
 def paired_ratio(ratios: Sequence[float], level: float = LEVEL) -> PairedRatio | None:

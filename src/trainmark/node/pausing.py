@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +17,7 @@ from trainmark.errors import InputError, TrainmarkError
 from trainmark.node import exec_wrapper
 from trainmark.node.arrivals import ArrivalClock
 from trainmark.node.processes import MARK, end_all, marked_pids
+from trainmark.node.usage import read_node, read_wait_s
 from trainmark.schema.names import ARRIVALS, LOG
 
 LOOK_S = 0.002
@@ -25,6 +27,31 @@ _STOP_S = 5.0
 """Seconds within which all processes of a program must have stopped."""
 
 _POLL_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Counters of a program's competition for CPUs, in seconds since some start.
+
+    ``busy_s`` is the work of all processes on the CPUs that the program may use, ``own_s`` the work of its processes
+    and ``waits_s`` the time for which the main thread of each process was ready and waited for a CPU.
+    """
+
+    busy_s: float
+    own_s: Mapping[int, float]
+    waits_s: Mapping[int, float]
+
+    def waited_until(self, end: "Contention", seconds: float) -> float | None:
+        """Return the share of ``seconds`` for which other processes kept the program waiting; None if not known.
+
+        A program with more threads than CPUs waits for its own threads too: no more counts than others worked.
+        """
+        if not end.waits_s or seconds <= 0:
+            return None
+        own = sum(used - self.own_s.get(pid, 0.0) for pid, used in end.own_s.items())
+        others = max(0.0, end.busy_s - self.busy_s - own)
+        waited = max(waited - self.waits_s.get(pid, 0.0) for pid, waited in end.waits_s.items())
+        return min(waited, others, seconds) / seconds
 
 
 class PausableProgram:
@@ -104,6 +131,18 @@ class PausableProgram:
             with contextlib.suppress(psutil.Error):
                 process.resume()
         self._signal_group(signal.SIGCONT)
+
+    def contention(self) -> Contention:
+        """Return the counters of this moment."""
+        own: dict[int, float] = {}
+        waits: dict[int, float] = {}
+        for process in self._processes():
+            waited_s = read_wait_s(process.pid)
+            with contextlib.suppress(psutil.Error):
+                own[process.pid] = sum(process.cpu_times()[:4])
+                if waited_s is not None:
+                    waits[process.pid] = waited_s
+        return Contention(read_node(cpus=os.sched_getaffinity(0), memory=False).busy_s, own, waits)
 
     def _signal_group(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -138,17 +138,19 @@ class CpuWaits:
 
     def read(self, pids: Iterable[int]) -> float | None:
         """Return the seconds so far, the mean over the processes at each reading; None if the kernel counts none."""
-        now = {pid: seconds for pid in pids if (seconds := self._read_s(pid)) is not None}
+        now = {pid: seconds for pid in pids if (seconds := read_wait_s(pid, self._proc)) is not None}
         grown = [seconds - self._last[pid] for pid, seconds in now.items() if pid in self._last]
         self._last = now
         if now:
             self._waited_s = (self._waited_s or 0.0) + (sum(grown) / len(grown) if grown else 0.0)
         return None if self._waited_s is None else round(self._waited_s, 4)
 
-    def _read_s(self, pid: int) -> float | None:
-        # Time on a CPU, time of waiting for one, and time slices; the times in nanoseconds (sched-stats.rst).
-        words = _text(self._proc / str(pid) / "schedstat").split()
-        return int(words[1]) / 1e9 if len(words) == 3 and words[1].isdecimal() else None
+
+def read_wait_s(pid: int, proc: Path = Path("/proc")) -> float | None:
+    """Return the seconds for which a process' main thread was ready and waited for a CPU; None if not counted."""
+    # Time on a CPU, time of waiting for one, and time slices; the times in nanoseconds (sched-stats.rst).
+    words = _text(proc / str(pid) / "schedstat").split()
+    return int(words[1]) / 1e9 if len(words) == 3 and words[1].isdecimal() else None
 
 
 def _text(path: Path) -> str:
