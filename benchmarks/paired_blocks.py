@@ -117,7 +117,7 @@ def report_calls(options: argparse.Namespace) -> None:
             calls.append(found["change"])
             print(
                 f"{'equal' if not extra else '10 % more steps'}: A/B {found['ratio']:.4f} {found['interval']} "
-                f"{found['change']}; waited {found['waited']:.1%}, slope {found['waiting_slope']:.2f}, as they are "
+                f"{found['change']}; {found['disturbance']}, {found['disturbance_slopes']}, as they are "
                 f"{found['unadjusted']}",
                 flush=True,
             )

@@ -1,7 +1,9 @@
 """``trainmark run --against COMMAND -- COMMAND``: two programs in turn, with real processes that are paused."""
 
 import json
+import os
 import shlex
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.node import LocalHost
-from trainmark.node.pausing import PausableProgram
+from trainmark.node.pausing import Contention, PausableProgram
 from trainmark.schema.names import LOG
 from trainmark.schema.plan import NodeResources
 
@@ -129,3 +131,38 @@ def test_a_pause_reaches_children_with_a_session_of_their_own_and_the_end_does_t
     # Stopped processes are ended as well.
     assert children
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+
+
+def test_waiting_for_own_threads_is_not_waiting_for_others() -> None:
+    before = Contention(cpus=2, busy_s=10.0, own_s={7: 1.0, 8: 1.0}, waits_s={7: 0.5, 8: 0.0})
+
+    alone = Contention(cpus=2, busy_s=14.0, own_s={7: 3.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
+    assert before.shares_until(alone, 2.0) == (0.0, 0.0)
+    shared = Contention(cpus=2, busy_s=14.0, own_s={7: 2.0, 8: 3.0}, waits_s={7: 1.5, 8: 0.2})
+    assert before.shares_until(shared, 2.0) == (0.5, 0.25)
+    assert before.shares_until(Contention(cpus=2, busy_s=14.0, own_s={7: 2.0}, waits_s={}), 2.0) is None
+
+
+BUSY = "while True:\n    pass"
+
+
+def test_a_program_that_shares_its_cpu_with_another_waits_for_it(folder: Path) -> None:
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(everywhere)})
+    try:
+        with subprocess.Popen([sys.executable, "-c", BUSY]) as other:
+            try:
+                with PausableProgram([sys.executable, "-c", BUSY], folder, folder) as program:
+                    time.sleep(1.0)
+                    before = program.contention()
+                    time.sleep(1.5)
+                    shares = before.shares_until(program.contention(), 1.5)
+            finally:
+                other.kill()
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+    assert shares is not None
+    waited, used = shares
+    assert waited > 0.2
+    assert used > 0.2

@@ -9,12 +9,14 @@ from scipy import stats
 from trainmark.measure.paired_blocks import (
     LEAST_ROUNDS,
     Block,
+    Disturbance,
+    DisturbanceSlopes,
     Side,
     block_rate,
+    disturbance_slopes,
     paired_ratio,
     ratios_of_rounds,
     round_orders,
-    waiting_slope,
 )
 
 
@@ -96,19 +98,16 @@ def test_equal_programs_are_called_different_in_about_one_of_a_hundred_compariso
 
 
 def noisy_blocks(seed: int, effect: float, rounds: int = 12) -> tuple[list[Block], list[float | None]]:
-    """Blocks of two programs of one thread that wait for random parts of each; A is slower by ``effect``."""
+    """Blocks of two programs that wait for a part of each, and are slower by 40 % at a busy core; A by ``effect``."""
     random = np.random.default_rng(seed)
     sides = [side for order in round_orders(rounds, random) for side in order]
-    blocks = [
-        Block(side, 0.0, 1.0, float(waited)) for side, waited in zip(sides, random.beta(2, 5, len(sides)))
-    ]
-    rates: list[float | None] = [
-        100
-        * (1 - (block.waited or 0))
-        / (1 + effect * (block.side is Side.A))
-        * math.exp(random.normal(0, 0.02))
-        for block in blocks
-    ]
+    blocks = []
+    rates: list[float | None] = []
+    for side in sides:
+        load = Disturbance(float(random.beta(2, 8)), float(random.beta(2, 2)))
+        blocks.append(Block(side, 0.0, 1.0, load))
+        slower = (1 + effect * (side is Side.A)) * math.exp(random.normal(0, 0.02))
+        rates.append(100 * (1 - load.waited) * (1 - 0.4 * load.others) / slower)
     return blocks, rates
 
 
@@ -116,25 +115,28 @@ def changes(effect: float, *, adjusted: bool) -> list[str]:
     found = []
     for seed in range(40):
         blocks, rates = noisy_blocks(seed, effect)
-        slope = waiting_slope(blocks, rates) if adjusted else 0.0
-        ratio = paired_ratio(ratios_of_rounds(blocks, rates, slope))
+        slopes = disturbance_slopes(blocks, rates) if adjusted else None
+        ratio = paired_ratio(ratios_of_rounds(blocks, rates, slopes))
         assert ratio is not None
         found.append(ratio.change)
     return found
 
 
-def test_at_equal_waiting_a_change_of_ten_percent_is_found_that_the_plain_rates_hide() -> None:
+def test_at_equal_disturbance_a_change_of_ten_percent_is_found_that_the_plain_rates_hide() -> None:
     assert changes(0.1, adjusted=True).count("slower") == 40
     assert changes(0.1, adjusted=False).count("slower") < 20
 
 
-def test_at_equal_waiting_equal_programs_stay_indistinguishable() -> None:
+def test_at_equal_disturbance_equal_programs_stay_indistinguishable() -> None:
     assert changes(0.0, adjusted=True).count("indistinguishable") >= 38
 
 
-def test_nothing_is_adjusted_where_no_program_waited_or_the_waiting_is_not_known() -> None:
+def test_nothing_is_adjusted_where_no_program_was_disturbed_or_where_it_is_not_known() -> None:
     blocks, rates = noisy_blocks(1, 0.1)
 
-    assert waiting_slope(blocks, rates) == pytest.approx(1.0, abs=0.15)
-    assert waiting_slope([Block(block.side, 0.0, 1.0, 0.001) for block in blocks], rates) == 0
-    assert waiting_slope([Block(block.side, 0.0, 1.0) for block in blocks], rates) == 0
+    found = disturbance_slopes(blocks, rates)
+    assert found.waited == pytest.approx(1.0, abs=0.25)
+    assert found.others == pytest.approx(0.5, abs=0.15)
+    quiet = [Block(block.side, 0.0, 1.0, Disturbance(0.001, 0.0)) for block in blocks]
+    assert disturbance_slopes(quiet, rates) == DisturbanceSlopes()
+    assert disturbance_slopes([Block(block.side, 0.0, 1.0) for block in blocks], rates) == DisturbanceSlopes()

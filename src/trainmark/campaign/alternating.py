@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from time import monotonic, sleep, time
 
 import numpy as np
@@ -21,13 +22,15 @@ from trainmark.measure.paired_blocks import (
     LEAST_RECORDS,
     LEAST_ROUNDS,
     Block,
+    Disturbance,
+    DisturbanceSlopes,
     PairedRatio,
     Side,
     block_rate,
+    disturbance_slopes,
     paired_ratio,
     ratios_of_rounds,
     round_orders,
-    waiting_slope,
 )
 from trainmark.node import read_tail
 from trainmark.node.pausing import LOOK_S, PausableProgram
@@ -72,22 +75,24 @@ class Alternation:
 class AlternationResult:
     """The ratio of the two rates, A over B, with the rate of each block (None: too few records) and their unit.
 
-    ``ratio`` compares the rates at equal waiting for CPUs where ``waiting_slope`` is not 0, ``unadjusted`` as they are.
+    ``ratio`` compares the rates at equal disturbance where ``slopes`` are not 0, ``unadjusted`` as they are.
     """
 
     ratio: PairedRatio
     unadjusted: PairedRatio
-    waiting_slope: float
+    slopes: DisturbanceSlopes
     unit: str
     blocks: tuple[Block, ...]
     rates: tuple[float | None, ...]
     ratios: tuple[float, ...]
 
     @property
-    def waited(self) -> float | None:
-        """The share of the blocks' time for which other processes kept the programs waiting; None if not known."""
-        shares = [block.waited for block in self.blocks if block.waited is not None]
-        return float(np.mean(shares)) if shares else None
+    def disturbance(self) -> Disturbance | None:
+        """The mean disturbance of the blocks; None if not known."""
+        found = [block.disturbance for block in self.blocks if block.disturbance is not None]
+        if not found:
+            return None
+        return Disturbance(fmean(one.waited for one in found), fmean(one.others for one in found))
 
     def rate(self, side: Side) -> float:
         """Return the median of a program's rates over its blocks."""
@@ -129,7 +134,8 @@ def _run_block(side: Side, program: PausableProgram, block_s: float) -> Block:
     sleep(max(0.0, deadline - monotonic()))
     end_s = time()
     program.pause()
-    return Block(side, start_s, end_s, before.waited_until(program.contention(), end_s - start_s))
+    shares = before.shares_until(program.contention(), end_s - start_s)
+    return Block(side, start_s, end_s, Disturbance(*shares) if shares else None)
 
 
 def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Alternation) -> None:
@@ -173,14 +179,14 @@ def _result(
     known = len(units) == 1 and None not in units and None not in batches.values()
     done = {side: _steps(log) * _work_of_step(log, known) for side, log in logs.items()}
     rates = [block_rate(times[block.side], done[block.side], block) for block in blocks]
-    slope = waiting_slope(blocks, rates)
-    ratios = ratios_of_rounds(blocks, rates, slope)
+    slopes = disturbance_slopes(blocks, rates)
+    ratios = ratios_of_rounds(blocks, rates, slopes)
     ratio, unadjusted = paired_ratio(ratios), paired_ratio(ratios_of_rounds(blocks, rates))
     if ratio is None or unadjusted is None:
         raise TrainmarkError(_why_no_ratio(len(ratios), len(blocks), rates, how, ended))
     (unit,) = units if known else {STEPS}
     return AlternationResult(
-        ratio, unadjusted, slope, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios)
+        ratio, unadjusted, slopes, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios)
     )
 
 

@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -154,8 +154,8 @@ def _document(
             "interval": [found.unadjusted.low, found.unadjusted.high],
             "change": found.unadjusted.change,
         },
-        "waited": found.waited,
-        "waiting_slope": found.waiting_slope,
+        "disturbance": asdict(found.disturbance) if found.disturbance else None,
+        "disturbance_slopes": asdict(found.slopes),
         "ratios": found.ratios,
         "blocks": [
             {
@@ -163,7 +163,7 @@ def _document(
                 "start": block.start_s,
                 "end": block.end_s,
                 "rate": rate,
-                "waited": block.waited,
+                "disturbance": asdict(block.disturbance) if block.disturbance else None,
             }
             for block, rate in zip(found.blocks, found.rates, strict=True)
         ],
@@ -185,11 +185,12 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
         f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {ratio.rounds} "
         f"rounds of four blocks: A {verdict} B"
     )
-    if found.waiting_slope and found.waited is not None:
+    if found.slopes and found.disturbance is not None:
         plain = found.unadjusted
         lines.append(
-            f"Other processes kept the programs waiting for a CPU for {found.waited:.1%} of the time; the rates are "
-            f"compared at equal waiting (as they are: {plain.value:.4f} [{plain.low:.4f}, {plain.high:.4f}])."
+            f"Other processes used {found.disturbance.others:.0%} of the CPUs and kept the programs waiting for "
+            f"{found.disturbance.waited:.1%} of the time; the rates are compared at equal disturbance (as they are: "
+            f"{plain.value:.4f} [{plain.low:.4f}, {plain.high:.4f}])."
         )
     if found.unit == "steps/s":
         lines.append(

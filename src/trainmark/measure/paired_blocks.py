@@ -7,9 +7,11 @@ the exact one of Wilcoxon's signed-rank test: no distribution is assumed but tha
 down, which the random order gives. (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition,
 section 3.3.)
 
-Where it is known how long other processes kept a program waiting for a CPU in each block, the rates are compared at
-equal waiting: an analysis of covariance, whose slope is the median slope between two blocks of one program (Theil and
-Sen). The order is random and the load is not the programs', so that the estimate stays true and only its noise shrinks.
+Where it is known how much other processes disturbed each block, the rates are compared at equal disturbance: an
+analysis of covariance with two slopes (the time for which the program waited for a CPU, and the share of the CPUs that
+others took, which costs clock, caches and the other half of a core), fitted over the blocks of each program by least
+squares with slopes that can only slow a program. The order is random and the load is not the programs', so that the
+estimate stays true and only its noise shrinks.
 """
 
 import math
@@ -42,9 +44,6 @@ _LEAST_SPREAD = 0.01
 _MOST_WAITING = 0.9
 """The share of waiting above which a block counts as one with this share."""
 
-_MOST_SLOPE = 1.5
-"""No program loses more than the time for which it waits, but for what it then finds in no cache."""
-
 
 class Side(StrEnum):
     """One of the two programs: ``a`` is the one to judge, ``b`` the one that it is compared with."""
@@ -54,16 +53,47 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What other processes took from a program during a block.
+
+    ``waited`` is the share of the block for which they kept it waiting for a CPU, ``others`` the share of the CPUs'
+    time that they used.
+    """
+
+    waited: float
+    others: float
+
+
+@dataclass(frozen=True, slots=True)
+class DisturbanceSlopes:
+    """How the logarithm of a rate falls with ``-log(1 - waited)`` and with ``others``: 0 where it does not."""
+
+    waited: float = 0.0
+    others: float = 0.0
+
+    def __bool__(self) -> bool:
+        """True if one of them adjusts anything."""
+        return bool(self.waited or self.others)
+
+    def adjusted_log(self, rate: float, block: "Block") -> float:
+        """Return the logarithm of a block's rate without what its disturbance cost."""
+        if block.disturbance is None:
+            return math.log(rate)
+        waited, others = _regressors(block.disturbance)
+        return math.log(rate) + self.waited * waited + self.others * others
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """The seconds of one program between its continuation and its pause, in Unix time.
 
-    ``waited`` is the share of these seconds for which other processes kept it waiting for a CPU; None if not known.
+    ``disturbance`` is what other processes took from it; None if not known.
     """
 
     side: Side
     start_s: float
     end_s: float
-    waited: float | None = None
+    disturbance: Disturbance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +134,10 @@ def block_rate(times: Floats, done: Floats, block: Block) -> float | None:
 
 
 def ratios_of_rounds(
-    blocks: Sequence[Block], rates: Sequence[float | None], slope: float = 0.0
+    blocks: Sequence[Block], rates: Sequence[float | None], slopes: DisturbanceSlopes | None = None
 ) -> list[float]:
-    """Return A's rate over B's of each whole round whose four blocks have a rate.
-
-    ``slope`` is that of ``waiting_slope``; 0 compares the rates as they are.
-    """
+    """Return A's rate over B's of each whole round whose four blocks have a rate, at equal disturbance with slopes."""
+    slopes = slopes or DisturbanceSlopes()
     found = []
     pairs = list(zip(blocks, rates, strict=True))
     for at in range(0, len(pairs) - BLOCKS_OF_ROUND + 1, BLOCKS_OF_ROUND):
@@ -117,44 +145,37 @@ def ratios_of_rounds(
         for block, rate in pairs[at : at + BLOCKS_OF_ROUND]:
             if rate is None:
                 break
-            value = math.log(rate) - slope * _log_of_free_share(block)
-            total += value * (1 if block.side is Side.A else -1)
+            total += slopes.adjusted_log(rate, block) * (1 if block.side is Side.A else -1)
         else:
             found.append(math.exp(total / 2))
     return found
 
 
-def waiting_slope(blocks: Sequence[Block], rates: Sequence[float | None]) -> float:
-    """Return how the logarithm of a rate grows with that of the share of time in which its program did not wait.
+def disturbance_slopes(blocks: Sequence[Block], rates: Sequence[float | None]) -> DisturbanceSlopes:
+    """Return the slopes over the blocks of each program; 0 where the blocks hardly differ or where it is not known."""
+    from scipy.optimize import nnls
 
-    1 for a program of one busy thread, less for one that other processes disturb less. 0, so that nothing is adjusted,
-    if the waiting of a block is not known or if the blocks hardly differ in it.
-    """
-    if any(block.waited is None for block in blocks):
-        return 0.0
-    slopes: list[float] = []
-    spreads: list[float] = []
+    causes, effects = [], []
     for side in Side:
         pairs = [
-            (_log_of_free_share(block), math.log(rate))
+            (_regressors(block.disturbance), -math.log(rate))
             for block, rate in zip(blocks, rates, strict=True)
-            if block.side is side and rate is not None
+            if block.side is side and rate is not None and block.disturbance is not None
         ]
         if len(pairs) < LEAST_ROUNDS:
-            return 0.0
-        free, speed = np.array(pairs).T
-        first, second = np.triu_indices(free.size, 1)
-        runs = free[second] - free[first]
-        far = np.abs(runs) > _LEAST_SPREAD
-        slopes += ((speed[second] - speed[first])[far] / runs[far]).tolist()
-        spreads.append(float(free.std()))
-    if min(spreads) < _LEAST_SPREAD or not slopes:
-        return 0.0
-    return float(np.clip(np.median(slopes), 0.0, _MOST_SLOPE))
+            return DisturbanceSlopes()
+        cause, effect = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        causes.append(cause - cause.mean(axis=0))
+        effects.append(effect - effect.mean())
+    cause = np.concatenate(causes)
+    # A column without spread has nothing to say; its slope is then 0.
+    cause[:, cause.std(axis=0) < _LEAST_SPREAD] = 0.0
+    waited, others = nnls(cause, np.concatenate(effects))[0]
+    return DisturbanceSlopes(float(waited), float(others))
 
 
-def _log_of_free_share(block: Block) -> float:
-    return math.log1p(-min(block.waited or 0.0, _MOST_WAITING))
+def _regressors(disturbance: Disturbance) -> tuple[float, float]:
+    return -math.log1p(-min(disturbance.waited, _MOST_WAITING)), disturbance.others
 
 
 def paired_ratio(ratios: Sequence[float], level: float = LEVEL) -> PairedRatio | None:

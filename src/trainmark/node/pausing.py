@@ -33,25 +33,27 @@ _POLL_S = 0.001
 class Contention:
     """Counters of a program's competition for CPUs, in seconds since some start.
 
-    ``busy_s`` is the work of all processes on the CPUs that the program may use, ``own_s`` the work of its processes
-    and ``waits_s`` the time for which the main thread of each process was ready and waited for a CPU.
+    ``busy_s`` is the work of all processes on the ``cpus`` CPUs that the program may use, ``own_s`` the work of its
+    processes and ``waits_s`` the time for which the main thread of each process was ready and waited for a CPU.
     """
 
+    cpus: int
     busy_s: float
     own_s: Mapping[int, float]
     waits_s: Mapping[int, float]
 
-    def waited_until(self, end: "Contention", seconds: float) -> float | None:
-        """Return the share of ``seconds`` for which other processes kept the program waiting; None if not known.
+    def shares_until(self, end: "Contention", seconds: float) -> tuple[float, float] | None:
+        """Return two shares of ``seconds``: for which the program waited for others, and of the CPUs that they used.
 
-        A program with more threads than CPUs waits for its own threads too: no more counts than others worked.
+        None if the kernel does not count it. A program with more threads than CPUs waits for its own threads too: no
+        more counts than others worked.
         """
         if not end.waits_s or seconds <= 0:
             return None
         own = sum(used - self.own_s.get(pid, 0.0) for pid, used in end.own_s.items())
         others = max(0.0, end.busy_s - self.busy_s - own)
         waited = max(waited - self.waits_s.get(pid, 0.0) for pid, waited in end.waits_s.items())
-        return min(waited, others, seconds) / seconds
+        return min(waited, others, seconds) / seconds, others / (seconds * self.cpus)
 
 
 class PausableProgram:
@@ -142,7 +144,8 @@ class PausableProgram:
                 own[process.pid] = sum(process.cpu_times()[:4])
                 if waited_s is not None:
                     waits[process.pid] = waited_s
-        return Contention(read_node(cpus=os.sched_getaffinity(0), memory=False).busy_s, own, waits)
+        cpus = os.sched_getaffinity(0)
+        return Contention(len(cpus), read_node(cpus=cpus, memory=False).busy_s, own, waits)
 
     def _signal_group(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -201,7 +201,7 @@ class Suite(Frozen):
 
     ``cards`` are files of further workload cards. ``equivalence`` requests the certificate that several
     frameworks do equal work. ``launcher`` replaces the launcher of the built-in workers; other programs keep theirs.
-    ``gates`` names the doubts that are not raised. With ``side_by_side``, cases run at the same time on different
+    ``gates`` lists the gates that are switched off. With ``side_by_side``, cases run at the same time on different
     hosts, never two on one host. ``budget`` is the time in seconds that all runs together may
     take (YAML also takes ``5min``): cases that do not fit are left out, the longest first. Paths are relative to the
     suite's file.

@@ -55,7 +55,7 @@ class DeclaredTask(Protocol):
 
     @property
     def is_neutral(self) -> bool:
-        """True of the one task of programs about which only what somebody states is known."""
+        """True for the task of foreign programs, which have no default axes: only stated facts count."""
 
 
 @cache
