@@ -75,7 +75,7 @@ class MachineUse:
 
 @dataclass(frozen=True, slots=True)
 class SideFacts:
-    """What a result records besides its number and its recipe.
+    """The facts that a result records besides its number and its recipe.
 
     ``uses`` has one entry for each run in the number. ``entries`` are the packages, variables and files of its first
     run by part; ``settings`` what its program printed. ``campaign`` identifies the result that its runs belong to.
@@ -257,13 +257,13 @@ def machine_differences(here: SideFacts, there: SideFacts) -> Iterator[FactDiffe
     """Yield the facts of the two machines that differ, without those that are axes of a recipe."""
     if here.manifest is None or there.manifest is None:
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for path, one, other in environment_differences(here.manifest, there.manifest):
         name = path.partition(".")[2]
         skipped = any(word in name for word in _NO_CAUSE) or any(name.endswith(end) for end in _IN_RECIPE)
-        if skipped or name in seen or (here.entries and name.startswith("variables.")):
+        if skipped or name in names or (here.entries and name.startswith("variables.")):
             continue
-        seen.add(name)
+        names.add(name)
         yield FactDifference(f"machine {name}", _text(one), _text(other), "manifest.json")
 
 

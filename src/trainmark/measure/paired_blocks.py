@@ -54,7 +54,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """What other processes took from a program during a block.
+    """The CPU time that other processes took from a program during a block.
 
     ``waited`` is the share of the block for which they kept it waiting for a CPU, ``others`` the share of the CPUs'
     time that they used.
@@ -66,7 +66,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True)
 class DisturbanceSlopes:
-    """How the logarithm of a rate falls with ``-log(1 - waited)`` and with ``others``: 0 where it does not."""
+    """The losses of the logarithm of a rate for each ``-log(1 - waited)`` and ``others``; 0 adjusts nothing."""
 
     waited: float = 0.0
     others: float = 0.0
