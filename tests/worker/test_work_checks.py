@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmark.worker.core.adam_update import AdamUpdate
 from trainmark.worker.core.decay_check import UNDECAYED, Unexplained, check_decay
+from trainmark.worker.core.drawing import drawn
 from trainmark.worker.core.loss_check import check_loss, cross_entropy
+from trainmark.worker.core.optimizers import Moments, adam
 from trainmark.worker.core.rate_check import check_rates, scheduled_rate
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import AdamRecipe, Recipe
@@ -31,6 +34,35 @@ def training(loss: float, plain: Any, decay: float = 3e-5, tf32: bool = False) -
         gather=lambda own: [list(own)],
         expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=tf32),
     )
+
+
+def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
+    """Return the report and doubts of a step of Adam whose moments hold ``gradient``, where ``seen`` is observed."""
+    recipe = AdamRecipe(
+        learning_rate=1e-3, momentum=0.9, weight_decay=0.0, schedule="constant", epochs=1, warmup_epochs=0,
+        loss_scale=None, second_momentum=0.999, epsilon=1e-8, optimizer="adam", clip_norm=None, warmup_updates=0,
+    )  # fmt: skip
+    pattern = RANDOM.standard_normal(64)
+    first, second = 0.01 * pattern, 1e-4 * pattern**2 + 1e-6
+    after = (
+        np.float32(0.9 * first + 0.1 * gradient * pattern),
+        0.999 * second + 1e-3 * (gradient * pattern) ** 2,
+    )
+    direction, _, _ = adam(gradient * pattern, first, second, 9, recipe)
+    weights = {"w": RANDOM.standard_normal(64)}
+    moments = [Moments(8, {"w": first}, {"w": second}), Moments(9, {"w": after[0]}, {"w": after[1]})]
+    rank: Any = SimpleNamespace(
+        task=SimpleNamespace(is_trainable=lambda _: True, is_lazy=lambda *_: False, decay=lambda *_: 0.0),
+        settings=SimpleNamespace(),
+        read_moments=lambda: moments[1],
+        expected=lambda: SimpleNamespace(compute_dtype="float32"),
+        ranks=SimpleNamespace(place=SimpleNamespace(world_size=1)),
+    )
+    doubts: list[tuple[str, str]] = []
+    update = AdamUpdate(rank, recipe, 1e-3, moments[0], 1.0)
+    moved = {"w": weights["w"] - 1e-3 * direction}
+    found = update.solved(weights, moved, {"w": drawn({"w": seen * pattern}, "w")}, True, doubts)
+    return found, [code for code, _ in doubts]
 
 
 def alone(gradients: Any = None, types: Any = None) -> Any:
@@ -185,3 +217,18 @@ def test_a_decay_that_drowns_in_rounding_is_not_checked_and_never_clean() -> Non
     # Parameters that contradict each other make the mean uncertain.
     apart = {f"block{seed}.conv.weight": update(3e-5 * (seed % 2) * 8, 2e-6, seed=seed) for seed in range(6)}
     assert check_decay(training(0, None), apart)[0]["decay"] == {"the other parameters that decay": None}
+
+
+def test_the_gradients_of_adams_step_are_compared_with_the_observed_ones() -> None:
+    found, doubts = adam_step(gradient=0.02, seen=0.02)
+    assert (found["gradient_factor"], doubts) == (pytest.approx(1, rel=1e-3), [])
+    found, doubts = adam_step(gradient=0.04, seen=0.02)
+    assert (found["gradient_factor"], doubts) == (pytest.approx(2, rel=1e-3), ["update-differs"])
+
+
+def test_gradients_below_the_rounding_of_the_moments_are_not_checked_and_never_in_doubt() -> None:
+    """A batch that is learned by heart: the gradients are 1e-12, the first moment is 0.01 in FP32."""
+    found, doubts = adam_step(gradient=1e-12, seen=1e-12)
+    assert doubts == []
+    assert found["gradient_factor"] is None
+    assert found["learning_rate"] == pytest.approx(1e-3)

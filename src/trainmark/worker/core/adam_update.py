@@ -81,11 +81,11 @@ class AdamUpdate:
             for name in names
         }
         factor = self._gradients_count(mean, asked_of, moments, later)
-        if factor is None:
-            return unseen
         clipped = recipe.clip_norm is not None
-        clip = self._clip_shown(factor, names, moments, later) if self._clip is None else self._clip
-        factor = factor / clip if clip > 0 else factor
+        if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
+            return unseen
+        clip = self._clip_shown(factor or 0.0, names, moments, later) if self._clip is None else self._clip
+        factor = factor / clip if factor is not None and clip > 0 else factor
         terms, updates = [], []
         self.unexplained.clear()
         for name in names:
@@ -128,13 +128,17 @@ class AdamUpdate:
     def _gradients_count(
         self, mean: Mapping[str, Any], asked_of: Mapping[str, Any], moments: Moments, later: Moments
     ) -> Optional[float]:
-        """Return how many times the gradients went into the first moment; None where there are none."""
+        """Return how many times the gradients went into the first moment; None if all are below its rounding.
+
+        A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
+        """
         import numpy as np
 
         added, expected = [], []
         for name, own in asked_of.items():
             size = float(np.sqrt(np.mean(mean[name] ** 2)))
-            if size:
+            past = float(np.sqrt(np.mean(drawn(moments.first, name) ** 2)))
+            if size * (1 - self._recipe.momentum) > SEEN * past:
                 gained = drawn(later.first, name) - self._recipe.momentum * drawn(moments.first, name)
                 added.append(gained[own] / (1 - self._recipe.momentum) / size)
                 expected.append(mean[name][own] / size)
@@ -143,7 +147,9 @@ class AdamUpdate:
         given, real = np.concatenate(added), np.concatenate(expected)
         return float(given @ real / (real @ real))
 
-    def _what_is_wrong(self, factor: float, rate: float, residual: float) -> Optional[str]:
+    def _what_is_wrong(self, counted: Optional[float], rate: float, residual: float) -> Optional[str]:
+        """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown."""
+        factor = 1.0 if counted is None else counted
         off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
         ranks = self._training.ranks.place.world_size
         if ranks > 1 and abs(factor / ranks - 1) <= off:

@@ -178,6 +178,8 @@ def _check_work(
     unknown = settings.recipe.weight_decay and any(decay is None for decay in decays.values())
     updates = ["updates"] if found["updates_taken"] is None else []
     updates += ["weight decay"] if unknown else []
+    updates += ["update"] if found.get("learning_rate") is None else []
+    updates += ["gradients of the update"] if found.get("gradient_factor", 1.0) is None else []
     rates, wrong = check_rates(training, settings)
     said = {**rates, **loss, "samples": samples, "not_checked": [*updates, *not_checked, *others]}
     return Looked(said, [*wrong, *doubts, *more])
