@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,12 +44,23 @@ def test_a_model_of_several_frameworks_is_certified_once() -> None:
     assert requested(*both) == [("resnet50_v1.5", ("pytorch", "paddle"))]
 
 
-def test_one_framework_alone_is_not_certified() -> None:
-    assert requested({"framework": "pytorch"}, {"framework": "pytorch", "layout": "nhwc"}) == []
+def test_one_framework_alone_is_certified_against_the_golden_observation() -> None:
+    one = {"framework": "pytorch", "model": "mobilenet_v1"}
+    assert requested(one, {**one, "layout": "nhwc"}) == [("mobilenet_v1", ("pytorch",))]
+
+
+def test_one_framework_alone_is_not_certified_without_a_golden_observation() -> None:
+    assert requested({"framework": "pytorch", "model": "llama3.2_1b", "task": "causal-lm"}) == []
+
+
+def test_a_case_that_the_framework_cannot_run_is_not_certified() -> None:
+    assert requested({"framework": "pytorch", "device": "cuda"}) == []
 
 
 def test_frameworks_that_train_different_models_are_not_compared() -> None:
-    assert requested({"framework": "pytorch", "model": "mobilenet_v1"}, {"framework": "paddle"}) == []
+    others = {"framework": "paddle", "model": "wide_deep_tiny", "task": "recommendation"}
+    cases = ({"framework": "pytorch", "model": "mobilenet_v1"}, others)
+    assert requested(*cases) == [("mobilenet_v1", ("pytorch",)), ("wide_deep_tiny", ("paddle",))]
 
 
 def test_what_trains_by_another_optimizer_is_another_question() -> None:
@@ -65,7 +77,8 @@ def test_what_trains_by_another_optimizer_is_another_question() -> None:
     assert (of_adamw.frameworks, of_lamb.frameworks) == (frameworks, frameworks)
     assert (of_adamw.rules, of_lamb.rules) == ((("optimizer", "adamw"),), (("optimizer", "lamb"),))
     assert observed_case(of_lamb, "jax", site).value("optimizer") == "lamb"
-    assert questions(site, [cases[0], cases[3]]) == []
+    separate = [(question.rules, question.frameworks) for question in questions(site, [cases[0], cases[3]])]
+    assert separate == [((("optimizer", "adamw"),), ("pytorch",)), ((("optimizer", "lamb"),), ("jax",))]
 
 
 # With real frameworks.
@@ -134,6 +147,33 @@ def test_a_certificate_that_fails_marks_the_table_and_the_exit_code(measured: Pa
     assert "NOT the same work" in (measured / "out" / "report.md").read_text()
     # What was measured is still there.
     assert all(case["estimate"] for case in results(measured)["cases"])
+
+
+@pytest.mark.training
+def test_one_framework_is_certified_once_and_a_difference_is_reported(tmp_path: Path) -> None:
+    if not framework_python("pytorch"):
+        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
+    alone = {"framework": ["pytorch"]}
+    done = run(tmp_path, axes=alone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (certificate,) = results(tmp_path)["certificates"]
+    assert [pair["frameworks"] for pair in certificate["pairs"]] == [["pytorch", "golden"]]
+    assert "pytorch computes the training step of the golden observation" in done.stdout
+
+    # Another result directory uses the certificate that is stored in the home.
+    shutil.rmtree(tmp_path / "out")
+    done = run(tmp_path, axes=alone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (tmp_path / "out" / "equivalence").glob("*/*")
+    assert path.name == "certificate.json"
+    assert "checking that its mobilenet_v1" not in done.stderr
+
+    document = json.loads(path.read_text())
+    document["pairs"][0]["checks"][1]["deviation"] = 0.5
+    path.write_text(json.dumps(document))
+    done = run(tmp_path, "--resume", axes=alone)
+    assert done.returncode == 1
+    assert "NOT the same work. pytorch, golden differ in logits" in done.stdout
 
 
 @pytest.mark.training

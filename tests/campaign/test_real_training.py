@@ -41,7 +41,10 @@ def trained(bench: Bench) -> Bench:
 
 
 def train(bench: Bench, *cases: dict[str, Any], listener: Any = None, **settings: Any) -> Results:
-    bench.write(*(SMALL | case for case in cases), **{"environment": PYTHON, "protocol": SHORT, **settings})
+    bench.write(
+        *(SMALL | case for case in cases),
+        **{"environment": PYTHON, "protocol": SHORT, "equivalence": False, **settings},
+    )
     return bench.run(listener)
 
 

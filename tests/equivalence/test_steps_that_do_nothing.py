@@ -22,7 +22,7 @@ def observation(framework: str, update: float) -> Observation:
     steps = [
         {
             "loss": 7.0,
-            "logits": [[0.0, 1.0]],
+            "logits": sketch,
             "gradients": dict.fromkeys(names, sketch),
             "updates": {name: {"norm": update, "signed_sum": update} for name in names},
             "statistics": {name: sketch for name in SHAPES if name not in names},

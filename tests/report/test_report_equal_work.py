@@ -420,3 +420,48 @@ def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show(
     assert {f"{name}{beyond})" for name in own for beyond in ("", ", tf32", ", amp-bf16")} == set(
         re.findall(r"\w+ \([^)]*\)", unshown)
     )
+
+
+# One framework, and the golden observation.
+
+
+def golden(holds: bool = True, **changes: Any) -> Certificate:
+    """Return the certificate of PyTorch alone, compared with the golden observation."""
+    pairs = (Pair(frameworks=("pytorch", "golden"), checks=(check(holds=holds),)),)
+    return certificate(party("pytorch"), **{"pairs": pairs, **changes})
+
+
+def test_one_framework_that_equals_the_golden_observation_is_reported_as_such() -> None:
+    results = of([PYTORCH], golden())
+    text = report(results)
+    assert "mobilenet_v1 on cpu: pytorch computes the training step of the golden observation" in text
+    assert "no evidence" not in text
+    (finding,) = judge_equality(results.cases, results.certificates)
+    assert finding.holds
+    assert results.holds
+
+
+def test_one_framework_that_differs_from_the_golden_observation_is_an_alert() -> None:
+    results = of([PYTORCH], golden(holds=False))
+    text = report(results)
+    assert "mobilenet_v1 on cpu: NOT the same work. pytorch, golden differ in logits" in text
+    assert "computes the training step" not in text
+    assert not results.holds
+
+
+def test_one_framework_that_could_not_be_checked_is_an_alert() -> None:
+    text = report(of([PYTORCH], golden(parties=(), pairs=(), absent={"pytorch": "timeout: 900 s"})))
+    assert "it could not be checked whether pytorch" in text
+
+
+def test_one_framework_without_a_certificate_has_no_sentence() -> None:
+    other_device = [{**PYTORCH, "device": "cuda"}]
+    for results in (of([PYTORCH]), of(other_device, golden()), of([PYTORCH], certificate(*BOTH))):
+        text = report(results)
+        assert "golden" not in text
+        assert "no evidence" not in text
+
+
+def test_another_precision_than_the_certificates_is_named_for_one_framework_too() -> None:
+    text = report(of([{**PYTORCH, "precision": "amp-fp16"}], golden()))
+    assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text

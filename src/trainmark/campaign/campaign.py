@@ -8,7 +8,7 @@ from pathlib import Path
 from trainmark.campaign.budget_fit import BudgetFit
 from trainmark.campaign.card_checks import load_programs
 from trainmark.campaign.case_search import run_case
-from trainmark.campaign.certificates import stored_certificates
+from trainmark.campaign.certificates import SAVED, stored_certificates
 from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
 from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
@@ -167,7 +167,8 @@ class _Campaign:
         """Check first that the frameworks do equal work, if the suite requires it."""
         order, run_env = self.order, self.executor.run_env
         if order.suite.equivalence:
-            certificates(run_env, order.cases, order.out, order.suite.limits, self.listener.readying)
+            limits, saved = order.suite.limits, run_env.home / SAVED
+            certificates(run_env, order.cases, order.out, limits, self.listener.readying, saved)
         self.persistence.certify(stored_certificates(order.out))
 
     def _catch_up(self) -> None:

@@ -10,6 +10,9 @@ from trainmark.schema.certificate import Certificate
 FOLDER = "equivalence"
 CERTIFICATE = "certificate.json"
 
+SAVED = "certificates"
+"""The folder of trainmark's home for the certificates of all suites, by their basis."""
+
 
 def stored_certificates(out: Path) -> tuple[Certificate, ...]:
     """Return the certificates in a result directory."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -14,7 +15,7 @@ from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificat
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, fingerprint, state_of
-from trainmark.equivalence import certify, equal_work_of, follows, party
+from trainmark.equivalence import certify, equal_work_of, follows, golden_bytes, golden_of, has_golden, party
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_run_file
@@ -58,10 +59,11 @@ class Question:
 
 
 def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
-    """Return the checks that these cases need before they may share a table: one per model of several frameworks.
+    """Return the checks that these cases need before they run: one per model.
 
-    Cases with different rules, such as another optimizer, are separate questions. Only trainmark's own workers can be
-    checked; the work of other programs is unknown. Variants that a framework does not support are left out.
+    Models of one framework are checked if trainmark has a golden observation of them. Cases with different rules, such
+    as another optimizer, are separate questions. Only trainmark's own workers can be checked; the work of other
+    programs is unknown. Variants that a framework does not support are left out.
     """
     found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
@@ -72,18 +74,25 @@ def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
     for (model, device, rules), members in found.items():
         frameworks = tuple(dict.fromkeys(case.framework for case in members))
         variants = tuple(dict.fromkeys(_variant_of(case) for case in members if _is_there(case, run_env)))
-        if len(frameworks) > 1:
+        has_partner = len(frameworks) > 1 or (bool(variants) and has_golden(model, dict(rules)))
+        if has_partner:
             found_questions.append(Question(model, frameworks, device, rules, variants))
     return found_questions
 
 
 def answer(
-    question: Question, run_env: RunEnvironment, folder: Path, limits: Limits, announce: Announce
+    question: Question,
+    run_env: RunEnvironment,
+    folder: Path,
+    limits: Limits,
+    announce: Announce,
+    saved: Path | None = None,
 ) -> Certificate:
     """Run the check in each framework, save everything under ``folder``, and return the certificate.
 
-    A certificate from an earlier call is reused if nothing that affects the result has changed. A framework that cannot
-    be checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
+    A certificate from an earlier call, in ``folder`` or in ``saved``, is reused if nothing that affects the result has
+    changed; one that holds is stored in ``saved``. A framework that cannot be checked is in ``absent`` with the
+    reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
     rules = dict(question.rules)
     basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
@@ -91,6 +100,10 @@ def answer(
     if stored is not None and stored.basis == basis:
         return stored
     folder.mkdir(parents=True, exist_ok=True)
+    copy = None if saved is None else saved / f"{basis.partition(':')[2]}.json"
+    if copy is not None and (earlier := read_certificate(copy)) is not None:
+        write_run_file(folder / CERTIFICATE, copy.read_text(encoding="utf-8"))
+        return earlier
     inputs = (folder / INPUTS).absolute()
     # A killed process may have left an incomplete file.
     inputs.unlink(missing_ok=True)
@@ -99,7 +112,7 @@ def answer(
     absent: dict[str, str] = {}
     try:
         for framework in question.frameworks:
-            announce(f"{framework}: checking whether its {question.model} does the same work")
+            announce(f"{framework}: checking that its {question.model} does the described work")
             base = observed_case(question, framework, run_env)
             observed = observe(base, run_env, folder / framework, inputs, limits, form)
             if isinstance(observed, str):
@@ -117,8 +130,14 @@ def answer(
     finally:
         # About 100 MB, which the seed can recreate.
         inputs.unlink(missing_ok=True)
-    certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis, rules)
-    write_run_file(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
+    made_at, golden = datetime.now(UTC), golden_of(question.model, rules)
+    certificate = certify(question.model, observations, parties, absent, made_at, basis, rules, golden)
+    text = certificate.model_dump_json(indent=1) + "\n"
+    write_run_file(folder / CERTIFICATE, text)
+    if copy is not None and certificate.holds:
+        with suppress(OSError):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_run_file(copy, text)
     return certificate
 
 
@@ -143,11 +162,19 @@ def _variant(
 
 
 def certificates(
-    run_env: RunEnvironment, cases: Sequence[Case], out: Path, limits: Limits, announce: Announce
+    run_env: RunEnvironment,
+    cases: Sequence[Case],
+    out: Path,
+    limits: Limits,
+    announce: Announce,
+    saved: Path | None = None,
 ) -> tuple[Certificate, ...]:
-    """Return the certificates that these cases need, computed or stored: one per model, device and optimizer."""
+    """Return the certificates that these cases need, computed or stored: one per model, device and optimizer.
+
+    ``saved`` is the folder for certificates of every suite.
+    """
     return tuple(
-        answer(question, run_env, out / FOLDER / _name(question), limits, announce)
+        answer(question, run_env, out / FOLDER / _name(question), limits, announce, saved)
         for question in questions(run_env, cases)
     )
 
@@ -157,8 +184,8 @@ def certify_environments(
 ) -> tuple[Certificate, ...]:
     """Return a certificate for each model, of the named frameworks, or of all whose environments are ready.
 
-    The check uses their workers on a CPU with the default optimizer. Raises ``InputError`` for an unknown name, and for
-    fewer than two frameworks.
+    The check uses their workers on a CPU with the default optimizer. Raises ``InputError`` for an unknown name, and if
+    there is nothing to compare: no framework, or only one and a model without a golden observation.
     """
     there_are = [model for task in TASKS.values() if task.equal_work for model in task.models]
     for model in models:
@@ -166,11 +193,12 @@ def certify_environments(
             raise InputError(f"--model {model}: no such model{nearest(model, there_are)}")
     known = [entry for entry in entries() if state_of(entry, home) is EnvironmentState.READY]
     requested = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
-    if len(requested) < 2:
-        there = ", ".join(entry.framework for entry in known) or "none"
-        named = f"only {requested[0]} is given; " if frameworks else ""
+    if not requested:
+        raise InputError("the check of equal work needs a framework, and no environment is ready")
+    if len(requested) < 2 and (lone := [model for model in models if not has_golden(model)]):
         raise InputError(
-            f"the check of equal work needs at least two frameworks; {named}environments that are ready: {there}"
+            f"the check of equal work needs at least two frameworks for {lone[0]}, which has no golden observation; "
+            f"only {requested[0]} is given"
         )
     cases = tuple(
         case_of(framework=framework, model=model, device=Device.CPU)
@@ -197,6 +225,7 @@ def _basis(question: Question, run_env: RunEnvironment) -> str:
     for folder in (*packages, *folders("worker")):
         for file in sorted(folder.rglob("*.py")):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    digest.update(golden_bytes(question.model, dict(question.rules)))
     for framework in question.frameworks:
         place = run_env.setting(observed_case(question, framework, run_env))
         known = place.reason if isinstance(place, CannotStart) else fingerprint(place.manifest)

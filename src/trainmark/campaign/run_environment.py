@@ -82,7 +82,7 @@ class RunEnvironment:
         self.hosts = tuple(hosts)
         self._suite = suite
         self._workloads = workloads
-        self._home = home
+        self.home = home
         self._sources = home / "sources"
         self._mark = mark
         self._watch: Callable[[Heartbeat], None] = ignore_heartbeat
@@ -153,7 +153,7 @@ class RunEnvironment:
             try:
                 if container is None:
                     runner = CommandRunner(host, _PROBE, self._mark, self._watch)
-                    probed = probe_environment(environment, about, self._home, runner)
+                    probed = probe_environment(environment, about, self.home, runner)
                     versions, lock = probed.versions, _joined(probed.lock_digest, packages)
                 else:
                     engine = container.engine
@@ -210,7 +210,7 @@ class RunEnvironment:
         if name in ENGINES:
             return self._container_interpreter(case, Engine(name))
         if name not in self._expected:
-            self._expected[name] = _expected(name, self._home)
+            self._expected[name] = _expected(name, self.home)
         base, packages = self._expected[name], self.workload(case).card.packages
         if not packages:
             return base
@@ -225,7 +225,7 @@ class RunEnvironment:
     ) -> FrameworkPython | CannotStart:
         """Return the Python that has the packages of a card too, resolved for this machine."""
         try:
-            lock = lock_packages(base.python, base.variables, requirements, self._home.absolute())
+            lock = lock_packages(base.python, base.variables, requirements, self.home.absolute())
         except UnusableEnvironment as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
         return replace(base, python=lock.python, packages=lock)
@@ -258,7 +258,7 @@ class RunEnvironment:
             try:
                 for host in self.hosts_of(case):
                     ignore = workload.card.source.ignore
-                    send_program(host, Path(workload.source), ignore, self._home, say)
+                    send_program(host, Path(workload.source), ignore, self.home, say)
             except TrainmarkError as error:
                 return CannotStart(Outcome.FAILED, str(error))
         return None
@@ -313,7 +313,7 @@ class RunEnvironment:
 
     def _prepared(self, case: Case, dataset: str) -> Path:
         key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
-        return self._home / "prepared" / key
+        return self.home / "prepared" / key
 
     def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:

@@ -6,14 +6,28 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.equivalence.comparing import certify, compare, follows, party
+    from trainmark.equivalence.golden import (
+        digest_inputs,
+        golden_bytes,
+        golden_document,
+        golden_of,
+        golden_path,
+        has_golden,
+    )
     from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
     from trainmark.equivalence.render import render_certificate
 
 __all__ = [
     "certify",
     "compare",
+    "digest_inputs",
     "equal_work_of",
     "follows",
+    "golden_bytes",
+    "golden_document",
+    "golden_of",
+    "golden_path",
+    "has_golden",
     "party",
     "render_certificate",
     "worker_flags",
@@ -24,6 +38,14 @@ __getattr__ = attach(
     __name__,
     {
         ".comparing": ("certify", "compare", "follows", "party"),
+        ".golden": (
+            "digest_inputs",
+            "golden_bytes",
+            "golden_document",
+            "golden_of",
+            "golden_path",
+            "has_golden",
+        ),
         ".inputs": ("equal_work_of", "worker_flags", "write_inputs"),
         ".render": ("render_certificate",),
     },

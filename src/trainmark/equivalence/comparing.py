@@ -82,9 +82,14 @@ def certify(
     made_at: datetime,
     basis: str = "",
     rules: Mapping[str, str] = NO_RULES,
+    golden: Observation | None = None,
 ) -> Certificate:
-    """Return the certificate of the observed frameworks for the recipe with these ``rules``."""
+    """Return the certificate of the observed frameworks for the recipe with these ``rules``.
+
+    ``golden`` is one more partner of each framework.
+    """
     task = equal_work_of(model, rules)
+    pairs = [*combinations(observations, 2), *((one, golden) for one in observations if golden is not None)]
     return Certificate(
         trainmark_version=trainmark.__version__,
         model=model,
@@ -94,7 +99,7 @@ def certify(
         rules=rules,
         steps=min((len(observation.steps) for observation in observations), default=0),
         parties=tuple(parties),
-        pairs=tuple(compare(one, other) for one, other in combinations(observations, 2)),
+        pairs=tuple(compare(one, other) for one, other in pairs),
         absent=dict(absent),
         basis=basis,
     )

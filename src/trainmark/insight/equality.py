@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.schema.case import BUILT_IN, Case, Device
-from trainmark.schema.certificate import Certificate, Check, Party
+from trainmark.schema.certificate import GOLDEN, Certificate, Check, Party
 from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult
@@ -56,6 +56,7 @@ def judge_equality(
 ) -> tuple[EqualityFinding, ...]:
     """Return one finding per model, requested device and rules for which several frameworks have numbers.
 
+    A model of one framework has one if that framework was compared with the golden observation.
     Works with different rules, such as another optimizer, are never equal.
     """
     groups: dict[tuple[str, Device], _Cases] = {}
@@ -66,9 +67,14 @@ def judge_equality(
     return tuple(
         finding
         for (model, _), works in groups.items()
-        if len({work.framework for work in works}) > 1
         for finding in _judged(model, works, certificates)
+        if len({work.framework for work in works}) > 1 or _is_checked(finding)
     )
+
+
+def _is_checked(finding: EqualityFinding) -> bool:
+    """Return whether a framework was compared with the golden observation, or that was tried."""
+    return bool(finding.golden or finding.differences or finding.with_verdict(Verdict.UNSEEN))
 
 
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:
@@ -115,7 +121,7 @@ def _read(model: str, works: _Cases, all_works: Iterable[_Work], certificate: Ce
     """
     parties = {work: party for work in works if (party := _party(certificate, work)) is not None}
     there = {work.framework for work in all_works if _party(certificate, work) is not None}
-    pairs = [pair for pair in certificate.pairs if there.issuperset(pair.frameworks)]
+    pairs = [pair for pair in certificate.pairs if {*there, GOLDEN}.issuperset(pair.frameworks)]
     about = _rules_of(certificate)
     rules = _unusual(model, about)
     checks: dict[tuple[str, ...], tuple[Check, ...]] = {
@@ -131,13 +137,14 @@ def _read(model: str, works: _Cases, all_works: Iterable[_Work], certificate: Ce
     unequal = {name for difference in between for name in difference.frameworks}
     compared = {name for pair in pairs for name in pair.frameworks} - unequal
     observed = {work.framework for work in parties if work.rules == about} & compared
+    golden = {pair.frameworks[0] for pair in pairs if GOLDEN in pair.frameworks} & observed
     own = {work: _as_party(work, party, about) for work, party in parties.items()}
     verdicts = {
         **{work: _without(work, certificate) for work in works},
         **{work: verdict for work, (verdict, _) in own.items()},
         **{work: Verdict.DIFFERENT for work in parties if work.framework in unequal},
     }
-    if len(observed) < 2:  # The framework that it is equal to is not in the result.
+    if len(observed) < 2 and not golden:  # The framework that it is equal to is not in the result.
         verdicts |= {work: Verdict.VARIANT for work in works if verdicts[work] is Verdict.EQUAL}
     by_variant = any(
         verdicts[work] is Verdict.EQUAL and not _is_observed(work, party) for work, party in parties.items()
@@ -153,6 +160,7 @@ def _read(model: str, works: _Cases, all_works: Iterable[_Work], certificate: Ce
         differences=(*between, *of_variants),
         observed=tuple(sorted(observed)),
         by_variant=by_variant,
+        golden=tuple(sorted(golden)),
     )
 
 

@@ -10,6 +10,10 @@ from trainmark.schema.frozen import Frozen, OfTask
 SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
 
 
+GOLDEN = "golden"
+"""The name of the golden observation where a pair names its second framework."""
+
+
 class Subject(StrEnum):
     """The quantity that a check compares."""
 
@@ -109,7 +113,7 @@ class Party(OfTask):
 
 
 class Pair(Frozen):
-    """The comparison of two frameworks."""
+    """The comparison of two frameworks, or of a framework with the golden observation (``GOLDEN``)."""
 
     frameworks: tuple[str, str]
     checks: tuple[Check, ...]
@@ -123,8 +127,9 @@ class Pair(Frozen):
 class Certificate(OfTask):
     """Evidence that frameworks train one model by the same step, in FP32, on the same weights and batch.
 
-    ``absent`` maps the frameworks that could not be checked to the reason. With fewer than two parties there
-    is nothing to compare, and the certificate does not hold. ``basis`` is a digest of everything that the
+    Each is also compared with the golden observation of the model, if trainmark has one. ``absent`` maps the
+    frameworks that could not be checked to the reason. Without any pair there is nothing to compare, and the
+    certificate does not hold. ``basis`` is a digest of everything that the
     result depends on: workers, inputs, tolerances and environments. ``rules``, such as the optimizer, are
     the values of the task's axes that change what a step computes; an axis that is missing has its default.
     """

@@ -92,7 +92,7 @@ class Work(Frozen):
 
 
 class Difference(Frozen):
-    """A failed check: between two frameworks, or of one against the description.
+    """A failed check: between two frameworks, or of one against the golden observation or the description.
 
     With a ``way``: of another variant of a framework against its observed step. ``rules`` are the values, such as the
     name of an optimizer, on which the certificate's step differs from the default one.
@@ -108,6 +108,7 @@ class EqualityFinding(Frozen):
     """The works of one model on one device with the same ``rules``, and the best certificate's verdict on each.
 
     ``rules`` (such as ``lamb``) are given if they are not the defaults or if the results have several.
+    ``golden`` are the frameworks whose eager steps equal the golden observation; empty in files of older versions.
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
     is true if a work is included because its steps equal those of its framework's eager variant.
     """
@@ -118,6 +119,7 @@ class EqualityFinding(Frozen):
     differences: tuple[Difference, ...]
     observed: tuple[str, ...]
     by_variant: bool
+    golden: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -126,10 +128,10 @@ class EqualityFinding(Frozen):
 
     @property
     def holds(self) -> bool:
-        """True if all works were shown to be equal."""
+        """True if all works were shown to be equal: to each other, or one framework's to the golden observation."""
         frameworks = {work.framework for work in self.works}
         shown = all(work.verdict is Verdict.EQUAL for work in self.works)
-        return shown and len(frameworks) > 1 and frameworks.issubset(self.observed)
+        return shown and frameworks.issubset(self.observed if len(frameworks) > 1 else self.golden)
 
     def with_verdict(self, verdict: Verdict) -> tuple[Work, ...]:
         """Return the works with this verdict."""

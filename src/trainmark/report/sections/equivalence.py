@@ -48,7 +48,7 @@ def section(context: Context) -> Section | None:
 
 
 def equality(context: Context) -> Iterator[tuple[str, bool]]:
-    """Yield the sentences for tables of several frameworks, and whether each is an alert.
+    """Yield the sentences on equal work, and whether each is an alert.
 
     For each model and device: the work is equal, or it differs and where, or for which columns it is unknown.
     """
@@ -74,6 +74,9 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
     unseen = comparison.with_verdict(Verdict.UNSEEN)
     if unseen:
         yield say("certificate_lacks", what=what, names=_joined(context, unseen)), True
+    if comparison.golden and len({work.framework for work in comparison.works}) < 2:
+        yield say("certificate_golden", what=what, names=say.joined(list(comparison.golden))), False
+        return
     if comparison.holds:
         key = "certificate_holds_variants" if comparison.by_variant else "certificate_holds"
         yield say(key, what=what, names=say.joined(list(comparison.observed))), False
@@ -91,7 +94,7 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
 
 
 def _claimed(comparison: EqualityFinding) -> bool:
-    return len(comparison.observed) > 1
+    return len(comparison.observed) > 1 or bool(comparison.golden)
 
 
 def _subject_matter(context: Context, model: str, devices: Sequence[str]) -> str:

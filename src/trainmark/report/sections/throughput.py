@@ -75,8 +75,8 @@ def caption(context: Context) -> str:
 
 
 def work_sentence(context: Context) -> list[tuple[str, bool]]:
-    """Return the findings on equal work if there are several frameworks, and whether each is an alert."""
-    return list(equality(context)) if FRAMEWORK in context.axes.varying else []
+    """Return the findings on equal work, and whether each is an alert."""
+    return list(equality(context))
 
 
 def _power_sentence(context: Context) -> Iterator[str]:

@@ -56,9 +56,9 @@ class ObservedConvolution(WorkerReport):
 
 
 class ImageStep(ObservedStep):
-    """An observed step; ``logits`` is (batch, classes)."""
+    """An observed step, with its logits."""
 
-    logits: tuple[tuple[float, ...], ...]
+    logits: Sketch
 
 
 class ImageObservation(Observation):
@@ -152,7 +152,9 @@ class ImageEqualWork(EqualWork):
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the convolutions' outputs and of the logits."""
         yield check(Subject.ACTIVATIONS, _activations(_own(one), _own(other)))
-        yield check(Subject.LOGITS, worst(_logits(_own(one), _own(other))))
+        steps = enumerate(zip(_own(one).steps, _own(other).steps, strict=True))
+        logits = worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
+        yield check(Subject.LOGITS, logits)
 
     def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:
         """Yield the checks of the batches' means and variances."""
@@ -242,16 +244,6 @@ def _activations(one: ImageObservation, other: ImageObservation) -> Deviation:
     if len(one.convolutions) != len(other.convolutions) or not found:
         return math.inf, "another number of convolutions"
     return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
-
-
-def _logits(one: ImageObservation, other: ImageObservation) -> Iterable[Deviation]:
-    for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
-        left = [value for row in a.logits for value in row]
-        right = [value for row in b.logits for value in row]
-        if len(left) != len(right):
-            yield math.inf, f"step {index}"
-            continue
-        yield math.dist(left, right) / math.hypot(*right), f"step {index}"
 
 
 def _as_it_is(_name: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ...core.equivalence import sketch
 from ...core.facts import Expected
 from ...core.loss_check import cross_entropy
 from ...core.roofline import Piece
@@ -156,7 +157,7 @@ def _convolutions(seen: Observation) -> Dict[str, Any]:
 
 
 def _logits(seen: Observation) -> Dict[str, Any]:
-    return {"logits": [[float(value) for value in row] for row in seen.logits]}
+    return {"logits": sketch("logits", seen.logits)}
 
 
 def _own(settings: Settings) -> ImageSettings:
