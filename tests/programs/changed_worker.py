@@ -1,7 +1,8 @@
 """The built-in worker with one change that keeps it running and makes its number another one's: for tests of witnesses.
 
 ``changed_worker.py CHANGE FLAG…``. Those in ``LATER`` (here, and of the framework in ``changes/``) begin at step 3,
-behind the look at the first step; those in ``BEFORE`` are made before anything is built.
+behind the look at the first step; those in ``BEFORE`` are made before anything is built, and those in ``OPENED`` of a
+framework when the training is opened: the equivalence check trains with them too.
 """
 
 import importlib
@@ -9,6 +10,7 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -159,6 +161,49 @@ def ranks_share_pictures() -> None:
     )
 
 
+def channels_reversed() -> None:
+    """Blue, green, red, as OpenCV decodes."""
+    choose = decoding.choose_decoder
+
+    def chosen() -> Any:
+        decoder = choose()
+        return decoder._replace(decode=lambda data: decoder.decode(data)[..., ::-1].copy())
+
+    replace(loading, "choose_decoder", chosen)
+
+
+def labels_shifted() -> None:
+    """Each picture has the label of the next one, as when two lists are sorted differently."""
+    load = loading.Photos.load
+
+    def shifted(self: Any, draw: Any) -> Any:
+        return load(self, draw)[0], self.images.labels[(draw.image + 1) % len(self)]
+
+    replace(loading.Photos, "load", shifted)
+
+
+def same_crop() -> None:
+    """One random crop for every picture of a size."""
+    crop = decoding.random_resized_crop
+    replace(decoding, "random_resized_crop", lambda width, height, _rng: crop(width, height, Random(1)))
+
+
+def never_flipped() -> None:
+    """No picture is turned left to right."""
+    choose = decoding.choose_decoder
+
+    def chosen() -> Any:
+        decoder = choose()
+        return decoder._replace(fit=lambda part, size, _mirrored: decoder.fit(part, size, False))
+
+    replace(loading, "choose_decoder", chosen)
+
+
+def not_shuffled() -> None:
+    """Every epoch has the order of the list."""
+    replace(pictures, "_order", lambda images, _seed, _epoch: list(range(images)))
+
+
 def _first_two_of(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def in_turn(self: Any) -> Any:
         if not hasattr(self, "two"):
@@ -227,6 +272,11 @@ BEFORE: dict[str, Callable[[], None]] = {
     "labels-zero": labels_are_zero,
     "decoded-small": decoded_small,
     "ranks-share": ranks_share_pictures,
+    "channels-reversed": channels_reversed,
+    "labels-shifted": labels_shifted,
+    "same-crop": same_crop,
+    "never-flipped": never_flipped,
+    "not-shuffled": not_shuffled,
 }
 COMPLETE = {*BEFORE} - {"half-size", "centre-crop"}
 """Those of ``BEFORE`` to which no framework adds anything."""
@@ -246,6 +296,7 @@ def framework_of(words: list[str]) -> str:
 
 def main(change: str, flags: list[str]) -> int:
     """Run the worker so changed, and return its exit code."""
+    at_once = False
     if change in BEFORE:
         BEFORE[change]()
     if change in LATER:
@@ -256,9 +307,11 @@ def main(change: str, flags: list[str]) -> int:
         own: Any = importlib.import_module(f"changes.{framework_of(flags)}")
         if change in own.BEFORE:
             own.BEFORE[change]()
-        if change not in own.LATER:
+        opened_with = getattr(own, "OPENED", {})
+        if change not in own.LATER and change not in opened_with:
             return int(program.main(flags))
-        later = own.LATER[change]
+        later = own.LATER.get(change) or opened_with[change]
+        at_once = change in opened_with
     imported = program.import_trainer
 
     def changed(*words: Any) -> Any:
@@ -267,7 +320,7 @@ def main(change: str, flags: list[str]) -> int:
 
         def open_training(*given: Any) -> Any:
             training = opened(*given)
-            at_step_3(later)(training)
+            (later if at_once else at_step_3(later))(training)
             if change.startswith("no-all-reduce"):
                 sent_around(training)
             return training

@@ -213,6 +213,94 @@ def relu6() -> None:
     nn.ReLU = nn.ReLU6
 
 
+# Those of the network and the step: the equivalence check trains with them too.
+
+
+def gradient_stops(training: Any) -> None:
+    """The first block is passed without a graph, as a frozen backbone is; its weights only decay."""
+    norms = [module for module in training.model.modules() if isinstance(module, nn.BatchNorm2d)]
+    norms[2].register_forward_hook(lambda _module, _given, output: output.detach() + 0 * output)
+
+
+def block_left_out(training: Any) -> None:
+    """The eighth block hands its input on: its parameters are there, and no part of the network."""
+    convolutions = [module for module in training.model.modules() if isinstance(module, nn.Conv2d)]
+    norms = [module for module in training.model.modules() if isinstance(module, nn.BatchNorm2d)]
+    for layers in (convolutions, norms):
+        for layer in layers[15:17]:
+            layer.forward = lambda given, layer=layer: given + 0 * sum(p.sum() for p in layer.parameters())
+
+
+def dropout(training: Any) -> None:
+    """Half of the features before the classifier."""
+    (classifier,) = (module for module in training.model.modules() if isinstance(module, nn.Linear))
+    forward = classifier.forward
+    classifier.forward = lambda features: forward(nn.functional.dropout(features, 0.5))
+
+
+def accumulated(training: Any) -> None:
+    """Every second step updates, by the sum of two steps' gradients."""
+    train, optimizer = training.train, training.optimizer
+    step, zero = optimizer.step, optimizer.zero_grad
+
+    def every_second(index: int) -> None:
+        updates = index % 2 == 1
+        optimizer.step = step if updates else lambda *_: None
+        optimizer.zero_grad = zero if updates else lambda **_: None
+        train(index)
+
+    training.train = every_second
+
+
+def half_the_gradient(training: Any) -> None:
+    """The reported loss is the recipe's, and half of it is passed backward."""
+    loss = training.loss
+
+    def halved(*given: Any) -> Any:
+        whole = loss(*given)
+        return whole / 2 + (whole / 2).detach()
+
+    training.loss = halved
+
+
+def half_the_sequence(training: Any) -> None:
+    """The second half of each sequence is cut off, and counted."""
+    model = training.model
+    forward = model.forward
+    model.forward = lambda tokens: forward(tokens[:, : tokens.shape[1] // 2 + 1])
+
+
+def half_the_vocabulary(training: Any) -> None:
+    """The softmax of half of the words."""
+
+    def loss(logits: Any, targets: Any) -> Any:
+        words = logits.shape[-1] // 2
+        cut = logits[..., :words].flatten(0, 1).float()
+        return nn.functional.cross_entropy(cut, targets.flatten() % words)
+
+    _with_loss(training, loss)
+
+
+def half_the_predictions(training: Any) -> None:
+    """The first half of the hidden words of each sequence."""
+    model = training.model
+    forward = model.forward
+
+    def halved(*given: Any) -> Any:
+        tokens, segments, lengths, places, words, weights, follows = given
+        half = places.shape[1] // 2
+        places, words, weights = places[:, :half], words[:, :half], 2 * weights[:, :half]
+        return forward(tokens, segments, lengths, places, words, weights, follows)
+
+    model.forward = halved
+
+
+def shared_rows(training: Any) -> None:
+    """Each column's categories are looked up modulo ten."""
+    forward = training.model.table.forward
+    training.model.table.forward = lambda categories: forward(categories % 10)
+
+
 LATER = {
     "batch-norm-evaluates": batch_norm_evaluates,
     "forward-only": forward_only,
@@ -239,5 +327,16 @@ LATER = {
     "tokens-in-bf16": tokens_in_bf16,
     "norms-decay": norms_decay,
     "classifier-not-decayed": classifier_not_decayed,
+}
+OPENED = {
+    "gradient-stops": gradient_stops,
+    "block-left-out": block_left_out,
+    "dropout": dropout,
+    "accumulated": accumulated,
+    "half-the-gradient": half_the_gradient,
+    "half-the-sequence": half_the_sequence,
+    "half-the-vocabulary": half_the_vocabulary,
+    "half-the-predictions": half_the_predictions,
+    "shared-rows": shared_rows,
 }
 BEFORE = {"relu6": relu6}
