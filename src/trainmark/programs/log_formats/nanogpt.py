@@ -52,14 +52,22 @@ def extract(text: bytes) -> Extract:
 
 
 def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
-    """Yield the iterations without evaluation, renumbered so that none appears to be missing."""
-    interval, before = None, 0
+    """Yield the iterations without evaluation, renumbered so that none appears to be missing.
+
+    A clock, such as that of the records' arrival, does not advance during an iteration that is left out.
+    """
+    interval, before, stopped_s, last_s = None, 0, 0.0, np.nan
     for columns in blocks:
         step, left_out = columns["step"], columns.pop("evaluated") > 0
         if interval is None:
             interval = median(np.diff(step)) if len(step) > 1 else 1.0
         columns["step"] = step - interval * (before + np.cumsum(left_out))
         before += int(left_out.sum())
+        if len(step) and (clock := columns.get("clock_s")) is not None:
+            gaps = np.diff(clock, prepend=last_s)
+            stopped = stopped_s + np.cumsum(np.where(left_out & np.isfinite(gaps), gaps, 0.0))
+            stopped_s, last_s = float(stopped[-1]), float(clock[-1])
+            columns["clock_s"] = clock - stopped
         yield {name: values[~left_out] for name, values in columns.items()}
 
 
