@@ -108,6 +108,8 @@ class LoopMeasurement:
         self._work: list[int] = []
         self._clock: Clock | None = None
         self._window_at = 0.0
+        self._pending: str | None = None
+        self._others: dict[str, int] = {}
         self._result: LoopResult | None = None
 
     @property
@@ -133,12 +135,22 @@ class LoopMeasurement:
         count = int(work)
         if count != work or count < 1:
             raise ValueError(f"step({work!r}): the work of a step is a whole number of {self._unit} from 1")
+        if self._pending is not None and len(self._work) >= self._warmup:
+            self._others[self._pending] = self._others.get(self._pending, 0) + 1
+        self._pending = None
         self._work.append(count)
         if len(self._work) == self._warmup:
             self._start_window()
         elif self._clock is not None:
             self._clock.mark()
         self._ends.append(time.perf_counter())
+
+    def note_other_work(self, what: str) -> None:
+        """Note that the time until the next step contains other work, such as ``an evaluation``.
+
+        The number is in doubt if that is within the window. After the last step of the loop it has no effect.
+        """
+        self._pending = what
 
     def _start_window(self) -> None:
         cuda = _initialised_cuda()
@@ -183,11 +195,7 @@ class LoopMeasurement:
             self._result = self._without_number(reason)
             self._write({"outcome": "invalid", "reason": reason}, seconds)
         else:
-            doubt = (
-                f"{late:.3g} s passed between the last step and the end of the block: leave it after the last step"
-                if late > _LATE_SHARE * merged.seconds
-                else None
-            )
+            doubt = self._doubt(late, merged.seconds)
             work = sum(merged.work)
             self._result = LoopResult(
                 self._unit,
@@ -202,6 +210,15 @@ class LoopMeasurement:
         if not self._quiet:
             sys.stdout.write(f"{self._result}\n")
             sys.stdout.flush()
+
+    def _doubt(self, late_s: float, window_s: float) -> str | None:
+        """Return a sentence about time in the window in which nothing was trained; None if there is none."""
+        found = [f"{what} ({count} times)" for what, count in self._others.items()]
+        if found:
+            return f"the window contains {' and '.join(found)}: measure the training without it"
+        if late_s > _LATE_SHARE * window_s:
+            return f"{late_s:.3g} s passed between the last step and the end of the block: leave it after the last step"
+        return None
 
     def _too_short(self) -> str:
         steps = len(self._work)
@@ -225,7 +242,7 @@ class LoopMeasurement:
             "throughput": sum(merged.work) / merged.seconds,
             "unit": f"{self._unit}/s",
             "first_step_s": self._ends[1] - self._ends[0],
-            "suspect": [{"code": "late-end", "sentence": doubt}] if doubt else [],
+            "suspect": [{"code": "other-work", "sentence": doubt}] if doubt else [],
         }
 
     def _write(
