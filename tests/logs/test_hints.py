@@ -22,6 +22,10 @@ _EITHER_FP16 = frozenset({Precision.FP16, Precision.AMP_FP16})
         ("PaddleNLP_x_bs5120_pure_fp16_DP_N4C8_log", Hints(None, frozenset({Precision.FP16}), 4, None, 5120)),
         ("Deeplabv3_FP32_BS4-N8.log", Hints(None, _SINGLE, None, 8, 4)),
         ("deeplabv3p_c32_fp32.log.gz", Hints(None, _SINGLE, None, 32)),
+        # A suffix of a compressed log is no batch size.
+        ("train.log.bz2", Hints()),
+        ("r50_b128_fp32_1.log.xz", Hints("r50", _SINGLE, None, None, 128, 1)),
+        ("r50_b128_fp32_1.log.zst", Hints("r50", _SINGLE, None, None, 128, 1)),
         ("CtrDnn_DataLoader_16Thread_8Node", Hints(None, nodes=8)),
         ("resnet50_1node_bz128/1n8c_real.log", Hints(None, nodes=1, gpus=8, batch_per_device=128)),
         ("A100_LOG/transformer_gpu8", Hints(None, gpus=8, hardware="A100")),

@@ -24,7 +24,7 @@ _REPEAT = re.compile(r"_(\d+)$")
 _ACCELERATOR = re.compile(rf"{_WORD}((?:V|A|H|P|B)\d{{2,3}}|T4|L40S?){_END}")
 _MAY_HINT = re.compile(r"[A-Za-z]_?\d|\d[ _-]?[A-Za-z]|_\d+_speed|amp|mixed", re.IGNORECASE)
 """In each name with a hint: letters beside a number, or the words of a precision that has no number."""
-_SUFFIXES = (".log", ".txt", ".json", ".jsonl", ".gz", ".out", ".err")
+_SUFFIXES = (".log", ".txt", ".json", ".jsonl", ".gz", ".bz2", ".xz", ".zst", ".out", ".err")
 
 _PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
     (re.compile(rf"{_WORD}pure_?fp16{_END}", re.IGNORECASE), frozenset({Precision.FP16})),
