@@ -329,3 +329,16 @@ def test_a_data_set_is_checked_by_the_task_whose_data_it_is(tmp_path: Path) -> N
 def test_frameworks_that_are_compared_drop_nothing_so_that_their_updates_can_be_checked(name: str) -> None:
     suite = load_suite(next(path for path in SUITES if path.stem == name))
     assert {case.options.get("dropout") for case in suite.cases} == {0.0}
+
+
+def test_a_shipped_card_states_the_framework_and_the_task_of_its_cases(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: x\ncases:\n- {workload: keras-demo-functional}\n- {workload: nanogpt, device: cpu}\n"
+    )
+
+    keras, nanogpt = load_suite(suite).cases
+
+    assert (keras.framework, keras.task) == ("tensorflow", "program")
+    assert (nanogpt.framework, nanogpt.task) == ("pytorch", "program")
+    assert keras.batch_per_device == 32

@@ -7,7 +7,7 @@ dialects of the options that programs print. Each is also found in the ``program
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.extensions import folders
+from trainmark.extensions import files_of
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
@@ -43,9 +43,5 @@ __getattr__ = attach(
 
 
 def card_files() -> tuple[Path, ...]:
-    """Return the cards of all programs, sorted by file name; of two with the same name, the first on the path."""
-    found: dict[str, Path] = {}
-    for room in (Path(__file__).parent / "cards", *folders("programs/cards")):
-        for card in room.glob("*.yaml"):
-            found.setdefault(card.name, card)
-    return tuple(found[name] for name in sorted(found))
+    """Return the cards of all programs, sorted by file name."""
+    return files_of("programs/cards", ".yaml")

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from trainmark.errors import InputError
+from trainmark.extensions import files_of
+from trainmark.schema.case import BUILT_IN
 from trainmark.schema.task_catalogue import declared_tasks, is_neutral, task_of_source
 from trainmark.suite.document import Document, read_document
 from trainmark.suite.matrix import Point
@@ -13,7 +16,7 @@ from trainmark.suite.matrix import Point
 
 @dataclass(frozen=True, slots=True)
 class CardCases:
-    """The framework, task and ``fixed`` axes of each workload that the cards of a suite describe.
+    """The framework, task and ``fixed`` axes of each workload that the cards of a suite, or shipped ones, describe.
 
     A card that cannot be read is left out: the reader of cards reports it.
     """
@@ -26,9 +29,10 @@ class CardCases:
         They are empty if no card, or more than one, has the point's workload and its other values. ``fixed`` axes are
         values of a case of the neutral task only: other tasks have a default on each axis.
         """
+        name = str(point.get("workload", BUILT_IN))
         found = [
             facts
-            for facts in self._by_name.get(str(point.get("workload")), ())
+            for facts in self._by_name.get(name) or _shipped_facts(name)
             if all(facts[axis] == point.get(axis, facts[axis]) for axis in ("framework", "task"))
         ]
         if len(found) != 1:
@@ -47,6 +51,14 @@ def read_card_cases(document: Document) -> CardCases:
         if facts is not None:
             found[facts["name"]] = (*found.get(facts["name"], ()), facts)
     return CardCases(found)
+
+
+@cache
+def _shipped_facts(name: str) -> tuple[Point, ...]:
+    """Return the facts of the shipped card of a program; empty if there is none."""
+    paths = () if name == BUILT_IN else files_of("programs/cards", ".yaml")
+    found = (_facts(path) for path in paths if path.stem == name)
+    return tuple(facts for facts in found if facts is not None)
 
 
 def _facts(path: Path) -> dict[str, Any] | None:
