@@ -106,6 +106,32 @@ def ratio(numerator: Estimate | None, denominator: Estimate | None) -> Ratio | N
     return Ratio(value=value, interval=interval)
 
 
+def product(terms: Sequence[tuple[Estimate, int]]) -> Ratio | None:
+    """Return the product of medians to integer powers, with its interval by MOVER on logarithms.
+
+    ``ratio`` is the case of the powers 1 and -1. None without terms; powers of 0 are left out.
+    """
+    used = [(one, power) for one, power in terms if power]
+    if not used:
+        return None
+    value = math.prod(one.median**power for one, power in used)
+    freedoms = [one.n - 1 for one, _ in used]
+    up, down = [], []
+    for one, power in used:
+        if one.interval is None:
+            return Ratio(value=value, interval=None, no_interval=one.no_interval)
+        above = abs(power) * math.log(one.interval.high / one.median)
+        below = abs(power) * math.log(one.median / one.interval.low)
+        up.append(above if power > 0 else below)
+        down.append(below if power > 0 else above)
+    interval = Interval(
+        low=value * math.exp(-_combined(down, freedoms)),
+        high=value * math.exp(_combined(up, freedoms)),
+        method=IntervalMethod.MOVER_LOG,
+    )
+    return Ratio(value=value, interval=interval)
+
+
 def scaled(value: Ratio, factor: float) -> Ratio:
     """Return ``value`` times ``factor``: a speedup over n devices times 1/n is the scaling efficiency."""
     interval = value.interval
@@ -203,8 +229,8 @@ def interpolation(n: int, level: float) -> tuple[int, float]:
     return k, (n - k) * part / (k + (n - 2 * k) * part)
 
 
-def _combined(distances: tuple[float, float], freedoms: tuple[int, int]) -> float:
-    """Return the one-sided width of a ratio's interval from those of both sides (all on logarithms)."""
+def _combined(distances: Sequence[float], freedoms: Sequence[int]) -> float:
+    """Return the one-sided width of a ratio's interval from those of its sides (all on logarithms)."""
     variances = [(reach / student_t(of)) ** 2 for reach, of in zip(distances, freedoms, strict=True)]
     both = sum(variances)
     if both == 0:

@@ -15,6 +15,7 @@ from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
     bound,
     check,
+    decomposition,
     environment,
     equivalence,
     overview,
@@ -66,6 +67,7 @@ def _without_charts(section: Section) -> Section:
 def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
+        decomposition.section(about),
         throughput.section(about),
         throughput.devices_section(about),
         bound.section(about),

@@ -10,6 +10,8 @@ CHECK = "check.json"
 """What `trainmark check` found of the hosts."""
 IDENTITY = "identity"
 """The folder with the entries of each part of the runs' identities, by digest."""
+DECOMPOSITION = "decomposition.json"
+"""What an experiment of `trainmark explain --test` shows: the gap between two cases as a product of tested factors."""
 RUNS = "runs"
 """The folder of the runs: ``runs/CASE/REPEAT/``."""
 

@@ -1,0 +1,251 @@
+"""Experiments of ``explain --test``: cases that differ in one factor each, and effects that multiply to the gap."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from trainmark.errors import InputError
+from trainmark.insight.experiment import Experiment, closing_sentence, decompose, plan_experiment
+from trainmark.measure import estimate, ratio
+from trainmark.report import Language, render_markdown
+from trainmark.report.charts.waterfall import bars_of
+from trainmark.report.decomposition import render_decomposition
+from trainmark.schema.case import Case
+from trainmark.schema.decomposition import Decomposition
+from trainmark.schema.measurement import Ratio
+from trainmark.schema.names import DECOMPOSITION
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, Results
+from trainmark.store import read_results
+
+OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
+
+
+def case(**axes: object) -> Case:
+    point = {"model": "resnet50_v1.5", "batch_per_device": 8, "layout": "nchw", **axes}
+    return Case.model_validate(point)
+
+
+A = case()
+B = case(layout="nhwc", batch_per_device=32, compiler="torch.compile")
+
+
+def results_of(rates: Mapping[str, tuple[float, ...]]) -> Results:
+    """Return results with these rates of the runs, by case id."""
+    stored = read_results(OLD)
+    first = stored.cases[0]
+    run = first.runs[0]
+    assert run.measurement is not None
+    cases = []
+    for name, of_runs in rates.items():
+        runs = tuple(
+            run.model_copy(
+                update={
+                    "repeat": number,
+                    "measurement": run.measurement.model_copy(update={"throughput": rate}),
+                    "suspicions": (),
+                }
+            )
+            for number, rate in enumerate(of_runs, start=1)
+        )
+        found = {"id": name, "runs": runs, "estimate": estimate(of_runs), "speedup": None}
+        if not of_runs:
+            found |= {"outcome": Outcome.UNSUPPORTED, "reason": "the card says no"}
+        cases.append(first.model_copy(update=found))
+    return stored.model_copy(update={"cases": tuple(cases), "findings": None, "complete": True})
+
+
+def rates_of(experiment: Experiment, **effects: float) -> dict[str, tuple[float, ...]]:
+    """Return the rates of all cases for effects that multiply, with a machine that slows down from pass to pass."""
+    found = {}
+    for one in experiment.cases:
+        rate = 100.0
+        for factor in experiment.factors:
+            if one in _with(experiment, factor.name):
+                rate *= effects[factor.name]
+        found[one.id] = tuple(rate * slower for slower in (1.0, 0.7, 0.5))
+    return found
+
+
+def _with(experiment: Experiment, name: str) -> list[Case]:
+    """Return the cases that have B's value of a factor."""
+    (factor,) = [one for one in experiment.factors if one.name == name]
+    others = [one.left_out for one in experiment.factors if one.name != name]
+    return [factor.added, experiment.b, *others]
+
+
+def test_each_factor_is_added_to_one_side_and_left_out_of_the_other() -> None:
+    experiment = plan_experiment(A, B)
+
+    assert [one.name for one in experiment.factors] == ["batch_per_device", "layout", "compiler"]
+    assert len(experiment.cases) == 2 + 2 * 3
+    layout = experiment.factors[1]
+    assert (layout.here, layout.there) == ("nchw", "nhwc")
+    assert layout.added == A.varied(layout="nhwc")
+    assert layout.left_out == B.varied(layout="nchw")
+
+
+def test_two_factors_need_four_cases_and_one_needs_two() -> None:
+    assert len(plan_experiment(A, case(layout="nhwc", batch_per_device=32)).cases) == 4
+    assert len(plan_experiment(A, case(layout="nhwc")).cases) == 2
+
+
+def test_a_loader_belongs_to_its_data() -> None:
+    experiment = plan_experiment(A, case(data="photos", loader="dali-gpu"))
+
+    (factor,) = experiment.factors
+    assert (factor.name, factor.there) == ("data", "photos, dali-gpu")
+
+
+def test_options_of_cards_are_factors() -> None:
+    one = case(options={"lr": 1, "k": 2})
+    experiment = plan_experiment(one, case(options={"lr": 2, "fast": True, "k": 2}))
+
+    assert [(f.name, f.here, f.there) for f in experiment.factors] == [
+        ("lr", "1", "2"),
+        ("fast", "not set", "true"),
+    ]
+    assert experiment.factors[1].added.options == {"lr": 1, "k": 2, "fast": True}
+    assert experiment.factors[1].left_out.options == {"lr": 2, "k": 2}
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (A, "A and B are the same case"),
+        (case(framework="jax"), "framework is pytorch in A and jax in B"),
+        (case(model="mobilenet_v1"), "--test needs two cases of one program and model: model is"),
+        (case(compiler="best"), "B leaves compiler open"),
+        (case(options={f"o{number}": 1 for number in range(13)}), "at most 12 can be tested"),
+    ],
+)
+def test_cases_that_cannot_be_tested_are_refused(other: Case, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_experiment(A, other)
+
+
+def test_effects_within_passes_multiply_to_the_gap_on_a_machine_that_slows_down() -> None:
+    experiment = plan_experiment(A, B)
+    effects = {"batch_per_device": 1.5, "layout": 1.2, "compiler": 0.9}
+
+    found = decompose(experiment, results_of(rates_of(experiment, **effects)), ("a", "b"), None)
+
+    for factor in found.factors:
+        assert factor.added is not None
+        assert factor.left_out is not None
+        assert factor.added.value == pytest.approx(effects[factor.name])
+        assert factor.left_out.value == pytest.approx(effects[factor.name])
+        assert factor.added.interval is not None
+        assert factor.added.interval.high / factor.added.interval.low < 1.001
+    assert found.measured is not None
+    assert found.measured.value == pytest.approx(math.prod(effects.values()))
+    assert found.interaction is not None
+    assert found.interaction.value == pytest.approx(1.0)
+    assert found.closes
+
+
+def interacting(extra: float = 1.0) -> tuple[Experiment, Results]:
+    """Return two factors that do more jointly than each alone; B is ``extra`` times as fast as that."""
+    experiment = plan_experiment(A, case(layout="nhwc", batch_per_device=32))
+    batch, layout = experiment.factors
+    rates = {A.id: 100.0, batch.added.id: 120.0, layout.added.id: 110.0, experiment.b.id: 198.0 * extra}
+    noisy = {name: (rate * 0.99, rate, rate * 1.01) for name, rate in rates.items()}
+    return experiment, results_of(noisy)
+
+
+def test_the_interaction_is_a_bar_of_its_own() -> None:
+    experiment, results = interacting()
+
+    found = decompose(experiment, results, ("a", "b"), None)
+
+    assert found.interaction is not None
+    assert found.interaction.value == pytest.approx(1.98 / (1.2 * 1.1))
+    bars = bars_of(found, "A", "B", "interaction")
+    assert [bar.label for bar in bars] == [
+        "A",
+        "batch_per_device: 8 → 32",
+        "layout: nchw → nhwc",
+        "interaction",
+        "B",
+    ]
+    assert bars[3].end == pytest.approx(bars[4].end)
+    assert bars[1].low is not None
+
+
+def test_what_was_recorded_and_not_tested_is_open() -> None:
+    experiment, results = interacting()
+    recorded = ratio(estimate((237.0, 238.0, 239.0)), estimate((99.0, 100.0, 101.0)))
+    assert recorded is not None
+
+    found = decompose(experiment, results, ("a", "b"), recorded, ["package torch"])
+
+    assert not found.closes
+    assert found.open is not None
+    assert found.open.value == pytest.approx(2.38 / 1.98, rel=1e-3)
+    assert found.open.interval is not None
+    assert closing_sentence(found).endswith(
+        "of the recorded x2.380; x1.202 is open; not tested: package torch."
+    )
+
+
+def test_a_gap_that_is_met_closes_with_its_distance() -> None:
+    experiment, results = interacting()
+
+    found = decompose(experiment, results, ("a", "b"), Ratio(value=2.0, interval=None))
+
+    assert found.closes
+    assert found.closes_within == pytest.approx(0.01, rel=1e-3)
+    assert closing_sentence(found) == (
+        "The factors and their interaction multiply to x1.980 of the recorded x2.000: this closes the gap within 1.0%."
+    )
+
+
+def test_a_factor_that_cannot_be_measured_alone_is_named_with_the_reason() -> None:
+    experiment, results = interacting()
+    without = tuple(one if one.id != experiment.factors[0].added.id else _lost(one) for one in results.cases)
+
+    found = decompose(experiment, results.model_copy(update={"cases": without}), ("a", "b"), None)
+
+    assert found.factors[0].added is None
+    assert "not supported" in (found.factors[0].reason or "") or "unsupported" in (
+        found.factors[0].reason or ""
+    )
+    assert found.interaction is None
+    assert not found.closes
+    assert closing_sentence(found).startswith("The effect of batch_per_device could not be measured alone")
+    assert bars_of(found, "A", "B", "interaction") == ()
+
+
+def _lost(one: CaseResult) -> CaseResult:
+    changes = {"estimate": None, "runs": (), "outcome": Outcome.UNSUPPORTED, "reason": "the card says no"}
+    return one.model_copy(update=changes)
+
+
+def test_one_factor_is_the_whole_gap() -> None:
+    experiment = plan_experiment(A, case(layout="nhwc"))
+    rates = {A.id: (99.0, 100.0, 101.0), experiment.b.id: (148.5, 150.0, 151.5)}
+
+    found = decompose(experiment, results_of(rates), ("a", "b"), None)
+
+    assert found.factors[0].added is not None
+    assert found.factors[0].added.value == pytest.approx(1.5)
+    assert "interaction" not in render_decomposition(found)
+    assert "The factor comes to x1.500 of the recorded x1.500" in closing_sentence(found)
+
+
+def test_the_report_has_the_table_the_waterfall_and_the_closing_sentence(tmp_path: Path) -> None:
+    experiment, results = interacting()
+    found = decompose(experiment, results, ("a", "b"), Ratio(value=2.0, interval=None))
+    (tmp_path / DECOMPOSITION).write_text(found.model_dump_json())
+
+    for language, title in ((Language.EN, "From A to B, factor by factor"), (Language.ZH, "逐项分解")):
+        page = render_markdown(results, tmp_path, language)
+        assert title in page
+        assert "plots/waterfall.svg" in page
+        assert "this closes the gap within 1.0%" in page
+    text = render_decomposition(found)
+    assert "interaction" in text
+    assert "B / A as recorded" in text
+    assert Decomposition.model_validate_json(found.model_dump_json()) == found
