@@ -135,8 +135,9 @@ def ours(
         f"--framework={framework}", f"--batch-per-device={own.batch}", f"--device={device or own.device}",
         f"--steps={own.steps + 1}", "--warmup-steps=1", "--seed=0", *flags,
     ]  # fmt: skip
-    room = importlib.import_module(f"trainmark_worker.{framework}.{task}")
-    return room.open_training(arguments.parse(words, 1), place)
+    folders = importlib.import_module("trainmark_worker.core.folders")
+    trainer = folders.import_trainer(framework, task.replace("_", "-"))
+    return trainer.open_training(arguments.parse(words, 1), place)
 
 
 def ours_in_blocks(training: Any, framework: str) -> Step:

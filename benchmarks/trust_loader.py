@@ -203,7 +203,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
 
         pipeline.prepare = slowly
     elif framework == "mindspore":
-        loader: Any = importlib.import_module("trainmark_worker.mindspore.image_classification.loader")
+        loader: Any = importlib.import_module("trainmark_worker.backends.mindspore.loading")
         # One thread of Python reads the files, whatever the number of those that decode.
         loader._read = held(loader._read, 1 / rate)
 

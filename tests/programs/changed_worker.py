@@ -92,7 +92,7 @@ def one_loaded_batch() -> None:
 def _kinds_with_next() -> list[Any]:
     if framework_of(sys.argv) != "mindspore":
         return [feeds.LoadedFeed]
-    loader: Any = importlib.import_module("trainmark_worker.mindspore.image_classification.loader")
+    loader: Any = importlib.import_module("trainmark_worker.backends.mindspore.loading")
     return [feeds.LoadedFeed, loader.NativeFeed]
 
 

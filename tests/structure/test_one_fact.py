@@ -14,7 +14,12 @@ from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 HOUSE = Path(trainmark.__file__).parent
-WORKERS = sorted(path.parent.name for path in (HOUSE / "worker").glob("*/precision.py"))
+PRECISIONS = {
+    path.parent.name: path
+    for pattern in ("backends/*/backend.py", "*/precision.py")
+    for path in (HOUSE / "worker").glob(pattern)
+}
+"""By framework, the file with the precisions that its worker has."""
 
 
 def literal(path: Path, name: str) -> set[str]:
@@ -37,11 +42,11 @@ def test_the_help_of_parse_lists_the_precisions() -> None:
     assert f"{', '.join(list(Precision)[:-1])} or {list(Precision)[-1]}" in source
 
 
-@pytest.mark.parametrize("framework", WORKERS)
+@pytest.mark.parametrize("framework", sorted(PRECISIONS))
 def test_a_card_offers_the_precisions_that_its_worker_has(framework: str) -> None:
     card = load_workloads().find(case_of(framework=framework)).card
     offered = set(card.axes["precision"].choices or Precision)
-    there = literal(HOUSE / f"worker/{framework}/precision.py", "PRECISIONS")
+    there = literal(PRECISIONS[framework], "PRECISIONS")
 
     assert there <= offered
     assert offered - there <= {gap.when.get("precision") for gap in card.gaps}

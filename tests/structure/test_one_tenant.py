@@ -20,8 +20,9 @@ OWN = (
     "worker/tasks/image_classification/",
     *(f"worker/{framework.name}/image_classification/" for framework in (HOUSE / "frameworks").iterdir()),
     *(f"worker/models/{framework.name}_image_" for framework in (HOUSE / "frameworks").iterdir()),
+    *(f"worker/backends/{framework.name}/loading.py" for framework in (HOUSE / "frameworks").iterdir()),
 )
-"""The task's own folders, and those of its kind of data set."""
+"""The task's own folders and models, its kind of data set, and the frameworks' loaders of every kind of data."""
 
 PUBLISHED = {
     "reference/data/": "what was published, as it was published",
@@ -64,7 +65,7 @@ def test_every_exception_is_needed() -> None:
 
 
 MODEL_FOLDERS = re.compile(
-    r"(worker/)?tasks/|worker/\w+/(image_classification|causal_lm|masked_lm|recommendation)/|programs/"
+    r"(worker/)?tasks/|worker/models/|worker/\w+/(image_classification|causal_lm|masked_lm|recommendation)/|programs/"
 )
 
 MODEL_EXCEPTIONS = {

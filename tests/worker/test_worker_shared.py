@@ -3,7 +3,7 @@
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -184,6 +184,15 @@ class Mean(ImageTraining):
 
     def expected(self) -> Expected:
         return Expected("float32")
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def observe(self) -> Any:
+        raise NotImplementedError
 
 
 class TwoRanks(Ranks):

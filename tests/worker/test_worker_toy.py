@@ -101,14 +101,14 @@ def test_what_the_toy_does_not_train_is_unsupported(
 
 
 def test_a_third_tree_adds_a_task_to_a_framework_that_is_there(tmp_path: Path) -> None:
-    for folder, code in {
-        "tasks": "from trainmark_worker.tasks.toy_regression import ToyRegression\n"
+    for path, code in {
+        "tasks/steep_regression/__init__.py": "from trainmark_worker.tasks.toy_regression import ToyRegression\n"
         "class Steep(ToyRegression):\n    name, models = 'steep-regression', ('steep',)\nTASK = Steep()\n",
-        "toy": "from trainmark_worker.tasks.steep_regression import TASK\n"
-        "from trainmark_worker.toy import toy_regression\n"
-        "class Training(toy_regression.ToyTraining):\n    task = TASK\nopen_training = Training\n",
+        "models/toy_steep_regression.py": "from trainmark_worker.tasks.steep_regression import TASK\n"
+        "from trainmark_worker.models.toy_toy_regression import ToyRegressionTraining\n"
+        "class open_training(ToyRegressionTraining):\n    task = TASK\n",
     }.items():
-        module = tmp_path / "worker" / folder / "steep_regression" / "__init__.py"
+        module = tmp_path / "worker" / path
         module.parent.mkdir(parents=True)
         module.write_text(code)
 

@@ -230,7 +230,10 @@ def start_beside(framework: str, code: str, *words: str, variables: Mapping[str,
     # As many steps as a piece of Python likes to take.
     small = {name: value for name, value in SMALL.items() if not name.endswith("steps")}
     flags = [f"--framework={framework}", *(f"--{name}={small[name]}" for name in small)]
-    opening = f"from trainmark_worker.{framework}.image_classification import open_training"
+    opening = (
+        "from trainmark_worker.core.folders import import_trainer\n"
+        f"open_training = import_trainer({framework!r}, 'image-classification').open_training"
+    )
     whole = f"FLAGS = {flags!r}\n{BESIDE}\n{opening}\n{code}"
     return preloaded(framework).start(["-c", *words], variables or {}, Path.cwd(), whole)
 

@@ -142,7 +142,10 @@ class Identifier:
         """Return the files of a framework's worker, without those of other frameworks."""
         found: dict[str, str] = {}
         for root in (source, *folders("worker")):
-            for inner in (root / "start.py", root / "core", root / "tasks", root / card.framework):
+            common = (root / "start.py", root / "core", root / "tasks", root / "gaps.json")
+            # A framework whose backend is not in ``backends`` yet has a folder of its own.
+            backends = (root / "backends" / card.framework, root / card.framework)
+            for inner in (*common, *backends, *root.glob(f"models/{card.framework}_*.py")):
                 held = self._trees.digests(inner) if inner.exists() else {}
                 found |= {os.path.normpath(f"{inner.name}/{path}"): digest for path, digest in held.items()}
         return found

@@ -8,14 +8,14 @@ from typing import Any
 import mindspore as ms
 from mindspore import nn, ops
 
-FOLDER = "trainmark_worker.mindspore.image_classification"
+backend: Any = importlib.import_module("trainmark_worker.backends.mindspore.backend")
+model: Any = importlib.import_module("trainmark_worker.models.mindspore_image_classification")
 
 
 def step_again(training: Any, **parts: Any) -> None:
-    steps: Any = importlib.import_module("trainmark_worker.mindspore.step")
     old = training.train_step
     whole = {"forward": old.forward, "optimizer": old.optimizer, "reducer": old.reducer, **parts}
-    training.train_step = steps.make_step(**whole, scaler=training._scaler)
+    training.train_step = backend.make_step(**whole, scaler=training._scaler)
 
 
 def batch_norm_evaluates(training: Any) -> None:
@@ -42,9 +42,8 @@ def forward_only(training: Any) -> None:
 
 
 def optimizer_again(training: Any, **changes: Any) -> None:
-    steps: Any = importlib.import_module(f"{FOLDER}.step")
     recipe = dataclasses.replace(training.settings.recipe, **changes)
-    optimizer = steps.make_optimizer(training.model, recipe, training.rates[3:])
+    optimizer = model.make_optimizer(training.model, recipe, training.rates[3:])
     step_again(training, optimizer=optimizer)
 
 
@@ -56,25 +55,21 @@ def frozen_stem(training: Any) -> None:
 
 def sixteen_bits(training: Any) -> None:
     """FP16, whatever was asked for."""
-    precision: Any = importlib.import_module("trainmark_worker.mindspore.precision")
-    step: Any = importlib.import_module(f"{FOLDER}.step")
-    rounded = precision.with_precision(training.model, precision.PRECISIONS["amp-fp16"])
-    forward = step.NetworkWithLoss(rounded, training.settings.recipe.label_smoothing)
+    rounded = backend.with_precision(training.model, backend.PRECISIONS["amp-fp16"])
+    forward = model.NetworkWithLoss(rounded, training.settings.recipe.label_smoothing)
     step_again(training, forward=forward)
 
 
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in FP16."""
-    observing: Any = importlib.import_module(f"{FOLDER}.observing")
-    observing.cells(training.model, nn.Conv2d)[9].to_float(ms.float16)
-    observing.cells(training.model, nn.BatchNorm2d)[9].to_float(ms.float32)
+    model.cells(training.model, nn.Conv2d)[9].to_float(ms.float16)
+    model.cells(training.model, nn.BatchNorm2d)[9].to_float(ms.float32)
     step_again(training)
 
 
 def one_layer_within(training: Any) -> None:
     """The same, with its output turned back into the type of all others."""
-    observing: Any = importlib.import_module(f"{FOLDER}.observing")
-    layer = observing.cells(training.model, nn.Conv2d)[9]
+    layer = model.cells(training.model, nn.Conv2d)[9]
 
     def rounded(inputs: Any) -> Any:
         images, weight = (ops.cast(array, ms.float16) for array in (inputs, layer.weight))
@@ -114,7 +109,7 @@ def relu6() -> None:
 
 
 def operations(change: Callable[[Any], Any]) -> None:
-    loader: Any = importlib.import_module(f"{FOLDER}.loader")
+    loader: Any = importlib.import_module("trainmark_worker.backends.mindspore.loading")
     loader.vision.RandomCropDecodeResize = change(loader.vision.RandomCropDecodeResize)
 
 

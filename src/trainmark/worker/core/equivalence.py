@@ -30,10 +30,11 @@ from __future__ import annotations
 import zlib
 from typing import Any, Dict, List, Mapping, Tuple
 
+from .backend import Observation
 from .optimizers import Directions, clipping
 from .settings import Settings
 from .task import Check
-from .training import Observation, Training
+from .training import Training
 
 SCHEMA = "trainmark.equivalence/1"
 STEPS = 3

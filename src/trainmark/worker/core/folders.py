@@ -1,11 +1,10 @@
-"""The existing tasks and frameworks: the worker's folders, and those of extensions."""
-
-from __future__ import annotations
+"""The existing tasks, backends and models: the worker's folders, and those of extensions."""
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .outcomes import UNSUPPORTED, RunError, first_sentence
 from .task import Task
@@ -13,15 +12,17 @@ from .task import Task
 PACKAGE = (__package__ or "").rpartition(".")[0]
 """The worker's package, by the name under which it was loaded."""
 
-TASKS = "tasks"
+TASKS, BACKENDS, MODELS = "tasks", "backends", "models"
 
 
-def framework_names() -> List[str]:
-    """Return the frameworks that have a folder."""
-    return sorted(set(_folders(sys.modules[PACKAGE])) - {"core", TASKS})
+def framework_names() -> list[str]:
+    """Return the frameworks that have a backend."""
+    # Those that are not in ``backends`` yet have a folder next to it.
+    others = set(_folders(sys.modules[PACKAGE])) - {"core", TASKS, BACKENDS, MODELS}
+    return sorted({*_folders(_import(BACKENDS)), *others})
 
 
-def task_names() -> List[str]:
+def task_names() -> list[str]:
     """Return the tasks that have a folder."""
     return sorted(_name(folder) for folder in _folders(_import(TASKS)))
 
@@ -37,37 +38,41 @@ def default_task() -> Task:
     return next(task for task in map(find_task, task_names()) if task.unnamed)
 
 
-def task_of_model(model: str) -> Optional[Task]:
+def task_of_model(model: str) -> Task | None:
     """Return the task that declares a model, or None."""
     tasks = (find_task(name) for name in task_names())
     return next((task for task in tasks if model in task.models), None)
 
 
 def import_framework(name: str) -> Any:
-    """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` if it cannot be imported.
+    """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` if it cannot be imported."""
+    if name in _folders(_import(BACKENDS)):
+        return _import_of(name, BACKENDS, name)
+    return _import_of(name, name)
 
-    A folder of the same name in an extension is part of it: another task for this framework.
+
+def import_trainer(framework: str, task: str) -> Any:
+    """Return the module of a framework's model for a task, which has ``open_training``; raise ``RunError`` without one.
+
+    ``open_training(settings, place)`` returns the ``Training`` of one rank, ready for its first step.
     """
-    package = _import_beside(name)
-    places = [str(Path(root) / name) for root in sys.modules[PACKAGE].__path__]
-    package.__path__ += [place for place in places if place not in package.__path__ and Path(place).is_dir()]
-    return package
-
-
-def import_trainer(framework: Any, name: str, task: str) -> Any:
-    """Return the package of a task in a framework, which has ``open_training``; raise ``RunError`` if it is missing."""
-    trained = sorted(set(map(_name, _folders(framework))) & set(task_names()))
+    models = {name: (MODELS, f"{framework}_{_folder(name)}") for name in task_names()}
+    trained = {name: path for name, path in models.items() if path[1] in _modules(_import(MODELS))}
+    if framework not in _folders(_import(BACKENDS)):
+        folders = _folders(import_framework(framework))
+        trained |= {name: (framework, _folder(name)) for name in task_names() if _folder(name) in folders}
     if task not in trained:
         raise RunError(
-            UNSUPPORTED, f"{name}'s worker does not train {task}; it trains {', '.join(trained) or 'nothing'}"
+            UNSUPPORTED,
+            f"{framework}'s worker does not train {task}; it trains {', '.join(trained) or 'nothing'}",
         )
-    return _import_beside(name, _folder(task))
+    return _import_of(framework, *trained[task])
 
 
-def _import_beside(framework: str, *folders: str) -> Any:
+def _import_of(framework: str, *path: str) -> Any:
     """Import a framework's part of the worker, and with it the framework."""
     try:
-        return _import(framework, *folders)
+        return _import(*path)
     except Exception as error:
         # Not only ImportError: a placeholder may raise any error, and MXNet raises AttributeError for a new numpy.
         reason = first_sentence(error)
@@ -76,13 +81,17 @@ def _import_beside(framework: str, *folders: str) -> Any:
         ) from error
 
 
-def _folders(package: Any) -> Dict[str, Path]:
+def _folders(package: Any) -> dict[str, Path]:
     found = (init.parent for root in package.__path__ for init in Path(root).glob("*/__init__.py"))
     return {folder.name: folder for folder in found}
 
 
-def _import(*folders: str) -> Any:
-    return importlib.import_module(".".join([PACKAGE, *folders]))
+def _modules(package: Any) -> Iterator[str]:
+    return (path.stem for root in package.__path__ for path in Path(root).glob("*.py"))
+
+
+def _import(*path: str) -> Any:
+    return importlib.import_module(".".join([PACKAGE, *path]))
 
 
 def _folder(task: str) -> str:

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
         framework = knows = import_framework(settings.framework)
-        trainer = import_trainer(framework, settings.framework, settings.task)
+        trainer = import_trainer(settings.framework, settings.task)
         knows = trainer if hasattr(trainer, "stopped_by") else framework
         find_task(settings.task).refuse(settings)
         if settings.memory_limit is not None:

@@ -1,0 +1,387 @@
+"""MindSpore as a backend: CPU, precision, the training step as a cell, weights, operators, failures."""
+
+import contextlib
+import os
+import re
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mindspore as ms
+import numpy as np
+from mindspore import amp, nn, ops
+from mindspore.ops import primitive
+from mindspore.train.anf_ir_pb2 import DataType, ModelProto
+
+from ...core.choices import one_of, require_version
+from ...core.facts import Expected, Facts
+from ...core.failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
+from ...core.feed import Feed
+from ...core.gaps import refuse_gaps
+from ...core.host import cpu_name
+from ...core.outcomes import RunError
+from ...core.place import Place
+from ...core.settings import Recipe, Settings
+from ...core.training import Training
+from ...core.window import HostMarks, slots_for
+from .collectives import Cluster
+
+NONE, GRAPH = "none", "graph"
+"""The compilers: operator by operator, and the step compiled as a whole."""
+
+NO_MEMORY = re.compile(
+    OUT_OF_MEMORY.pattern + r"|Memory isn't enough|Memory not enough|(allocate|malloc) .{0,60}fail",
+    re.IGNORECASE,
+)
+LOST_COLLECTIVE = re.compile(r"Launch kernel failed[^\n]{0,200}(AllReduce|AllGather)")
+
+FAILURES = (
+    Known((RuntimeError,), NO_MEMORY, out_of_memory),
+    Known((RuntimeError,), LOST_COLLECTIVE, lost_peer),
+)
+
+
+def stopped_by(error: BaseException) -> RunError | None:
+    """Return the outcome of a failure that is known by its type or its text, or None."""
+    return first_known(error, FAILURES)
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of convolutions; the weights are FP32 in every precision.
+
+    ``amp_level`` is that of ``auto_mixed_precision``. O2 computes all cells in ``compute``, but batch norm in FP32.
+    ``scaled``: the loss is scaled so that gradients do not vanish in FP16.
+    """
+
+    compute: Any
+    amp_level: str = "O0"
+    scaled: bool = False
+
+
+PRECISIONS: dict[str, Precision] = {
+    "fp32": Precision(ms.float32),
+    "amp-fp16": Precision(ms.float16, amp_level="O2", scaled=True),
+}
+
+
+def with_precision(model: nn.Cell, precision: Precision) -> nn.Cell:
+    """Return the network that computes in the precision; its logits are FP32, its parameters the model's own."""
+    return amp.auto_mixed_precision(model, precision.amp_level, ms.float16)
+
+
+def loss_scaler(precision: Precision, recipe: Recipe) -> Any:
+    """Return the scaler of the loss, or None for a precision that needs none.
+
+    The dynamic one starts and grows as torch's: 65536, doubled after 2000 steps without an overflow.
+    """
+    if not precision.scaled:
+        return None
+    if recipe.loss_scale is None:
+        return amp.DynamicLossScaler(scale_value=2**16, scale_factor=2, scale_window=2000)
+    return amp.StaticLossScaler(recipe.loss_scale)
+
+
+def choose_mode(compiler: str) -> None:
+    """Run cells operator by operator (``none``) or compiled as a whole (``graph``); raise ``RunError`` for others."""
+    one_of("MindSpore", "compiler", compiler, (NONE, GRAPH))
+    if compiler == GRAPH:
+        ms.set_context(mode=ms.GRAPH_MODE)
+        return
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    # Threads that hand operators from queue to queue spin while they wait. That hides the latency of an accelerator;
+    # on a CPU they take the cores from the kernels.
+    ms.runtime.launch_blocking()
+
+
+def own_threads() -> set[int]:
+    """Return the threads of this process."""
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
+
+
+def bind_threads(threads: int, place: Place, loading: set[int]) -> None:
+    """Bind this process to ``threads`` of the CPUs that it may use, those after the ranks before it on the node.
+
+    MindSpore's settings do not bound it: with ``threads_num(1)`` it keeps a thread that computes, one that helps it,
+    and OpenMP's. 0 leaves everything as it is. Existing threads are moved as well, except those that are ``loading``:
+    any loader may use all CPUs, as other frameworks' loader processes do.
+    """
+    if not threads:
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    first = place.local_rank * threads
+    own = {allowed[(first + offset) % len(allowed)] for offset in range(threads)}
+    for thread in own_threads() - loading:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, own)
+    ms.device_context.cpu.op_tuning.threads_num(threads)
+
+
+class TrainStep(nn.Cell):
+    """Forward, backward, mean of the gradients over the ranks, update; returns the loss of this rank."""
+
+    def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell) -> None:
+        """Take over the parts; ``reducer`` maps this rank's gradients to their means over the ranks."""
+        super().__init__(auto_prefix=False)
+        self.forward = forward
+        self.optimizer = optimizer
+        self.reducer = reducer
+        self.gradients = ms.value_and_grad(forward, None, optimizer.parameters, has_aux=True)
+
+    def construct(self, *batch: Any) -> Any:
+        """Train on one batch. (A compiled ``construct`` must call its first argument ``self``.)"""
+        (loss, _), gradients = self.gradients(*batch)
+        return ops.depend(loss, self.optimizer(self.reducer(gradients)))
+
+
+class ScaledTrainStep(TrainStep):
+    """The same with a scaled loss; a step whose gradients overflow does not update."""
+
+    def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> None:
+        """Take over the parts."""
+        super().__init__(forward, optimizer, reducer)
+        self.scaler = scaler
+        self.scaled_gradients = ms.value_and_grad(self._scaled_loss, None, optimizer.parameters, has_aux=True)
+
+    def _scaled_loss(self, *batch: Any) -> Any:
+        loss, _ = self.forward(*batch)
+        return self.scaler.scale(loss), loss
+
+    def construct(self, *batch: Any) -> Any:
+        """Train on one batch. The means over the ranks come first, so that all skip the same steps."""
+        (_, loss), gradients = self.scaled_gradients(*batch)
+        gradients = self.scaler.unscale(self.reducer(gradients))
+        finite = amp.all_finite(gradients)
+        self.scaler.adjust(finite)
+        if finite:
+            loss = ops.depend(loss, self.optimizer(gradients))
+        return loss
+
+
+def make_step(forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> TrainStep:
+    """Return the step, in training mode; ``scaler`` is None where the loss is not scaled."""
+    if scaler is None:
+        step = TrainStep(forward, optimizer, reducer)
+    else:
+        step = ScaledTrainStep(forward, optimizer, reducer, scaler)
+    step.set_train()
+    return step
+
+
+def sgd(
+    decays: Sequence[tuple[list[Any], float]], order: Any, recipe: Recipe, rates: Sequence[float]
+) -> nn.Optimizer:
+    """Return SGD with momentum as in torch: v = m v + (g + d w), w = w - rate v.
+
+    ``decays`` are groups of parameters, each with its weight decay; ``order`` is that of all of them. ``rates`` are
+    those of all steps: the optimizer takes the next one from them in each update.
+    """
+    groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
+    return nn.Momentum(
+        [*groups, {"order_params": order}], learning_rate=list(rates), momentum=recipe.momentum
+    )
+
+
+CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+
+
+@contextlib.contextmanager
+def operator_types() -> Iterator[tuple[list[str], list[str]]]:
+    """Yield two lists that get the result types of convolutions and of matrix products, in the order of the pass.
+
+    An operator takes and returns one type, whatever casts its cell makes around it; mixed precision casts the inputs
+    inside the operator, so only the result shows the type. Graphs call no Python, and add nothing to the lists.
+    """
+    convolutions: list[str] = []
+    products: list[str] = []
+    run, multiply = primitive._run_op, ops.MatMul.__call__
+
+    def run_and_note(operator: Any, name: str, given: Any) -> Any:
+        result = run(operator, name, given)
+        if name in CONVOLUTIONS:
+            convolutions.append(str(result.dtype).lower())
+        return result
+
+    def multiply_and_note(operator: Any, *given: Any) -> Any:
+        result = multiply(operator, *given)
+        products.append(str(result.dtype).lower())
+        return result
+
+    primitive._run_op, ops.MatMul.__call__ = run_and_note, multiply_and_note
+    try:
+        yield convolutions, products
+    finally:
+        primitive._run_op, ops.MatMul.__call__ = run, multiply
+
+
+class Output(NamedTuple):
+    """The output of an operator: its type, like ``float16``, and its shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
+    """Return the outputs of these operators in a compiled step, by MindSpore's own graph of it.
+
+    A hook would be compiled with the network and observe nothing.
+    """
+    model = ModelProto()
+    model.ParseFromString(step.get_func_graph_proto())
+    tensors = [node.output_type.tensor_type for node in model.graph.node if node.op_type in operators]
+    return [
+        Output(
+            DataType.Name(tensor.elem_type).replace("DT_", "").lower(),
+            tuple(int(side.size) for side in tensor.shape.dim),
+        )
+        for tensor in tensors
+    ]
+
+
+def pass_eagerly(model: nn.Cell, forward: nn.Cell, batch: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Return loss, outputs and gradients, operator by operator, since a compiled network calls no hooks."""
+    mode = ms.get_context("mode")
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    try:
+        both = ms.value_and_grad(forward, None, model.trainable_params(), has_aux=True)
+        (loss, outputs), gradients = both(*batch)
+    finally:
+        ms.set_context(mode=mode)
+    return loss, outputs, gradients
+
+
+class MindSporeTraining(Training):
+    """Model, optimizer, batches and marks of one rank.
+
+    A model's subclass builds the network and passes it to ``take_over``.
+    """
+
+    ranks: Cluster
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Set the device and the mode, open the feed, meet the other ranks, and build the model.
+
+        Settings that MindSpore does not support on a CPU raise ``RunError`` before the ranks meet, so that no rank
+        waits for one that has left.
+        """
+        require_version("MindSpore", ms.__version__, (2, 4))
+        refuse_gaps(settings, place, "cpu" if settings.device == "auto" else settings.device)
+        one_of("MindSpore's worker", "precision", settings.precision, PRECISIONS)
+        self.precision = PRECISIONS[settings.precision]
+        ms.set_device("CPU")
+        choose_mode(settings.compiler)
+        before = own_threads()
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        loading = own_threads() - before
+        ranks = Cluster(place)
+        # Only now, since the scheduler that rank 0 has started would inherit it.
+        bind_threads(settings.threads, place, loading)
+        # On a CPU, a step has been computed when its call returns.
+        super().__init__(settings, ranks, HostMarks(slots_for(settings.steps)), self.to_batch, feed)
+        self.compiled = settings.compiler == GRAPH
+        ms.set_seed(settings.seed)
+        self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build network, loss and optimizer, and pass them to ``take_over``."""
+
+    @abstractmethod
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a new feed of the loader that the settings name; called before the ranks meet."""
+
+    @staticmethod
+    def to_batch(*arrays: Any) -> tuple[Any, ...]:
+        """Return tensors of the task's arrays, whole numbers in int32 and others in float32."""
+        kinds = {"i": np.int32}
+        return tuple(ms.Tensor(array.astype(kinds.get(array.dtype.kind, np.float32))) for array in arrays)
+
+    def take_over(
+        self, model: nn.Cell, forward: nn.Cell, optimizer: nn.Optimizer, named: Mapping[str, ms.Parameter]
+    ) -> None:
+        """Train this model; ``forward`` maps a batch to loss and outputs, ``named`` are its weights by shared names."""
+        self.model, self.named = model, named
+        self._parameters = model.trainable_params()
+        self._scaler = loss_scaler(self.precision, self.settings.recipe)
+        reducer = self.ranks.reducer(optimizer.parameters)
+        self.train_step = make_step(forward, optimizer, reducer, self._scaler)
+        self._losses: list[Any] = []
+        self._compile_s = 0.0
+
+    def train(self, index: int) -> None:
+        """Train on the current batch; the optimizer has the rates of all steps."""
+        if index == 0 and self.compiled:
+            started = time.perf_counter()
+            self.train_step.compile(*self.batch)
+            self._compile_s = time.perf_counter() - started
+        self._losses.append(self.train_step(*self.batch))
+
+    def synchronize(self) -> None:
+        """Wait for the update of the last parameter; MindSpore has no call that waits for a whole CPU."""
+        self._parameters[-1].asnumpy()
+
+    def facts(self) -> Facts:
+        """Return the facts of the run."""
+        return Facts(
+            framework_version=ms.__version__,
+            device="cpu",
+            device_name=cpu_name(),
+            parameters=sum(parameter.size for parameter in self._parameters),
+            threads=len(os.sched_getaffinity(0)),
+            implementation="mindspore.nn.Momentum",
+            loss_scaled=self._scaler is not None,
+            compiler_mode="GRAPH_MODE" if self.compiled else "PYNATIVE_MODE, blocking",
+            others={"amp_level": self.precision.amp_level},
+        )
+
+    def expected(self) -> Expected:
+        """Return the types of the precision."""
+        return Expected(str(self.precision.compute).lower())
+
+    def compile_s(self) -> float | None:
+        """Return the seconds that compiling the step took in the first one."""
+        return self._compile_s if self.compiled else None
+
+    def compilations(self) -> int:
+        """Return the number of programs that MindSpore has of the step: another shape or type makes another one."""
+        return len(self.train_step.compile_cache) if self.compiled else 0
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(loss.asnumpy()) for loss in self._losses]
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics.
+
+        Not by ``set_data``: it gives the parameter another tensor, and an optimizer that has run uses the old one.
+        """
+        for name, parameter in self.named.items():
+            ops.assign(parameter, ms.Tensor(np.array(weights[name], np.float32)))
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return copies of parameters and running statistics, in FP32."""
+        return {name: parameter.asnumpy().astype(np.float32) for name, parameter in self.named.items()}
+
+    def observe_pass(self, hooks: Callable[[], Sequence[Any]] = tuple) -> tuple[Any, float, dict[str, Any]]:
+        """Return outputs, loss and gradients by name of the current batch, with the step's own network and loss.
+
+        ``hooks`` registers hooks, which are removed afterwards.
+        """
+        handles = hooks()
+        try:
+            loss, outputs, gradients = pass_eagerly(self.model, self.train_step.forward, self.batch)
+        finally:
+            for handle in handles:
+                handle.remove()
+        own = {
+            parameter.name: grad.asnumpy().astype(np.float32)
+            for parameter, grad in zip(self.model.trainable_params(), gradients)
+        }
+        # A parameter that was frozen has no gradient.
+        named = {
+            name: own.get(parameter.name, np.zeros(parameter.shape, np.float32))
+            for name, parameter in self.named.items()
+            if self.task.is_trainable(name)
+        }
+        return outputs.asnumpy().astype(np.float32), float(loss.asnumpy()), named

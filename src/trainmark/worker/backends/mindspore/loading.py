@@ -1,0 +1,153 @@
+"""``native``: MindSpore's data engine reads, decodes, crops, flips and normalises images in threads of its own."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import mindspore.dataset as ds
+import numpy as np
+from mindspore.dataset import vision
+from mindspore.dataset.vision import Inter
+
+from ...core.choices import one_of
+from ...core.feed import Feed
+from ...core.outcomes import FAILED, RunError
+from ...core.place import Place
+from ...core.produced import Produced
+from ...tasks.image_classification.decoding import is_cut_off
+from ...tasks.image_classification.images import Dealer, ImageList, read_images
+from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.settings import ImageSettings
+
+LOADERS = ("native",)
+
+PREFETCH = 1
+"""Rows (images, and after the batching whole batches) that each queue of the pipeline stores."""
+
+UNCOUNTED = 24
+"""Images between the file and a batch, in the short queues of the threads that read and decode (measured)."""
+
+STORED_PATHS = 100_000
+
+
+def open_images(settings: ImageSettings, place: Place) -> Feed:
+    """Return the feed of the requested loader; raise ``RunError`` if MindSpore has no loader of that name."""
+    one_of("MindSpore", "loader", settings.loader, LOADERS)
+    return NativeFeed(settings, place)
+
+
+class Files:
+    """The source of the pipeline: the bytes of each image and its label, in the order of the ``Dealer``."""
+
+    def __init__(self, images: ImageList, dealer: Dealer, produced: Produced) -> None:
+        """Take the images, the order in which this rank uses them, and the record of those that were read."""
+        self._images, self._dealer, self._produced = images, dealer, produced
+        self.read: deque[str] = deque(maxlen=STORED_PATHS)
+        self.stopped: RunError | None = None
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield images without end; store the error, since the pipeline passes on nothing but a text."""
+        for draws in self._dealer:
+            for draw in draws:
+                path = self._images.paths[draw.image]
+                self.read.append(path)
+                try:
+                    data = _read(path)
+                except RunError as stopped:
+                    self.stopped = stopped
+                    raise
+                self._produced.add(0, [crc32(path.encode())])
+                yield data, np.int32(self._images.labels[draw.image])
+
+
+class NativeFeed(Feed):
+    """The pipeline of one rank: one thread of Python reads files, ``loader_workers`` of the engine's do the rest."""
+
+    decoder = "mindspore.dataset"
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Start the pipeline."""
+        images = read_images(settings.data, settings.classes)
+        self.epoch_samples = len(images.paths)
+        batch = settings.batch_per_device
+        # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
+        self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
+        # With the shortest queues that it offers (measured).
+        self.ahead, self.produced, self.uncounted = 5, Produced(), UNCOUNTED
+        self._files = Files(
+            images,
+            Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed),
+            self.produced,
+        )
+        ds.config.set_seed(settings.seed + place.rank)
+        ds.config.set_prefetch_size(PREFETCH)
+        pipeline = ds.GeneratorDataset(self._files, ["image", "label"], shuffle=False)
+        pipeline = pipeline.map(
+            [
+                vision.RandomCropDecodeResize(
+                    settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
+                ),
+                vision.RandomHorizontalFlip(0.5),
+                vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
+                vision.HWC2CHW(),
+            ],
+            input_columns=["image"],
+            num_parallel_workers=self.workers,
+        )
+        self._pipeline = pipeline.batch(
+            batch,
+            drop_remainder=True,
+            num_parallel_workers=1,
+            per_batch_map=self._count,
+            input_columns=["label"],
+        )
+        self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
+        self._batches = iter(self._iterator)
+        # With the first batch its threads start, so that they are known before those that compute are bound.
+        self._first: Any = self._fetch()
+
+    def _count(self, labels: Any, _info: Any) -> tuple[Any]:
+        """Count the images of a batch; its labels stay as they are."""
+        assert self.produced is not None
+        self.produced.add(len(labels))
+        return (labels,)
+
+    def next(self) -> tuple[Any, Any]:
+        """Wait for the pipeline; raise ``RunError``, naming the file, for an image that cannot be used."""
+        first, self._first = self._first, None
+        return self._fetch() if first is None else first
+
+    def _fetch(self) -> Any:
+        try:
+            return tuple(self.timed(self._batches.__next__))
+        except RuntimeError as error:
+            raise self._files.stopped or _undecodable(self._files.read) or error from error
+
+    def close(self) -> None:
+        """End the pipeline's threads."""
+        self._iterator.stop()
+
+
+def _read(path: str) -> Any:
+    """Return a file's bytes; a JPEG without its end marker would be decoded with its rest in grey."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
+    if is_cut_off(data):
+        raise RunError(FAILED, f"{path} cannot be decoded: it has no end-of-image marker")
+    return np.frombuffer(data, np.uint8)
+
+
+def _undecodable(paths: deque[str]) -> RunError | None:
+    """Return the error of the first file that cannot be decoded: the pipeline's own names no file."""
+    decode = vision.Decode()
+    for path in dict.fromkeys(paths):
+        try:
+            decode(np.fromfile(path, np.uint8))
+        except (RuntimeError, ValueError, TypeError):
+            return RunError(FAILED, f"{path} cannot be decoded: it is no image that MindSpore can read")
+    return None

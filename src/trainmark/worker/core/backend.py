@@ -1,0 +1,189 @@
+"""The contract of a framework's backend: everything that the loop and the verification of a run ask of a framework.
+
+``backends/FRAMEWORK/backend.py`` has a class that implements it, once for all tasks; a class in
+``models/FRAMEWORK_TASK.py`` adds the network, its loss and the names of its weights. The loop (``window.py``,
+``program.py``) and the verification (``last_look.py``, ``equivalence.py``) call nothing else of a framework.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from .facts import Expected, Facts, Seen
+from .host import peak_resident_bytes
+from .optimizers import Moments
+
+
+class Gradients(Protocol):
+    """A rank's pass of its batch alone; it may have ``layers`` too, the observations for ``Task.looked``."""
+
+    @property
+    def gradients(self) -> Mapping[str, Any]:
+        """Return the gradient of each parameter."""
+
+
+class Observation(Protocol):
+    """One forward and backward pass without an update, in training mode; arrays are numpy's, float32.
+
+    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes. A task has
+    its own type for further observations.
+    """
+
+    @property
+    def loss(self) -> float:
+        """Return the loss of the batch."""
+
+    @property
+    def gradients(self) -> Mapping[str, Any]:
+        """Return the gradient of each parameter."""
+
+
+class Device(Protocol):
+    """The device of a rank: facts, memory, and the probes of its speed."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the device has done everything that it was given."""
+
+    @abstractmethod
+    def facts(self) -> Facts:
+        """Return the facts of the run: device, versions, implementations."""
+
+    def peak_memory_bytes(self) -> int:
+        """Return this rank's peak memory, of the kind in ``Facts.peak_memory_of`` (here: the process)."""
+        return peak_resident_bytes()
+
+    def products(self, _size: int) -> Callable[[int], None] | None:
+        """Return a function that multiplies two matrices in the run's type a given number of times, and waits.
+
+        They have ``size`` rows and columns, on this rank's device. None: the framework has no such probe.
+        """
+        return None
+
+    def sums(self, _values: int) -> Callable[[int], None] | None:
+        """Return a function that adds one array to another in place a given number of times, and waits.
+
+        The values have four bytes, on this rank's device: two are read and one is written each time. None: the
+        framework has no such probe.
+        """
+        return None
+
+
+class Stepping(Protocol):
+    """The training step, the hot path: what is timed is ``train`` and the fetch of the next batch."""
+
+    @abstractmethod
+    def train(self, index: int) -> None:
+        """Launch the whole step ``index`` on the device: set the rate, forward, backward, update, store the loss.
+
+        The batch is ``self.batch``, the rate ``self.rates[index]``. Write it as a good user of the framework would.
+        """
+
+    @abstractmethod
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank's steps so far, in their order."""
+
+    def compile_s(self) -> float | None:
+        """Return the seconds spent compiling so far, or None without a compiler or a count."""
+        return None
+
+    def compilations(self) -> int | None:
+        """Return the number of programs compiled so far, or None if unknown."""
+        return None
+
+    def alone(self) -> Callable[[], None] | None:
+        """Return a function that passes the current batch forward and backward like the step, without exchange.
+
+        It may launch everything without waiting, and must leave no gradient behind. None: there is no such pass.
+        """
+        return None
+
+    def all_reduce(self) -> tuple[int, Callable[[], None]] | None:
+        """Return the bytes of gradients that a step exchanges, and an all-reduce of that size; None without one."""
+        return None
+
+
+class Weights(Protocol):
+    """Parameters, running statistics and the optimizer's state, as numpy arrays by the names of the task's ``Check``.
+
+    What the optimizer does not count or store is None.
+    """
+
+    COUNTS_UPDATES: bool = True
+    """Whether ``steps_taken`` excludes the steps that overflowed, which changed no weight."""
+
+    @abstractmethod
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics (numpy, float32), without changing the optimizer's state.
+
+        All names and shapes of the task's ``Check`` are given.
+        """
+
+    @abstractmethod
+    def read_weights(self) -> dict[str, Any]:
+        """Return copies of the parameters and running statistics, as ``load_weights`` takes them."""
+
+    def look_at_weights(self) -> dict[str, Any]:
+        """Return the weights to verify: all, or for a large model some rows of each parameter, always the same.
+
+        ``read_moments`` and ``own_pass`` then return the same rows, and ``share_looked_at`` their share.
+        """
+        return self.read_weights()
+
+    def share_looked_at(self) -> float:
+        """Return the share of the parameters' elements that ``look_at_weights`` returns."""
+        return 1.0
+
+    def read_moments(self) -> Moments | None:
+        """Return the moments of an adaptive optimizer."""
+        return None
+
+    def steps_taken(self) -> int | None:
+        """Return the model's or the optimizer's own count of steps."""
+        return None
+
+    def updates_taken(self) -> int | None:
+        """Return the optimizer's own count of its updates; forward passes must not raise it."""
+        return None
+
+
+class Observing(Protocol):
+    """What really ran: types, shapes and layers, read from the framework's own objects and never from the request."""
+
+    @abstractmethod
+    def seen(self) -> Seen:
+        """Return the observations of the first step. Called once, after it; hooks may be removed here."""
+
+    @abstractmethod
+    def expected(self) -> Expected:
+        """Return the expected observations of the first step."""
+
+    @abstractmethod
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the same model and loss as ``train``, without an update.
+
+        Running statistics may change; the caller loads them again. A task has its own type of the result.
+        """
+
+    @abstractmethod
+    def watched_step(self, index: int) -> Any:
+        """Run step ``index``, and return the observations of its layers for ``Task.looked``."""
+
+    @abstractmethod
+    def own_pass(self) -> Gradients | None:
+        """Pass this rank's current batch forward and backward alone, without an exchange of gradients.
+
+        Running statistics may change; the caller loads them again.
+        """
+
+    @abstractmethod
+    def read_batch(self) -> tuple[Any, ...] | None:
+        """Return this rank's current batch as numpy arrays."""
+
+    def loader_path(self) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
+        """Return the loader's output for a known sample, for the events, and doubts; None if it cannot be observed."""
+        return None
+
+
+class Backend(Device, Stepping, Weights, Observing, Protocol):
+    """The four parts together."""

@@ -1,0 +1,263 @@
+"""Image networks in MindSpore; ``architectures.py`` describes their layers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mindspore import nn, ops
+from mindspore.common.initializer import HeNormal
+
+from ..backends.mindspore.backend import (
+    CONVOLUTIONS,
+    MindSporeTraining,
+    Output,
+    operator_types,
+    outputs_in_graph,
+    sgd,
+    with_precision,
+)
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.training import OwnPass
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Convolution,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    Observation,
+    by_shared_names,
+    convolution_seen,
+)
+from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+NORM_VECTORS = {
+    "weight": "gamma",
+    "bias": "beta",
+    "running_mean": "moving_mean",
+    "running_var": "moving_variance",
+}
+
+
+def convolution(description: Convolution) -> list[nn.Cell]:
+    """Return the convolution and its batch norm; weights are normal of variance 2 / fan-in.
+
+    ``pad_mode="pad"`` with explicit padding: MindSpore's default, "same", pads more on the right.
+    """
+    conv = nn.Conv2d(
+        description.inputs,
+        description.outputs,
+        description.kernel,
+        stride=description.stride,
+        pad_mode="pad",
+        padding=description.padding,
+        group=description.groups,
+        has_bias=False,
+        weight_init=HeNormal(mode="fan_in", nonlinearity="relu"),
+    )
+    norm = nn.BatchNorm2d(description.outputs, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
+    return [conv, norm]
+
+
+def activated(description: Convolution) -> list[nn.Cell]:
+    """Return the convolution, its norm, and a ReLU."""
+    return [*convolution(description), nn.ReLU()]
+
+
+class Bottleneck(nn.Cell):
+    """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut."""
+
+    def __init__(self, layers: dict[str, Convolution]) -> None:
+        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        body = [*activated(layers["a"]), *activated(layers["b"]), *convolution(layers["c"])]
+        self.body = nn.SequentialCell(body)
+        projected = "shortcut" in layers
+        self.shortcut = nn.SequentialCell(convolution(layers["shortcut"])) if projected else nn.Identity()
+        self.relu = nn.ReLU()
+
+    def construct(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        return self.relu(self.body(x) + self.shortcut(x))
+
+
+class ResNet50(nn.Cell):
+    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+
+    def __init__(self, classes: int) -> None:
+        """Draw the weights from MindSpore's global seed."""
+        super().__init__()
+        architecture = ARCHITECTURES["resnet50_v1.5"]
+        pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
+        self.stem = nn.SequentialCell([*activated(architecture.convolutions[0]), pool])
+        self.blocks = nn.SequentialCell([Bottleneck(layers) for layers in architecture.blocks().values()])
+        self.classifier = nn.Dense(architecture.features, classes)
+
+    def construct(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(ops.mean(self.blocks(self.stem(images)), (2, 3)))
+
+
+class MobileNetV1(nn.Cell):
+    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
+
+    def __init__(self, classes: int) -> None:
+        """Draw the weights from MindSpore's global seed."""
+        super().__init__()
+        architecture = ARCHITECTURES["mobilenet_v1"]
+        layers = [cell for description in architecture.convolutions for cell in activated(description)]
+        self.features = nn.SequentialCell(layers)
+        self.classifier = nn.Dense(architecture.features, classes)
+
+    def construct(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(ops.mean(self.features(images), (2, 3)))
+
+
+NETWORKS: dict[str, Callable[[int], nn.Cell]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+
+
+def build_network(name: str, classes: int) -> nn.Cell:
+    """Return the network with fresh weights in FP32; its number of parameters is asserted."""
+    network = NETWORKS[name](classes)
+    expected = ARCHITECTURES[name].parameters(classes)
+    found = sum(parameter.size for parameter in network.trainable_params())
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return network
+
+
+class NetworkWithLoss(nn.Cell):
+    """The network and its loss."""
+
+    def __init__(self, network: nn.Cell, label_smoothing: float) -> None:
+        """Take over the network."""
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
+
+    def construct(self, images: Any, labels: Any) -> Any:
+        """Map images (batch, 3, h, w) and labels (batch,) to the mean loss and the logits (batch, classes)."""
+        logits = self.network(images)
+        return self.loss(logits, labels), logits
+
+
+def make_optimizer(model: nn.Cell, recipe: ImageRecipe, rates: Sequence[float]) -> nn.Optimizer:
+    """Return SGD, with batch-norm scales and shifts in a group that does not decay unless requested."""
+    norm = [vector for cell in cells(model, nn.BatchNorm2d) for vector in (cell.gamma, cell.beta)]
+    own = {parameter.name for parameter in norm}
+    other = [parameter for parameter in model.trainable_params() if parameter.name not in own]
+    decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
+    return sgd(decays, model.trainable_params(), recipe, rates)
+
+
+def cells(model: nn.Cell, kind: Any) -> list[Any]:
+    """Return the cells of a kind, in the order of the forward pass."""
+    return [cell for _, cell in model.cells_and_names() if isinstance(cell, kind)]
+
+
+class MindSporeImageTraining(MindSporeTraining, ImageTraining):
+    """An image network and its loss."""
+
+    settings: ImageSettings
+
+    def build(self) -> None:
+        """Build network and optimizer; a hook in the second convolution observes a step that is not compiled.
+
+        The input of the second one has passed the stem, so its type is the type of the network's computation.
+        """
+        settings = self.settings
+        model = build_network(settings.model, settings.classes)
+        self._layers = ARCHITECTURES[settings.model].convolutions
+        self._outputs: list[Output] = []
+        (classifier,) = cells(model, nn.Dense)
+        convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
+        self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
+        named = by_shared_names(settings.model, convolutions, norms, classifier, NORM_VECTORS)
+        forward = NetworkWithLoss(with_precision(model, self.precision), settings.recipe.label_smoothing)
+        self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
+
+    def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
+        self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
+
+    def seen(self) -> Seen:
+        """Return type and layout of the second convolution's output and weights."""
+        second = self._layers[1]
+        if self._hook is None:
+            output = outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
+        else:
+            self._hook.remove()
+            output = self._outputs[0]
+        weight = self.named[second.name + ".conv.weight"]
+        return Seen(
+            compute_dtype=output.dtype,
+            weight_dtype=str(weight.dtype).lower(),
+            activation_layout=layout_by_axes(output.shape, second.outputs),
+            weight_layout=layout_by_axes(tuple(weight.shape), second.weight_shape[1]),
+            batch_per_device=output.shape[0],
+        )
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own network, loss and batch."""
+        found: list[ConvolutionSeen] = []
+        convolutions = cells(self.model, nn.Conv2d)
+        logits, loss, gradients = self.observe_pass(
+            lambda: [
+                conv.register_forward_hook(_noting(layer.name, found))
+                for layer, conv in zip(self._layers, convolutions)
+            ]
+        )
+        return Observation(logits, loss, gradients, found)
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""
+        images, names = self.batch[0], [layer.name for layer in self._layers]
+        if self.compiled:
+            self.step(index)
+            outputs = outputs_in_graph(self.train_step, CONVOLUTIONS)
+            types = [(name, output.dtype) for name, output in zip(names, outputs)]
+        else:
+            with operator_types() as (convolutions, products):
+                self.step(index)
+            types = [*zip(names, convolutions), *(("classifier", dtype) for dtype in products)]
+        norms = zip(names, cells(self.model, nn.BatchNorm2d))
+        not_training = [name for name, norm in norms if not norm.training]
+        layers = [LayerSeen(name, dtype) for name, dtype in types]
+        return LayersSeen(layers, *measured(images.asnumpy()), not_training)
+
+    def own_pass(self) -> OwnPass:
+        """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
+        return OwnPass(self.observe_pass()[2])
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a feed of MindSpore's data engine."""
+        from ..backends.mindspore.loading import open_images
+
+        return open_images(settings, place)
+
+    def open_feed(self, settings: ImageSettings) -> Feed:
+        """Return a new feed of the run's loader."""
+        return self.open_loader(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its loader has normalised."""
+        return batch[0].asnumpy()
+
+
+def _noting(name: str, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+    def note(conv: Any, _inputs: Any, output: Any) -> None:
+        # Read from the operator: the cell converts its arguments into these.
+        operator = conv.conv2d
+        top, bottom, left, right = operator.pad
+        padding, stride = ((top, bottom), (left, right)), operator.stride[-2:]
+        found.append(
+            convolution_seen(name, operator.kernel_size, stride, padding, operator.group, output.asnumpy())
+        )
+
+    return note
+
+
+open_training = MindSporeImageTraining

@@ -1,0 +1,245 @@
+"""Image networks and their loss as OneFlow modules; ``architectures.py`` describes the layers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import oneflow as flow
+from oneflow import nn
+
+from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Convolution,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    Observation,
+    by_shared_names,
+    convolution_seen,
+)
+from ..tasks.image_classification.settings import ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+
+
+def _convolution(layer: Convolution) -> list[Any]:
+    """Return a convolution, its weights normal of variance 2 / fan-in, and its batch norm."""
+    conv = nn.Conv2d(
+        layer.inputs,
+        layer.outputs,
+        kernel_size=layer.kernel,
+        stride=layer.stride,
+        padding=layer.padding,
+        groups=layer.groups,
+        bias=False,
+    )
+    nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
+    # OneFlow's momentum is the share of the new value, like torch's.
+    return [conv, nn.BatchNorm2d(layer.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
+
+
+class Bottleneck(nn.Module):
+    """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut."""
+
+    def __init__(self, layers: dict[str, Convolution]) -> None:
+        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        a, b, c = (_convolution(layers[word]) for word in "abc")
+        self.path = nn.Sequential(*a, nn.ReLU(), *b, nn.ReLU(), *c)
+        self.shortcut = nn.Sequential(*_convolution(layers["shortcut"])) if "shortcut" in layers else None
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        out = self.path(x)
+        return self.relu(out + (x if self.shortcut is None else self.shortcut(x)))
+
+
+class Classifier(nn.Module):
+    """Some layers, the mean over the image, and a linear layer."""
+
+    def __init__(self, layers: list[Any], features: int, classes: int) -> None:
+        """Take the layers below the mean, and how many channels they end with."""
+        super().__init__()
+        self.features = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d((1, 1))
+        self.classifier = nn.Linear(features, classes)
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(flow.flatten(self.pool(self.features(images)), 1))
+
+
+def _resnet50(classes: int) -> Any:
+    architecture = ARCHITECTURES["resnet50_v1.5"]
+    layers = [
+        *_convolution(architecture.convolutions[0]),
+        nn.ReLU(),
+        nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
+    ]
+    layers += [Bottleneck(block) for block in architecture.blocks().values()]
+    return Classifier(layers, architecture.features, classes)
+
+
+def _mobilenet_v1(classes: int) -> Any:
+    architecture = ARCHITECTURES["mobilenet_v1"]
+    layers: list[Any] = []
+    for layer in architecture.convolutions:
+        layers += [*_convolution(layer), nn.ReLU()]
+    return Classifier(layers, architecture.features, classes)
+
+
+NETWORKS: dict[str, Callable[[int], Any]] = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
+
+
+def build_network(name: str, classes: int) -> Any:
+    """Return the network with fresh weights in FP32; its number of parameters is asserted."""
+    network = NETWORKS[name](classes)
+    expected, found = ARCHITECTURES[name].parameters(classes), count_parameters(network)
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return network
+
+
+class SmoothedCrossEntropy(nn.Module):
+    """Cross entropy against labels of which a part is spread evenly over all classes (Szegedy et al., 2015)."""
+
+    def __init__(self, smoothing: float) -> None:
+        """Store the part, 0 for none. Not every version of OneFlow's own loss has such an argument."""
+        super().__init__()
+        self.smoothing = smoothing
+        self.cross_entropy = nn.CrossEntropyLoss()
+        self.log_softmax = nn.LogSoftmax(dim=1)
+
+    def forward(self, logits: Any, labels: Any) -> Any:
+        """Return the mean over the batch, from logits (batch, classes) and labels (batch,)."""
+        loss = self.cross_entropy(logits, labels)
+        if not self.smoothing:
+            return loss
+        return loss * (1 - self.smoothing) - self.log_softmax(logits).mean() * self.smoothing
+
+
+def _modules(network: Any, kind: Any) -> list[Any]:
+    """Return the modules of a kind, in the order of the forward pass."""
+    return [module for module in network.modules() if isinstance(module, kind)]
+
+
+def make_optimizer(network: Any, settings: ImageSettings, device: Any) -> Any:
+    """Return SGD, with batch-norm weights and biases in a group that does not decay unless requested."""
+    recipe = settings.recipe
+    norm: list[Any] = []
+    other: list[Any] = []
+    for module in network.modules():
+        own = list(module.parameters(recurse=False))
+        (norm if isinstance(module, nn.BatchNorm2d) else other).extend(own)
+    decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
+    return sgd(decays, recipe, device)
+
+
+class OneFlowImageTraining(OneFlowTraining, ImageTraining):
+    """An image network, its loss, and hooks in its convolutions.
+
+    OneFlow's hooks cannot be removed: they are registered when they are needed, and do nothing afterwards.
+    """
+
+    settings: ImageSettings
+
+    def build(self) -> None:
+        """Build network and optimizer; a hook in the second convolution observes the first step."""
+        settings = self.settings
+        network = build_network(settings.model, settings.classes).to(self.device)
+        network.train()
+        self._layers = ARCHITECTURES[settings.model].convolutions
+        self._convolutions = _modules(network, nn.Conv2d)
+        self._output: tuple[str, tuple[int, ...]] | None = None
+        self._convolutions[1].register_forward_hook(self._note)
+        self._observed: list[ConvolutionSeen] | None = None
+        self._hooked = False
+        (classifier,) = _modules(network, nn.Linear)
+        norms = _modules(network, nn.BatchNorm2d)
+        self.take_over(
+            network,
+            SmoothedCrossEntropy(settings.recipe.label_smoothing).to(self.device),
+            by_shared_names(settings.model, self._convolutions, norms, classifier),
+            lambda wrapped: make_optimizer(wrapped, settings, self.device),
+        )
+
+    def forward(self) -> tuple[Any, Any]:
+        """Return logits and loss of the current batch."""
+        images, labels = self.batch
+        with self.autocast:
+            logits = self.network(images).float()
+            return logits, self.loss(logits, labels)
+
+    def _note(self, _module: Any, _inputs: Any, output: Any) -> None:
+        if self._output is None:
+            self._output = (_name_of(output.dtype), tuple(output.shape))
+
+    def seen(self) -> Seen:
+        """Return type and layout of the second convolution's output and weights in the first step."""
+        weight, layer, unobservable = self._convolutions[1].weight, self._layers[1], self.unobservable()
+        found = Seen(
+            compute_dtype=None,
+            weight_dtype=_name_of(weight.dtype),
+            activation_layout=None,
+            weight_layout=layout_by_axes(tuple(weight.shape), layer.weight_shape[1]),
+            batch_per_device=None,
+            unseen=unobservable,
+        )
+        if self._output is None:
+            return found
+        dtype, shape = self._output
+        return replace(
+            found,
+            compute_dtype=None if "compute_dtype" in unobservable else dtype,
+            activation_layout=layout_by_axes(shape, layer.outputs),
+            batch_per_device=shape[0],
+        )
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own network and loss, eagerly; drop the gradients."""
+        if not self._hooked:
+            for described, conv in zip(self._layers, self._convolutions):
+                conv.register_forward_hook(self._noting(described.name))
+            self._hooked = True
+        found: list[ConvolutionSeen] = []
+        self._observed = found
+        try:
+            logits, loss = self.forward()
+        finally:
+            self._observed = None
+        loss.backward()
+        gradients = {
+            name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
+        }
+        self.optimizer.zero_grad(set_to_none=True)
+        return Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
+
+    def _noting(self, name: str) -> Callable[[Any, Any, Any], None]:
+        def note(conv: Any, _inputs: Any, output: Any) -> None:
+            if self._observed is None:
+                return
+            top, left = conv.padding
+            padding = ((top, top), (left, left))
+            self._observed.append(
+                convolution_seen(name, conv.kernel_size, conv.stride, padding, conv.groups, as_numpy(output))
+            )
+
+        return note
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a feed of OneFlow's DataLoader."""
+        from ..backends.oneflow.loading import open_images
+
+        return open_images(settings, place, self.device)
+
+
+def _name_of(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+open_training = OneFlowImageTraining
