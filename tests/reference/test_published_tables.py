@@ -226,3 +226,25 @@ def test_a_counted_model_has_the_range_of_its_rows() -> None:
     (one,) = counted_models(table("model,devices,rate,tflops_per_device\nm,1,1000,45\nm,2,2000,46\n"))
 
     assert (one.rows, one.low, one.middle, one.high) == (2, 45.0, 45.5, 46.0)
+
+
+def test_operations_per_token_are_compared_with_6n_and_attention() -> None:
+    """Megatron-Bridge's GPT-OSS 120B was counted otherwise until 26.04.01; all other known models fit one variant."""
+    others = [statement for statement in of_all_tables() if statement.kind is Kind.CONVENTION]
+    counts = {
+        (table.series, one.counts) for table in load_tables() for one in counted_models(table) if one.counts
+    }
+
+    assert {statement.case for statement in others} == {"gpt_oss_120b, sequence length 4096"}
+    assert [statement.tables[-1].rpartition("-")[2] for statement in others] == [
+        "26.02",
+        "26.02.01",
+        "26.04",
+        "26.04.01",
+    ]
+    assert "27.18 GFLOP per token (5 rows); 6 x 5.131 G active parameters = 30.79" in others[-1].text
+    assert counts == {
+        ("llm-foundry", "full"),
+        ("megatron-bridge", "causal"),
+        ("megatron-bridge", "other"),
+    } | {("llm-foundry", "causal")}

@@ -11,10 +11,14 @@ from itertools import pairwise
 from statistics import median
 
 from trainmark.measure.device_peaks import find_peak
+from trainmark.measure.model_shapes import LanguageModel, find_model
 from trainmark.reference.table import PublishedTable, Row, resolution
 
 FLOPS_PER_TOKEN_DIFFER = 0.05
 """Operations per token of one model and length that differ by more were counted in two ways."""
+
+CONVENTION_DIFFERS = 0.03
+"""Operations per token that differ by more from 6N + attention, full and causal, were counted in another way."""
 
 ROW_DIFFERS = 0.005
 """A row's operations per token may differ by this part, and by what its digits leave open, from its model's median."""
@@ -30,6 +34,7 @@ class Kind(StrEnum):
     """The kinds of statements."""
 
     CONTRADICTION = "contradiction"
+    CONVENTION = "convention"
     COARSE = "coarse"
     CHANGED_COUNT = "changed-count"
     CHANGED_RATE = "changed-rate"
@@ -48,7 +53,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class CountedModel:
-    """The operations per token that a table implies for one model and sequence length, in GFLOP, over ``rows`` rows."""
+    """The operations per token that a table implies for one model and sequence length, in GFLOP, over ``rows`` rows.
+
+    ``causal`` and ``full`` are those of 6N + attention; None if the model's shape or the length is unknown.
+    """
 
     table: str
     model: str
@@ -57,6 +65,17 @@ class CountedModel:
     low: float
     middle: float
     high: float
+    causal: float | None = None
+    full: float | None = None
+
+    @property
+    def counts(self) -> str | None:
+        """The attention that the publisher counts by these numbers: ``causal``, ``full`` or ``other``."""
+        if self.causal is None or self.full is None:
+            return None
+        off = {"causal": abs(self.middle / self.causal - 1), "full": abs(self.middle / self.full - 1)}
+        nearest = min(off, key=lambda name: off[name])
+        return nearest if off[nearest] <= CONVENTION_DIFFERS else "other"
 
 
 def describe(row: Row) -> str:
@@ -74,9 +93,25 @@ def counted_models(table: PublishedTable) -> list[CountedModel]:
         if row.tflops_per_device is not None and table.unit == "tokens/s":
             found.setdefault((_trained(row), row.sequence_length), []).append(_gflop(table, row))
     return [
-        CountedModel(table.name, model, length, len(values), min(values), median(values), max(values))
+        CountedModel(
+            table.name,
+            model,
+            length,
+            len(values),
+            min(values),
+            median(values),
+            max(values),
+            *_convention(find_model(model), length),
+        )
         for (model, length), values in found.items()
     ]
+
+
+def _convention(model: LanguageModel | None, length: int | None) -> tuple[float | None, float | None]:
+    """Return 6N + attention in GFLOP, causal and full."""
+    if model is None or length is None:
+        return None, None
+    return model.operations(length, causal=True) / 1e9, model.operations(length, causal=False) / 1e9
 
 
 def audit(tables: Sequence[PublishedTable]) -> list[Statement]:
@@ -96,6 +131,7 @@ def _within(table: PublishedTable) -> Iterator[Statement]:
         for text in (*_totals(table, row), *_peaks(row)):
             yield Statement(Kind.CONTRADICTION, (table.name,), describe(row), text)
     yield from _coarse(table)
+    yield from _conventions(table)
     yield from _odd_rows(table)
     yield from _scaling(table)
 
@@ -113,6 +149,28 @@ def _coarse(table: PublishedTable) -> Iterator[Statement]:
         f"{len(coarse)} of {len(whole)} rates are multiples of {table.step}: they are known to {table.step} "
         f"{table.unit} at best, {table.step / min(coarse):.1%} of the smallest",
     )
+
+
+def _conventions(table: PublishedTable) -> Iterator[Statement]:
+    """Yield models whose operations per token are neither 6N + full attention nor 6N + causal attention."""
+    for one in counted_models(table):
+        model = find_model(one.model)
+        if model is None or one.sequence_length is None or one.counts != "other":
+            continue
+        matrices = 6 * model.active_parameters / 1e9
+        causal, full = (
+            model.full_attention(one.sequence_length) / 2e9,
+            model.full_attention(one.sequence_length) / 1e9,
+        )
+        yield Statement(
+            Kind.CONVENTION,
+            (table.name,),
+            f"{one.model}, sequence length {one.sequence_length}",
+            f"TFLOP/s over tokens/s is {one.middle:.4g} GFLOP per token ({one.rows} rows); 6 x "
+            f"{model.active_parameters / 1e9:.4g} G active parameters = {matrices:.4g}, with causal attention "
+            f"({causal:.3g}) {matrices + causal:.4g} (ratio {one.middle / (matrices + causal):.3f}), with full "
+            f"attention ({full:.3g}) {matrices + full:.4g} (ratio {one.middle / (matrices + full):.3f})",
+        )
 
 
 def _totals(table: PublishedTable, row: Row) -> Iterator[str]:

@@ -85,8 +85,12 @@ def render_audit(
             lines += [f"  {statement.kind.replace('-', ' ')}: {statement.case}", f"    {statement.text}"]
         models = [one for one in counted if one.table == table.name]
         if models:
-            lines += ["  implied GFLOP per token: lowest, median and highest row"]
-            lines += [f"    {_model(one):<44} {_range(one)}" for one in models]
+            lines += [
+                "  implied GFLOP per token: lowest, median and highest row; 6N + attention, causal and full"
+            ]
+            lines += [
+                f"    {_model(one):<44} {_range(one):<24} {_convention(one)}".rstrip() for one in models
+            ]
         lines += [""]
     return "\n".join(lines)
 
@@ -122,11 +126,19 @@ def _page_of_counts(releases: Sequence[PublishedTable], counted: Sequence[Counte
     models = [one for one in counted if one.table in names]
     if not models:
         return []
-    heading = ["", "Implied GFLOP per token: lowest, median and highest row.", ""]
-    heading += ["| model | release | rows | GFLOP per token |", "| --- | --- | ---: | --- |"]
+    heading = [
+        "",
+        "Implied GFLOP per token: lowest, median and highest row; and 6N + attention, causal and full.",
+        "",
+    ]
+    heading += [
+        "| model | release | rows | GFLOP per token | 6N + attention |",
+        "| --- | --- | ---: | --- | --- |",
+    ]
     models.sort(key=_model)
     return heading + [
-        f"| {_model(one)} | {names[one.table]} | {one.rows} | {_range(one)} |" for one in models
+        f"| {_model(one)} | {names[one.table]} | {one.rows} | {_range(one)} | {_convention(one) or '-'} |"
+        for one in models
     ]
 
 
@@ -136,6 +148,14 @@ def _model(one: CountedModel) -> str:
 
 def _range(one: CountedModel) -> str:
     return f"{one.low:.4g}, {one.middle:.4g}, {one.high:.4g}"
+
+
+def _convention(one: CountedModel) -> str:
+    """Return 6N + attention with the variant that the numbers show; empty if the model's shape is unknown."""
+    if one.causal is None or one.full is None:
+        return ""
+    which = "neither" if one.counts == "other" else one.counts
+    return f"{one.causal:.4g}, {one.full:.4g}: {which}"
 
 
 def _counted(number: int, noun: str) -> str:
