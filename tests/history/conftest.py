@@ -1,0 +1,6 @@
+"""Results to put into databases: those of the report's tests."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "report"))
