@@ -51,6 +51,7 @@ def test_each_costs_its_own_case_and_the_good_one_is_measured(bench: Bench) -> N
     bench.write(
         *(COMMON | case for case in [*cases, WORDS | {"data": "good"}]),
         environment=framework_python("pytorch"),
+        equivalence=False,
         protocol={"name": "adaptive", "steps": 4, "warmup_steps": 2, "repeats": 1},
         datasets={
             **{name: {"task": "causal-lm", "path": name} for name in ("good", "cut", "empty")},
