@@ -72,6 +72,12 @@ def test_skipped_steps_are_reported() -> None:
     assert measured(lines(after_window={"steps_taken": 6})).steps_skipped is None
 
 
+def test_checks_of_the_work_that_had_nothing_to_look_at_are_reported() -> None:
+    assert measured(lines()).work_not_checked is None
+    assert measured(lines(after_window={"steps_taken": 6})).work_not_checked is None
+    assert measured(lines(after_window={"not_checked": ["loss"]})).work_not_checked == ("loss",)
+
+
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"window_s": 0.2}, "a window of 0.2 s cannot contain 4 steps that took 0.4 s"),
     ({"samples": 31}, "the window counts 31 samples, but 4 steps with a global batch of 8 make 32"),

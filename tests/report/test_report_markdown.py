@@ -188,6 +188,23 @@ def test_how_often_the_machine_was_inspected_is_in_the_table_of_runs_and_in_its_
     assert "(looked: 37 samples over 3.7 s" in render_table(changed)
 
 
+def test_checks_of_the_work_that_had_nothing_to_look_at_are_named(tmp_path: Path) -> None:
+    results = sample.one_case()
+    (case,) = results.cases
+    assert "checks of the work" not in rendered(results, tmp_path)
+    lacking = (("loss",), ("loss", "numbers of the samples"), ())
+    runs = tuple(
+        run.model_copy(update={"measurement": run.measurement.model_copy(update={"work_not_checked": names})})
+        for run, names in zip(sample.ok_runs(case.case, 90.0, 3), lacking, strict=True)
+        if run.measurement
+    )
+    cases = (case.model_copy(update={"runs": runs}),)
+    changed = results.model_copy(update={"cases": cases})
+    sentence = "In 2 of 3 runs of the built-in workers these checks of the work had nothing to look at"
+    assert sentence in rendered(changed, tmp_path)
+    assert "so they are not clean: loss, numbers of the samples." in render_table(changed)
+
+
 def test_a_report_of_an_older_version_says_nothing_of_what_was_inspected(tmp_path: Path) -> None:
     results = sample.one_case()
     (case,) = results.cases

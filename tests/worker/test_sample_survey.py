@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from trainmark.worker.core.produced import Produced
 from trainmark.worker.core.sample_survey import survey_samples
 from trainmark.worker.tasks.causal_lm.counting import count_sequences
-from trainmark.worker.tasks.image_classification.counting import count_images
+from trainmark.worker.tasks.image_classification.counting import count_images, list_numbers
+from trainmark.worker.tasks.image_classification.images import read_images
 
 BATCH = 8
 Numbers = Sequence[int]
@@ -28,6 +30,7 @@ class Rank:
         label: Any = lambda number: number % 3,
         others: Sequence[Sequence[Numbers]] = (),
         records: bool = True,
+        listed: bool = True,
     ) -> None:
         self._batches, self._label, self._others = iter(batches), label, others
         self.epoch_samples = there if epoch is None else epoch
@@ -37,7 +40,9 @@ class Rank:
         self.feed = SimpleNamespace(next=self.read, produced=produced)
         self.ranks = SimpleNamespace(place=SimpleNamespace(world_size=1 + len(others), rank=0))
         self.task = SimpleNamespace(
-            labels=lambda _settings, batch: (batch[1], 0.5), count_samples=lambda _settings: there
+            labels=lambda _settings, batch: (batch[1], 0.5),
+            count_samples=lambda _settings: there,
+            list_samples=lambda _settings: list(range(there)) if listed else None,
         )
         self.batch = self.read()
 
@@ -159,3 +164,37 @@ def test_arrays_without_a_row_for_each_sample_are_not_compared(rows: int) -> Non
     report, _, not_checked = rank.survey()
     assert (report["compared"] is None) is (rows != BATCH)
     assert ("samples" in not_checked) is (rows != BATCH)
+
+
+def test_an_order_that_is_not_shuffled_is_in_doubt() -> None:
+    in_turn = [range(start, start + BATCH) for start in range(0, 160, BATCH)]
+    report, doubts, _ = Rank(in_turn).survey()
+    assert "samples-not-shuffled" in [code for code, _ in doubts]
+    assert report["in_order"] == 1.0
+    report, doubts, _ = Rank(shuffled()).survey()
+    assert "samples-not-shuffled" not in [code for code, _ in doubts]
+    assert report["in_order"] < 0.1
+    report, doubts, _ = Rank(in_turn, listed=False).survey()
+    assert "samples-not-shuffled" not in [code for code, _ in doubts]
+    assert report["in_order"] is None
+
+
+def test_loader_processes_that_take_turns_do_not_hide_the_order() -> None:
+    half = BATCH // 2
+    starts = range(0, 160, BATCH)
+    swapped = [[*range(start + half, start + BATCH), *range(start, start + half)] for start in starts]
+    report, doubts, _ = Rank(swapped).survey()
+    assert "samples-not-shuffled" in [code for code, _ in doubts]
+    assert report["in_order"] > 0.5
+
+
+def test_the_list_of_a_data_set_is_that_of_the_loader(tmp_path: Path) -> None:
+    for name in ("b/2.jpg", "b/10.JPEG", "a/x.jpg", "a/notes.txt", ".hidden/y.jpg"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"")
+    lines = "data/b/2.jpg 1\n\ndata/a/with space.jpg 0\n"
+    (tmp_path / "list.txt").write_text(lines, encoding="utf-8")
+    for source in (tmp_path / "data", tmp_path / "list.txt"):
+        paths = read_images(str(source), 2).paths
+        assert list_numbers(str(source)) == [crc32(path.encode()) for path in paths]
+    assert list_numbers(str(tmp_path / "missing")) is None

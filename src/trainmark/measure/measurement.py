@@ -41,6 +41,7 @@ def measure_events(events: RunEvents) -> Measurement:
         peak_bytes_per_s=sum(summary.peak_bytes_per_s) if summary.peak_bytes_per_s else None,
         roofline=summary.roofline,
         steps_skipped=summary.after_window.steps_skipped if summary.after_window else None,
+        work_not_checked=summary.after_window.not_checked if summary.after_window else None,
         steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(
             Suspicion(code=doubt.code, sentence=doubt.sentence, about=About.WORK) for doubt in summary.suspect

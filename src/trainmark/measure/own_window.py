@@ -35,6 +35,7 @@ class AfterWindow(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
     steps_skipped: NonNegativeInt | None = None
+    not_checked: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
 
 
 class Summary(BaseModel):

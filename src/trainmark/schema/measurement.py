@@ -142,18 +142,20 @@ class Measurement(Frozen):
     """The measurement of one run.
 
     ``throughput`` (``unit``) is the work of all ranks divided by ``window_s``, the time from the barrier at the
-    window's start to the slowest rank's end. ``work`` has the amount of each of the task's counters, ``samples`` the
-    number of samples as a batch counts them. For another program's log, the named ``rule`` gives the throughput,
-    ``samples`` is null, steps are its records, and ``window_s`` is the time from the arrival of the last record that is
-    left out to that of the last one used (null if unknown); it began at ``window_at`` (Unix time). ``first_step_s``
-    includes the compilation. ``peak_operations_per_s`` is the measured rate of a matrix product on all devices, ``mfu``
-    the share of it that the run used, by the convention that counts its operations. The share is missing if the peak is
-    unknown, or if the run exceeded the peak, which is then too low. ``peak_bytes_per_s`` is the measured memory
-    bandwidth of all devices, ``roofline`` the shortest possible step time by both peaks, as a share of the actual step
-    time. ``steps_skipped`` is the number of steps of the whole run that overflowed in FP16 and left the weights
-    unchanged; null without dynamic loss scaling, or if they are not counted. ``data_wait`` is the share of the window
-    in which rank 0 waited for its loader. ``peak_memory_bytes`` has one value per rank. ``witnessed`` are the
-    facts that another program's log states itself: its format, model, precision, devices and batch.
+    window's start to the slowest rank's end. ``work`` has the amount of each of the task's counters, ``samples``
+    the number of samples as a batch counts them. For another program's log, the named ``rule`` gives the
+    throughput, ``samples`` is null, steps are its records, and ``window_s`` is the time from the arrival of the
+    last record that is left out to that of the last one used (null if unknown); it began at ``window_at`` (Unix
+    time). ``first_step_s`` includes the compilation. ``peak_operations_per_s`` is the measured rate of a matrix
+    product on all devices, ``mfu`` the share of it that the run used, by the convention that counts its operations.
+    The share is missing if the peak is unknown, or if the run exceeded the peak, which is then too low.
+    ``peak_bytes_per_s`` is the measured memory bandwidth of all devices, ``roofline`` the shortest possible step
+    time by both peaks, as a share of the actual step time. ``steps_skipped`` is the number of steps of the whole
+    run that overflowed in FP16 and left the weights unchanged; null without dynamic loss scaling, or if they are
+    not counted. ``work_not_checked`` names the checks of a built-in worker's work that had nothing to look at; null
+    in files of older versions. ``data_wait`` is the share of the window in which rank 0 waited for its loader.
+    ``peak_memory_bytes`` has one value per rank. ``witnessed`` are the facts that another program's log states
+    itself: its format, model, precision, devices and batch.
     """
 
     unit: str
@@ -176,6 +178,7 @@ class Measurement(Frozen):
     peak_bytes_per_s: float | None = None
     roofline: float | None = None
     steps_skipped: int | None = None
+    work_not_checked: tuple[str, ...] | None = None
     witnessed: Mapping[str, str] = Field(default_factory=dict)
     model_flops: ModelFlops | None = None
     steadiness: Steadiness

@@ -121,7 +121,18 @@ def inspection_sentence(context: Context) -> list[str]:
         sentences.append(say("looked", n=len(whole), of=len(found), samples=least.samples, seconds=seconds))
     if len(whole) < len(found):
         sentences.append(say("not_looked_runs", n=len(found) - len(whole), of=len(found)))
-    return sentences
+    return [*sentences, *_work_not_checked(context)]
+
+
+def _work_not_checked(context: Context) -> list[str]:
+    """Return the checks of the work that some measured runs could not do, as a sentence; none if all did all."""
+    measured = [run.measurement for _, run in context.runs() if run.measurement]
+    checked = [found.work_not_checked for found in measured if found.work_not_checked is not None]
+    lacking = [names for names in checked if names]
+    if not lacking:
+        return []
+    names = context.say.joined(list(dict.fromkeys(name for one in lacking for name in one)))
+    return [context.say("work_not_checked", n=len(lacking), of=len(checked), names=names)]
 
 
 def advice_lines(context: Context) -> list[str]:

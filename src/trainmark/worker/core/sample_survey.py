@@ -32,6 +32,12 @@ FEW_DISTINCT = 0.5
 Samples drawn with replacement, the worst case of a correct loader, have 0.63.
 """
 
+IN_ORDER = 0.5
+"""The share of samples that follow their predecessor in the list, from which on the order is not shuffled.
+
+In a shuffled order it is 1 / n for n samples; several loader processes that take turns lower it by a few percent.
+"""
+
 SHARED = 0.5
 """The share of the compared samples that two ranks may have in common."""
 
@@ -186,13 +192,32 @@ def _check_numbers(
             f"the data set has {there or training.epoch_samples}."
         )
         doubts.append(("samples-repeat", sentence))
+    in_order = _share_in_order(numbers, training.task.list_samples(settings) if rank == 0 else None)
+    if in_order is not None and len(numbers) >= ROWS and in_order >= IN_ORDER:
+        sentence = (
+            f"The loader reads the data set in the order of its list: {in_order:.0%} of {len(numbers)} samples follow "
+            "their predecessor there, but a shuffled order was requested."
+        )
+        doubts.append(("samples-not-shuffled", sentence))
     digest = hashlib.blake2b(",".join(map(str, sorted(numbers))).encode(), digest_size=8)
     return {
         "data_set": there,
         "read": len(numbers),
         "read_distinct": distinct,
         "read_digest": digest.hexdigest(),
+        "in_order": in_order,
     }
+
+
+def _share_in_order(numbers: Sequence[int], listed: Optional[Sequence[int]]) -> Optional[float]:
+    """Return the share of samples that follow their predecessor in the list; None if the list does not have them."""
+    places = {number: place for place, number in enumerate(listed or ())}
+    found = [places[number] for number in numbers if number in places]
+    if len(places) < ROWS or len(found) < max(len(numbers) // 2, 2):
+        return None
+    steps = [found[place] - found[place - 1] for place in range(1, len(found))]
+    following = sum(step % len(places) == 1 for step in steps)
+    return following / (len(found) - 1)
 
 
 def _check_labels(

@@ -138,6 +138,10 @@ class Task:
         """Return the samples of the data set, counted by other code than the loaders'; None if it is not counted."""
         return None
 
+    def list_samples(self, _settings: Settings) -> Optional[Sequence[int]]:
+        """Return the numbers that loaders record (``produced.py``), in the order of the data set; None if unknown."""
+        return None
+
     def plain_loss(self, _settings: Settings, _batch: Sequence[Any], _alone: Any) -> Optional[PlainLoss]:
         """Return the loss of a batch from the outputs of ``Training.own_pass``; None if it does not show enough."""
         return None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Optional
+from typing import List, Optional
+from zlib import crc32
+
+SUFFIXES = (".jpg", ".jpeg")
 
 PATIENCE_S = 5.0
 """The time that a count may take; a data set on a slow file system is not counted."""
@@ -26,6 +29,29 @@ def count_images(source: str) -> Optional[int]:
         if time.monotonic() > give_up:
             return None
     return count or None
+
+
+def list_numbers(source: str) -> Optional[List[int]]:
+    """Return the numbers that the loaders record, in the order of the list of images; None if it takes too long.
+
+    A loader records the CRC32 of an image's path.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    paths: List[str] = []
+    try:
+        if Path(source).is_file():
+            lines = Path(source).read_text(encoding="utf-8").splitlines()
+            names = [line.strip().rpartition(" ")[0].strip() for line in lines if line.strip()]
+            paths = [str(Path(source).parent / name) for name in names]
+        else:
+            for folder in sorted(Path(source).iterdir()):
+                if folder.is_dir() and not folder.name.startswith("."):
+                    paths += sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+                if time.monotonic() > give_up:
+                    return None
+    except (OSError, UnicodeDecodeError):
+        return None
+    return [crc32(path.encode()) for path in paths]
 
 
 def _count_lines(source: str) -> Optional[int]:

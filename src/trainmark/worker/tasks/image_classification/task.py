@@ -12,7 +12,7 @@ from ...core.roofline import Piece
 from ...core.settings import Settings
 from ...core.task import Check, PlainLoss, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
-from .counting import count_images
+from .counting import count_images, list_numbers
 from .observing import Observation
 from .pre_activations import pre_activations
 from .settings import ImageSettings, add_flags, image_settings
@@ -107,6 +107,10 @@ class ImageClassification(Task):
     def count_samples(self, settings: Settings) -> Optional[int]:
         """Return the JPEGs in a folder of classes, or the lines of a list file."""
         return count_images(settings.data)
+
+    def list_samples(self, settings: Settings) -> Optional[Sequence[int]]:
+        """Return the recorded numbers of the images in the order of their folders or list file."""
+        return list_numbers(settings.data)
 
     def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
         """Return the cross entropy with smoothed labels."""
