@@ -86,6 +86,16 @@ def test_a_figure_that_the_program_prints_is_compared_with_it(tmp_path: Path) ->
     assert verdicts == [reproduced, reproduced, reproduced, AuditVerdict.UNEXPLAINED]
 
 
+@pytest.mark.parametrize("unit", ["tok/s/GPU", "toks/s/GPU", "tokens/s/GPU", "words per second per device"])
+def test_a_short_word_for_tokens_counts_tokens(tmp_path: Path, unit: str) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(synthetic_log("torchtitan", SampleRun([0.5] * 60, gpus=8, batch_per_device=4096)))
+
+    finding = judge(Claim("a.log", "8192", unit=unit, gpus=8), read_log(path, Facts(gpus=8)))
+
+    assert finding.verdict is AuditVerdict.REPRODUCED
+
+
 def test_a_rate_per_device_needs_the_devices(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_text(synthetic_log("timm", SampleRun([0.5] * 60)).replace("total 8", "total x"))

@@ -6,7 +6,7 @@ from trainmark.tasks.task import Task
 
 _LOOSE = (
     frozenset({"sequence", "seq", "sentence", "sample", "example"}),
-    frozenset({"word", "token"}),
+    frozenset({"word", "token", "tok"}),
 )
 """Synonyms in the logs of programs with another task."""
 
