@@ -154,6 +154,17 @@ def test_what_is_no_training_gets_no_number(tmp_path: Path, form: Callable[[int]
     assert row["throughput"] is None
 
 
+def test_steps_of_a_batch_that_differs_each_time_get_no_number(tmp_path: Path) -> None:
+    varying = _lines(
+        lambda at: f"Epoch 1, batch {50 * at}, loss[loss=0.7], batch size: {8 + at % 5}, lr: 1e-3"
+    )
+    fixed = _lines(lambda at: f"Epoch 1, batch {50 * at}, loss[loss=0.7], batch size: 16, lr: 1e-3")
+    given = Facts(gpus=1, batch_per_device=16)
+
+    assert _row(tmp_path, varying, given)["status"] == "unknown"
+    assert _row(tmp_path, fixed, given)["throughput"] == pytest.approx(400)
+
+
 def test_a_time_that_the_stamps_contradict_is_not_taken_for_that_of_a_step(tmp_path: Path) -> None:
     row = _row(tmp_path, _lines(lambda at: f"step {at} time 0.01 s"), Facts(gpus=1, batch_per_device=10))
 

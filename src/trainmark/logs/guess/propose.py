@@ -9,7 +9,14 @@ import numpy as np
 
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.families import STAMPED, Family, Place, families
-from trainmark.logs.guess.vocabulary import NOT_TRAINING, Meant, is_counter_name, is_epoch_name, meaning_of
+from trainmark.logs.guess.vocabulary import (
+    NOT_TRAINING,
+    Meant,
+    is_batch_name,
+    is_counter_name,
+    is_epoch_name,
+    meaning_of,
+)
 
 _MOSTLY = 0.7
 _CLOSE = 0.05
@@ -85,11 +92,17 @@ def _fields(family: Family) -> _Fields | None:
     if epochs and not has_rate:
         # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
         meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
+    if not has_rate and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
+        return None  # the time of a step of another batch each time is no rate
     # The wait for data alone is no time of a step.
     has_time = any(not one.field.startswith("data_time") for one in meant.values())
     if not has_time and family.clock_s is None:
         return None
     return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch)
+
+
+def _differs(values: Floats) -> bool:
+    return bool((values != values[0]).any())
 
 
 def _units(family: Family) -> list[str]:

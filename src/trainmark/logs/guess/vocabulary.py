@@ -7,6 +7,7 @@ _COUNTERS = re.compile(
     r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch(?:_?(?:id|idx))?|train_step)\W*$"
 )
 _EPOCHS = re.compile(r"(?:^|[\W_])epochs?\W*$")
+_BATCH_SIZE = re.compile(r"(?:^|[\W_])(?:batch[_ -]?size|bsz|bs)\W*$")
 _UNITS = (
     ("tokens/s", r"(?:tok(?:en)?s?|words?|w|t)"),
     ("images/s", r"(?:im(?:a)?g(?:e)?s?)"),
@@ -86,6 +87,11 @@ def is_counter_name(name: str) -> bool:
 def is_epoch_name(name: str) -> bool:
     """Return whether ``name`` is what programs call their counter of epochs."""
     return _EPOCHS.search(name) is not None
+
+
+def is_batch_name(name: str) -> bool:
+    """Return whether ``name`` is what programs call the size of a batch."""
+    return _BATCH_SIZE.search(name) is not None
 
 
 def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
