@@ -165,7 +165,9 @@ def test_bundled_evidence_without_a_control_is_a_limit_and_no_factor(tmp_path: P
     run = replace(with_device(run_from_log(write(tmp_path, ngc_log())), "V100"), stall=None, by_publishers=())
     fp32 = "ngc-pytorch-19.10-resnet50-v100-32gb-fp32-1gpu"
 
-    precision = next(d for d in explained(run, fp32).differences if d.axis == Condition.PRECISION)
+    explanation = explain(run, side_of_figure(find_reference(fp32)), load_effects(), ())
+
+    precision = next(d for d in explanation.differences if d.axis == Condition.PRECISION)
 
     assert precision.basis is Basis.BUNDLED
     assert precision.high == 1.0

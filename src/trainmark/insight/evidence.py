@@ -1,6 +1,6 @@
 """Evidence: known effects of an axis on throughput, their sources, and how closely their conditions match a run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cache
@@ -9,7 +9,7 @@ from importlib.resources import files
 from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.files import parse_yaml
-from trainmark.insight.recipe import StatedRecipe
+from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.measure.device_peaks import find_peak
 from trainmark.reference import Reference, find_reference
 from trainmark.schema.frozen import Frozen
@@ -244,6 +244,85 @@ def published_device_ratios(
                         "after": {"reference": after.id},
                     }
                 )
+
+
+_BATCH_AXES = frozenset(
+    {
+        RecipeAxis.MICRO_BATCH,
+        RecipeAxis.GLOBAL_BATCH,
+        RecipeAxis.ACCUMULATION_STEPS,
+        Condition.BATCH_PER_DEVICE,
+    }
+)
+"""Axes that publishers fit to the memory that another axis leaves."""
+
+
+def published_pairs(
+    axis: AxisName, run: StatedRecipe, other: StatedRecipe, figures: Iterable[Reference]
+) -> Iterator[Effect]:
+    """Yield the effects of an axis from pairs of figures of one page that state nothing else differently.
+
+    A pair whose batch differs as well, or is not stated, is bundled evidence.
+    """
+    ends = run.value(axis), other.value(axis)
+    if None in ends or axis in (Condition.MODEL, Condition.DEVICE, Condition.DEVICES):
+        return
+    pages: dict[tuple[object, ...], dict[AxisValue, list[tuple[Reference, dict[AxisName, AxisValue]]]]] = {}
+    for figure in figures:
+        recipe = {name: reading.value for name, reading in recipe_of(figure).readings.items()}
+        if figure.value is not None and recipe.get(axis) in ends:
+            pages.setdefault(_page(figure), {}).setdefault(recipe[axis], []).append((figure, recipe))
+    for page in pages.values():
+        for before, before_recipe in page.get(ends[0] or "", ()):
+            for after, after_recipe in page.get(ends[1] or "", ()):
+                effect = _pair(axis, before, before_recipe, after, after_recipe)
+                if effect is not None:
+                    yield effect
+
+
+def _page(figure: Reference) -> tuple[object, ...]:
+    source, software = figure.source, figure.software
+    program = (software.program, software.container, software.program_commit, figure.statistic)
+    return (source.document, source.section, source.publisher, source.commit, figure.unit, *program)
+
+
+def _pair(
+    axis: AxisName,
+    before: Reference,
+    before_recipe: Mapping[AxisName, AxisValue],
+    after: Reference,
+    after_recipe: Mapping[AxisName, AxisValue],
+) -> Effect | None:
+    """Return the effect that two figures show; None if they differ in more than the axis and its batch."""
+    if before_recipe.keys() != after_recipe.keys() or before.id == after.id:
+        return None
+    differing = {name for name in before_recipe if before_recipe[name] != after_recipe[name]} - {axis}
+    if differing - _BATCH_AXES:
+        return None
+    also = [f"{name} {before_recipe[name]} to {after_recipe[name]}" for name in sorted(differing)]
+    if not _BATCH_AXES & before_recipe.keys():
+        also = ["possibly the batch, which is not stated"]
+    peak = find_peak(before.hardware.device) if before.hardware.device else None
+    return Effect.model_validate(
+        {
+            "id": f"{axis}-{before.id}-{after.id}",
+            "axis": str(axis),
+            "from": before_recipe[axis],
+            "to": after_recipe[axis],
+            "strength": Strength.BUNDLED if also else Strength.ISOLATED,
+            "also": ", ".join(also) or None,
+            "conditions": {
+                "framework": before.framework,
+                "model": _model_family(before.model),
+                "precision": None if axis == Condition.PRECISION else before.precision,
+                "architecture": None if peak is None else peak.architecture,
+                "devices": before.devices,
+            },
+            "before": {"reference": before.id},
+            "after": {"reference": after.id},
+            "hardware": before.hardware.system or before.hardware.device,
+        }
+    )
 
 
 def _work(reference: Reference) -> tuple[object, ...]:

@@ -28,6 +28,7 @@ from trainmark.insight.evidence import (
     Strength,
     matches,
     published_device_ratios,
+    published_pairs,
 )
 from trainmark.insight.factors import Factor, factors_of
 from trainmark.insight.measured_causes import own_causes
@@ -60,7 +61,8 @@ class Explanation:
     isolated and bundled evidence and by arithmetic; ``open`` is the rest (ratio / accounted). Both are (lowest,
     highest), and None without a throughput. ``factors`` are the ratio as a product, with what is open as the last.
     ``in_noise`` is true if the gap is no larger than ``noise``, the relative uncertainty of the two by their records
-    and repeats. ``assumed_device`` is the other side's device if the run does not name its own.
+    and repeats. ``assumed_device`` is the other side's device if the run does not name its own. ``notes`` say how a
+    unit was converted.
     """
 
     run: ExplainedRun
@@ -78,6 +80,7 @@ class Explanation:
     in_noise: bool = False
     noise: float = 0.0
     factors: tuple[Factor, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def explain(
@@ -88,6 +91,7 @@ def explain(
     ``figures`` are the published figures searched for one with a more similar recipe. Raises ``InputError`` if the two
     have different models or units.
     """
+    run, other, notes = _in_one_unit(run, other)
     there = other.recipe
     _check_same_work(run, other)
     ratio = None
@@ -104,7 +108,12 @@ def explain(
     axes = tuple(dict.fromkeys((*all_axes(), *run.recipe.readings, *there.readings)))
     both = [axis for axis in axes if axis in run.recipe.readings and axis in there.readings]
     differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
-    of_recipes = [_difference(axis, run, there, device, effects) for axis in differing]
+    of_recipes = [
+        _difference(
+            axis, run, there, device, (*effects, *_of_tables(axis, run.recipe, there, effects, figures))
+        )
+        for axis in differing
+    ]
     of_facts = list(_fact_differences(run, other, commands=not differing))
     causes = own_causes(
         run,
@@ -143,7 +152,60 @@ def explain(
         in_noise=in_noise,
         noise=noise,
         factors=factors,
+        notes=notes,
     )
+
+
+def _in_one_unit(run: ExplainedRun, other: OtherSide) -> tuple[ExplainedRun, OtherSide, tuple[str, ...]]:
+    """Return both sides in tokens/s if one counts tokens and the other sequences of a known length, with a note."""
+    if (
+        _counts_tokens(run.unit)
+        and (found := _tokens(other.recipe, other.unit, other.throughput)) is not None
+    ):
+        rate, note = found
+        text = f"{other.text} = {rate:.6g} {_TOKENS}"
+        theirs = None if other.run is None else replace(other.run, throughput=rate, unit=_TOKENS)
+        other = replace(other, throughput=rate, unit=_TOKENS, text=text, run=theirs)
+        return run, other, (f"{other.name}: {note}",)
+    if _counts_tokens(other.unit) and (found := _tokens(run.recipe, run.unit, run.throughput)) is not None:
+        rate, note = found
+        return replace(run, throughput=rate, unit=_TOKENS), other, (f"{run.name}: {note}",)
+    return run, other, ()
+
+
+_TOKENS = "tokens/s"
+
+
+def _counts_tokens(unit: str | None) -> bool:
+    return unit is not None and same_unit(unit, _TOKENS)
+
+
+def _tokens(recipe: StatedRecipe, unit: str | None, rate: float | None) -> tuple[float, str] | None:
+    """Return a rate of sequences as one of tokens, with the arithmetic; None for another unit or an unknown length."""
+    length = recipe.value(RecipeAxis.SEQUENCE_LENGTH)
+    if unit is None or rate is None or not isinstance(length, int) or not same_unit(unit, "sequences/s"):
+        return None
+    return rate * length, f"{rate:.6g} {unit} x {length} tokens of a sequence"
+
+
+def _of_tables(
+    axis: AxisName,
+    here: StatedRecipe,
+    there: StatedRecipe,
+    effects: Sequence[Effect],
+    figures: Sequence[Reference],
+) -> Iterator[Effect]:
+    """Yield what pairs of published figures show of an axis and no entry of the evidence does already."""
+    known = {
+        frozenset((one.before.reference, one.after.reference))
+        for one in effects
+        if one.before is not None and one.after is not None
+    }
+    for effect in published_pairs(axis, here, there, figures):
+        assert effect.before is not None
+        assert effect.after is not None
+        if frozenset((effect.before.reference, effect.after.reference)) not in known:
+            yield effect
 
 
 def _fact_differences(run: ExplainedRun, other: OtherSide, *, commands: bool) -> Iterator[RecipeDifference]:

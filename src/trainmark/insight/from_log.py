@@ -30,11 +30,14 @@ from trainmark.schema.bound import RunBound
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
-from trainmark.schema.recipe import AxisName, AxisValue, Condition
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import model_word
 
 HEAD_BYTES = 4 << 20
 """The size of the part of a log that is searched for settings and data-wait times."""
+
+_PRINTED_FIRST = (RecipeAxis.ACCUMULATION_STEPS, RecipeAxis.SEQUENCE_LENGTH)
+"""Axes of which a setting that the program prints is more certain than what its records imply."""
 
 _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
@@ -58,7 +61,14 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     parsed = read_log(path, Facts(hardware=device or _gpu(manifest)))
     result = measure_log(parsed, find_rule(rule) if rule else None)
     lines = list(_head(path))
-    recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
+    printed = recipe_from(read_parameters(lines))
+    recipe = printed.with_readings(
+        {
+            axis: reading
+            for axis, reading in _environment(parsed).items()
+            if axis not in _PRINTED_FIRST or axis not in printed.readings
+        }
+    )
     recipe = recipe.with_readings(manifest_readings(manifest)).with_readings(_given(device))
     problems = reading_problems(parsed, result)
     waited = data_wait(lines)
@@ -194,6 +204,8 @@ def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
         Condition.BATCH_PER_DEVICE: facts.batch_per_device,
         Condition.DEVICES: facts.gpus,
         Condition.NODES: facts.nodes,
+        RecipeAxis.ACCUMULATION_STEPS: facts.accumulation,
+        RecipeAxis.SEQUENCE_LENGTH: facts.sequence_length,
         Condition.DEVICE: device,
         Condition.DEVICE_MEMORY_GB: memory,
     }

@@ -68,7 +68,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"The {what} is {ratio:.3f} times as fast."
     else:
         yield f"The run is {1 / ratio:.3f} times as fast as the {what}."
-    yield from (f"note   {doubt}" for doubt in run.doubts)
+    yield from (f"note   {doubt}" for doubt in (*explanation.notes, *run.doubts))
     if explanation.assumed_device:
         yield f"The log does not name its device; the {what}'s is assumed ({explanation.assumed_device})."
 
@@ -295,6 +295,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         "ratio": explanation.ratio,
         "in_noise": explanation.in_noise,
         "assumed_device": explanation.assumed_device,
+        "notes": explanation.notes,
         "differences": [_difference_document(difference) for difference in explanation.differences],
         "accounted": explanation.accounted,
         "open": explanation.open,

@@ -1,8 +1,9 @@
 """Settings that a training program printed: names, values and line numbers.
 
 Supported are the ``PARAMETER`` lines of DLLogger (text and JSON stream), argparse's ``Namespace(...)``, a printed
-Python dictionary (one key per line), PaddleClas' ``ppcls INFO:   name : value``, PaddleSeg's block of YAML, and the
-command line of a pre-training as ``set -x`` prints it.
+Python dictionary (one key per line), Megatron-LM's ``name .... value``, MaxText's ``Config param``, PaddleClas'
+``ppcls INFO:   name : value``, PaddleSeg's block of YAML, and the command line of a pre-training as ``set -x`` prints
+it.
 """
 
 import re
@@ -18,6 +19,8 @@ HEAD_LINES = 20_000
 _NAMESPACE = re.compile(r"\bNamespace\((.*)\)")
 _ASSIGNMENT = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|[^,]*)")
 _DICTIONARY_LINE = re.compile(r"^\s*\{?'(\w+)': (.*?)[,}]?$")
+_DOTTED = re.compile(r"^(?:\[?[\w-]*\]?:?\s*)?\s{2}(\w+) \.{3,} (.*)$")
+_CONFIG_PARAM = re.compile(r"Config param (\w+): (.*)$")
 _PPCLS = re.compile(r"ppcls INFO:\s+(\w+) : (.*)$")
 _COMMAND = re.compile(r"\brun_pretrain\w*\.py\b(.*)")
 _FLAG = re.compile(r"--(\w+)(?:[= ]([^\s-]\S*))?")
@@ -64,7 +67,12 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
         yield from pairs
     elif match := _NAMESPACE.search(line):
         yield from ((pair[1], pair[2]) for pair in _ASSIGNMENT.finditer(match[1]))
-    elif match := _PPCLS.search(line) or _DICTIONARY_LINE.match(line):
+    elif match := (
+        _PPCLS.search(line)
+        or _DICTIONARY_LINE.match(line)
+        or (" ..." in line and _DOTTED.match(line))
+        or ("Config param" in line and _CONFIG_PARAM.search(line))
+    ):
         yield match[1], match[2]
     elif match := _COMMAND.search(line):
         yield from ((found[1], found[2] or "true") for found in _FLAG.finditer(match[1]))

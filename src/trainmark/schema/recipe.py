@@ -27,6 +27,7 @@ class RecipeAxis(StrEnum):
     )
     GLOBAL_BATCH = "global_batch"  # sequences or samples of one optimizer step, over all devices
     MICRO_BATCH = "micro_batch"  # sequences of one forward pass of one copy of the model
+    DATA_PARALLEL = "data_parallel"  # copies of the model that see other samples
     FSDP_SHARDS = "fsdp_shards"  # devices over which parameters are sharded; 0 without sharding
     TENSOR_PARALLEL = "tensor_parallel"  # devices that share each layer
     PIPELINE_PARALLEL = "pipeline_parallel"  # stages
@@ -34,6 +35,8 @@ class RecipeAxis(StrEnum):
     CONTEXT_PARALLEL = "context_parallel"  # devices that share each sequence
     EXPERT_PARALLEL = "expert_parallel"  # devices that share the experts
     ACTIVATION_CHECKPOINTING = "activation_checkpointing"  # none, selective, full
+    ATTENTION = "attention"  # the kernel: eager, sdpa, flash, flex, cudnn
+    PADDING_TOKENS = "padding_tokens"  # the share of the counted tokens that are padding, 0 to 1
     CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
 
 
@@ -41,6 +44,7 @@ OF_LARGE_MODELS = frozenset(
     {
         RecipeAxis.GLOBAL_BATCH,
         RecipeAxis.MICRO_BATCH,
+        RecipeAxis.DATA_PARALLEL,
         RecipeAxis.FSDP_SHARDS,
         RecipeAxis.TENSOR_PARALLEL,
         RecipeAxis.PIPELINE_PARALLEL,
@@ -48,6 +52,8 @@ OF_LARGE_MODELS = frozenset(
         RecipeAxis.CONTEXT_PARALLEL,
         RecipeAxis.EXPERT_PARALLEL,
         RecipeAxis.ACTIVATION_CHECKPOINTING,
+        RecipeAxis.ATTENTION,
+        RecipeAxis.PADDING_TOKENS,
     }
 )
 """Axes of models that are divided over devices; programs whose devices have whole copies do not state them."""
