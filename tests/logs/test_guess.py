@@ -71,6 +71,12 @@ def _row(folder: Path, text: str, given: Facts | None = None) -> dict[str, Any]:
         (lambda at: f"step {at} step_time 2.0 seq/s 8 tokens/s 8192", Facts(), 8, "sequences/s"),
         (lambda at: f"step {at} speed 400 samples/s 2.0 s/it", Facts(), 400, "samples/s"),
         (lambda at: f"step {at} speed=400 s/it=2.0", Facts(), 400, "samples/s"),
+        (
+            lambda at: f"step: {100 * at}/ 99999 loss:0.3651 0.3224 imps:26.5 lr: 0.03",
+            Facts(),
+            26.5,
+            "images/s",
+        ),
         (lambda at: f"step {at} loss 3.1 s/it 2.0", Facts(gpus=1, batch_per_device=8), 4, "samples/s"),
         (
             lambda at: f"epoch 0 batch {at} loss 0.{at:02}",
