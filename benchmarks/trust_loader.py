@@ -179,7 +179,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
         workers = queues.in_parts(batch, loader_workers).workers
         folder.Images.__getitem__ = held(folder.Images.__getitem__, workers / rate)
     elif framework == "jax":
-        native: Any = importlib.import_module("trainmark_worker.jax.image_classification.loaders.native")
+        native: Any = importlib.import_module("trainmark_worker.backends.jax.loading")
         workers = queues.in_parts(batch, loader_workers, native.TASKS, native.TASKS).workers
         native.ToPart = slow_parts(native.ToPart, workers / rate)
     elif framework == "tensorflow":

@@ -22,7 +22,7 @@ def part(name: str) -> Any:
 def main() -> None:
     jax: Any = importlib.import_module("jax")
     np: Any = importlib.import_module("numpy")
-    precisions = part("jax.precision").PRECISIONS
+    precisions = part("backends.jax.backend").PRECISIONS
     random = np.random.default_rng(0)
 
     def whole(high: int, *shape: int) -> Any:
@@ -36,7 +36,7 @@ def main() -> None:
     llama = part("tasks.causal_lm.architectures").ARCHITECTURES["llama_tiny"]
     clicks = part("tasks.recommendation.architectures").ARCHITECTURES["wide_deep_tiny"].with_tables(1000, 16)
     masked, causal, rows = (
-        part(f"jax.{name}.model") for name in ("masked_lm", "causal_lm", "recommendation")
+        part(f"models.jax_{name}") for name in ("masked_lm", "causal_lm", "recommendation")
     )
 
     def key(**named: str) -> Any:

@@ -36,7 +36,7 @@ def test_a_program_that_is_compiled_in_the_window_makes_the_run_suspect() -> Non
         """
 import json, jax, jax.numpy as jnp
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.jax.image_classification import open_training
+from trainmark_worker.models.jax_image_classification import open_training
 from trainmark_worker.core.place import place_from
 from trainmark_worker.core.window import measure
 flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --classes 3 --steps 4 --warmup-steps 2"
@@ -63,7 +63,7 @@ def test_gpus_are_counted_without_starting_jax() -> None:
         "jax",
         """
 import json, os
-from trainmark_worker.jax.device import _gpus_shown
+from trainmark_worker.backends.jax.collectives import _gpus_shown
 shown = []
 for named in ("2", "0,1", ""):
     os.environ["CUDA_VISIBLE_DEVICES"] = named
@@ -82,7 +82,7 @@ def test_only_products_of_32_bits_are_told_how_exact_to_be() -> None:
         "jax",
         """
 import jax
-from trainmark_worker.jax.precision import choose_precision
+from trainmark_worker.backends.jax.backend import choose_precision
 said = {}
 for name in ("fp32", "tf32", "amp-bf16", "amp-fp16", "bf16"):
     choose_precision(name)
@@ -108,8 +108,8 @@ import jax.numpy as jnp
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
-from trainmark_worker.jax.precision import PRECISIONS
-from trainmark_worker.jax.image_classification import train
+from trainmark_worker.backends.jax.backend import PRECISIONS
+from trainmark_worker.models import jax_image_classification as train
 flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
 settings = parse([*flags.split(), "--batch-per-device=1", "--image-size=32", "--device=cpu"], 1)
 real = train.build_model
@@ -133,7 +133,7 @@ def test_an_overflow_leaves_weights_and_momentum_and_halves_the_scale() -> None:
 import json, jax, jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.jax.state import TrainState, make_step, optimizer
+from trainmark_worker.backends.jax.backend import TrainState, make_step, optimizer
 recipe = parse(["--framework", "jax"], 1).recipe
 update, params = optimizer(recipe), {"classifier": {"kernel": jnp.ones(4)}}
 def loss_of(params, batch_stats, batch):
@@ -182,7 +182,7 @@ def test_the_compiled_program_says_what_became_of_the_forward_convolutions() -> 
         "jax",
         """
 import json
-from trainmark_worker.jax.image_classification.witness import compiled_convolutions
+from trainmark_worker.models.jax_image_classification import compiled_convolutions
 cpu = '%a = f32[8,16,16,64]{3,2,1,0} convolution(%p, %q), dim_labels=b01f_01io->b01f, metadata={op_name="jvp(M)/conv"}'
 back = '%b = f16[3,3,3,64]{3,2,1,0} convolution(%p), dim_labels=f01b_i01o->01bf, metadata={op_name="transpose(jvp(M))"}'
 gpu = '%c = (bf16[8,64,16,16]{3,2,1,0}, u8[0]{0}) custom-call(), dim_labels=bf01_oi01->bf01, metadata={op_name="M"}'
@@ -220,9 +220,9 @@ def test_without_a_gpu_cuda_is_unsupported(tmp_path: Path) -> None:
 A_RANK_THAT_ONLY_WAITS = """
 import os, sys, threading, time
 from trainmark_worker.core.place import place_from
-from trainmark_worker.jax import ranks
+from trainmark_worker.backends.jax import collectives
 threading.excepthook = lambda failure: (print(failure.exc_value, flush=True), os._exit(3))
-ranks.meet(place_from(), "cpu")
+collectives.meet(place_from(), "cpu")
 print("met", flush=True)
 if os.environ["RANK"] == "1" and {aborts}:
     os.abort()

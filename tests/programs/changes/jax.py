@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-models: Any = importlib.import_module("trainmark_worker.jax.image_classification.models")
-states: Any = importlib.import_module("trainmark_worker.jax.state")
-losses: Any = importlib.import_module("trainmark_worker.jax.image_classification.loss")
+models: Any = importlib.import_module("trainmark_worker.models.jax_image_classification")
+states: Any = importlib.import_module("trainmark_worker.backends.jax.backend")
 RANKS = "ranks"
 
 
@@ -102,7 +101,7 @@ def frozen_stem(training: Any) -> None:
 def other_recipe(**changes: Any) -> Callable[[Any], None]:
     def changed(training: Any) -> None:
         recipe = dataclasses.replace(training.settings.recipe, **changes)
-        decays = None if recipe.bn_weight_decay else losses.all_but_batch_norm
+        decays = None if recipe.bn_weight_decay else models.all_but_batch_norm
         training._update = states.optimizer(recipe, decays)
         step_again(training)
 

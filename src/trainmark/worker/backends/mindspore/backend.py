@@ -1,8 +1,7 @@
-"""MindSpore as a backend: CPU, precision, the training step as a cell, weights, operators, failures."""
+"""MindSpore as a backend: CPU, precision, the training step as a cell, weights, operators."""
 
 import contextlib
 import os
-import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,11 +16,9 @@ from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
 from ...core.choices import one_of, require_version
 from ...core.facts import Expected, Facts
-from ...core.failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
 from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.host import cpu_name
-from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
@@ -30,22 +27,6 @@ from .collectives import Cluster
 
 NONE, GRAPH = "none", "graph"
 """The compilers: operator by operator, and the step compiled as a whole."""
-
-NO_MEMORY = re.compile(
-    OUT_OF_MEMORY.pattern + r"|Memory isn't enough|Memory not enough|(allocate|malloc) .{0,60}fail",
-    re.IGNORECASE,
-)
-LOST_COLLECTIVE = re.compile(r"Launch kernel failed[^\n]{0,200}(AllReduce|AllGather)")
-
-FAILURES = (
-    Known((RuntimeError,), NO_MEMORY, out_of_memory),
-    Known((RuntimeError,), LOST_COLLECTIVE, lost_peer),
-)
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)
 
 
 class Precision(NamedTuple):

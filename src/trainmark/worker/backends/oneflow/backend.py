@@ -1,4 +1,4 @@
-"""OneFlow as a backend: device, precision, the training step (eager or one graph), weights, failures."""
+"""OneFlow as a backend: device, precision, the training step (eager or one graph), weights."""
 
 import inspect
 import os
@@ -12,7 +12,6 @@ import oneflow as flow
 
 from ...core.choices import one_of, own_gpu
 from ...core.facts import Expected, Facts
-from ...core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
 from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.host import cpu_name
@@ -26,17 +25,6 @@ from .collectives import Peers
 
 NONE, GRAPH = "none", "graph"
 """The compilers: eager, and the whole training step as one ``nn.Graph``."""
-
-# OneFlow's errors are RuntimeErrors whose text contains the C++ call stack.
-FAILURES = (
-    Known((Exception,), OUT_OF_MEMORY, out_of_memory),
-    Known((RuntimeError, ConnectionError), LOST_PEER, lost_peer),
-)
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)
 
 
 class Precision(NamedTuple):

@@ -1,13 +1,10 @@
-"""Which of the run's outcomes an exception of JAX is."""
-
-from __future__ import annotations
+"""The backend of JAX, with Flax's Linen for the layers and Optax for the optimizer; its failures."""
 
 import re
-from typing import Optional
 
 import jax
 
-from ..core.failures import (
+from ...core.failures import (
     LOST_PEER,
     OUT_OF_MEMORY,
     Known,
@@ -16,7 +13,9 @@ from ..core.failures import (
     lost_peer,
     out_of_memory,
 )
-from ..core.outcomes import OOM, RunError
+from ...core.outcomes import OOM, RunError
+
+__all__ = ["stopped_by"]
 
 WANTED = re.compile(r"(?:allocate|allocating) (\d[\d.]* ?(?:bytes|[KMGT]?i?B))")
 NO_PEER = re.compile(
@@ -27,9 +26,9 @@ NO_PEER = re.compile(
 LOADER_ENDED = re.compile(r"^Worker process was terminated")
 
 
-def stopped_by(error: BaseException) -> Optional[RunError]:
+def stopped_by(error: BaseException) -> RunError | None:
     """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, RULES)
+    return first_known(error, FAILURES)
 
 
 def _no_memory(error: BaseException, found: "re.Match[str]") -> RunError:
@@ -42,7 +41,7 @@ def _no_memory(error: BaseException, found: "re.Match[str]") -> RunError:
 
 OWN = (RuntimeError, ConnectionError)
 
-RULES = (
+FAILURES = (
     Known(OWN, OUT_OF_MEMORY, _no_memory),
     Known(OWN, LOADER_ENDED, loader_ended),
     Known(OWN, NO_PEER, lost_peer),

@@ -1,16 +1,21 @@
-"""Wide & Deep and DLRM as pure functions of their parameters, a flat dictionary by the names of ``shapes``."""
-
-from __future__ import annotations
+"""Wide & Deep and DLRM in JAX, as pure functions of their parameters, a flat dictionary by the names of ``shapes``."""
 
 import math
-from typing import Any, Callable, Dict, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ...tasks.recommendation.architectures import (
+from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, optimizer
+from ..core.arguments import NATIVE
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.settings import AdamRecipe
+from ..tasks.products import Observation
+from ..tasks.recommendation.architectures import (
     DEEP,
     TABLE_LIMIT,
     TABLES,
@@ -21,15 +26,18 @@ from ...tasks.recommendation.architectures import (
     glorot_limit,
     pairs,
 )
-from ...tasks.recommendation.clicks import column_sizes
-from ..precision import Precision, biased
+from ..tasks.recommendation.clicks import column_sizes
+from ..tasks.recommendation.facts import DENSE_GRADIENTS, Seen
+from ..tasks.recommendation.records import ClickFile, open_feed
+from ..tasks.recommendation.settings import ClickSettings
+from ..tasks.recommendation.training import ClickTraining
 
-Params = Dict[str, Any]
+Params = dict[str, Any]
 Tap = Callable[[str, Any, Any], None]
 """Gets the name, the weight and the result of each product."""
 
 KEY = "dropout"
-"""What is kept beside the parameters: the key of the random numbers of the next pass."""
+"""The state besides the parameters: the key of the random numbers of the next pass."""
 
 
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
@@ -43,14 +51,14 @@ def init(model: Recommender, seed: int, dtype: Any) -> Params:
     return params
 
 
-def _drawn_wide_deep(key: Any, name: str, shape: Tuple[int, ...]) -> Any:
+def _drawn_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:
     limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
     if name.endswith("bias"):
         return jnp.zeros(shape)
     return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
-def _drawn_dlrm(key: Any, name: str, shape: Tuple[int, ...]) -> Any:
+def _drawn_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
     """Return weights as the authors' program draws them."""
     if name == TABLES:
         sizes = np.array(column_sizes(shape[0]))
@@ -68,7 +76,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, seen: Tap)
     compute = precision.compute
     logits_of = _interacting(model, compute) if isinstance(model, Dlrm) else _both(model, compute, share)
 
-    def loss_of(params: Params, kept: Dict[str, Any], batch: Tuple[Any, ...], tap: Tap = seen) -> Any:
+    def loss_of(params: Params, kept: dict[str, Any], batch: tuple[Any, ...], tap: Tap = seen) -> Any:
         *fields, labels = batch
 
         def product(name: str, x: Any) -> Any:
@@ -123,3 +131,73 @@ def _interacting(model: Dlrm, compute: Any) -> Callable[..., Any]:
         return x[:, 0].astype(jnp.float32), key
 
     return logits_of
+
+
+class JaxClickTraining(NamedTraining, ClickTraining):
+    """A recommender, its loss, and the observation of its products; the key of its dropout is part of the state."""
+
+    settings: ClickSettings
+
+    def build(self) -> None:
+        """Make the loss and the optimizer."""
+        self._traced_products: dict[str, tuple[str, tuple[int, ...]]] = {}
+        recipe, decays = self.settings.recipe, self.settings.recipe.weight_decay > 0
+        self.take_over(
+            self._fresh,
+            make_loss(self.settings.description, self.precision, recipe.dropout, self._trace),
+            adaptive(recipe, lambda params: dict.fromkeys(params, decays))
+            if isinstance(recipe, AdamRecipe)
+            else optimizer(recipe),
+        )
+
+    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
+        """Return a feed of Grain's, or of the loader for another format."""
+        if settings.loader != NATIVE:
+            return open_feed(settings, place, self.to_batch)
+        from ..backends.jax.loading import open_numbers
+
+        file = ClickFile(settings.data, settings.vocabulary)
+        return open_numbers(file.samples, file.batch, settings, place, lambda batch: self.to_batch(*batch))
+
+    @property
+    def description(self) -> Any:
+        """Return the description of the model."""
+        return self.settings.description
+
+    def _fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters, and the key of the first pass."""
+        params = init(self.description, self.settings.seed, self.precision.weights)
+        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
+
+    def of_ranks(self, kept: Any, world_size: int) -> Any:
+        """Return a key of its own for each rank, so that they drop different places."""
+        key = jax.random.wrap_key_data(kept[KEY])
+        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
+
+    def _trace(self, name: str, _weight: Any, result: Any) -> None:
+        self._traced_products.setdefault(name, (str(result.dtype), tuple(result.shape)))
+
+    def seen(self) -> Seen:
+        """Return the trace of the first product; a compiled step was made from it."""
+        compute, (rows, _) = next(iter(self._traced_products.values()))
+        table = self.state.params[self.description.tables[0]]
+        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return Seen(
+            compute_dtype=compute,
+            weight_dtype=str(table.dtype),
+            batch_per_device=rows,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            vocabulary=table.shape[0],
+            embedding_width=table.shape[1],
+            # A gradient has the shape of its parameter: JAX has no other kind.
+            table_gradients=DENSE_GRADIENTS,
+            others={"compile_cache_hits": self._clock.cache_hits},
+        )
+
+    def own_pass(self) -> Observation | None:
+        """Pass the batch forward and backward; not with dropout, nor with several ranks."""
+        return self.observe() if self.ranks.alone and not self.settings.recipe.dropout else None
+
+
+open_training = JaxClickTraining

@@ -1,0 +1,598 @@
+"""JAX as a backend, with Optax for the optimizer: precision, compiler, the step as a pure function, weights."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+from flax.training.dynamic_scale import DynamicScale
+
+from ...core.choices import one_of
+from ...core.facts import Expected, Facts
+from ...core.feed import Feed
+from ...core.gaps import refuse_gaps
+from ...core.optimizers import Moments
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
+from ...core.training import Training
+from ...core.window import HostMarks, slots_for
+from ...tasks.products import Observation, product_seen
+from .collectives import (
+    CPU,
+    RANKS,
+    SPLIT,
+    WHOLE,
+    Group,
+    bound_threads,
+    choose_platform,
+    compute_threads,
+    device_name,
+    meet,
+    over_ranks,
+    own_device,
+    peak_memory_bytes,
+    peak_memory_of,
+)
+
+NONE, XLA = "none", "xla"
+"""The compilers.
+
+``none`` calls the step as it is written: each operation is sent to the device as a separate program, which is compiled
+at its first use. ``xla`` makes the whole step one program.
+"""
+
+
+class CompileClock:
+    """The programs that XLA compiled in this process, and its seconds, by ``jax.monitoring``.
+
+    The seconds do not include tracing the Python code.
+    """
+
+    def __init__(self) -> None:
+        """Count from now on."""
+        self.seconds = 0.0
+        self.programs = 0
+        self.cache_hits = 0
+        jax.monitoring.register_event_duration_secs_listener(self._note_duration)
+        jax.monitoring.register_event_listener(self._note_event)
+
+    def _note_duration(self, event: str, seconds: float, **_facts: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.seconds += seconds
+            self.programs += 1
+
+    def _note_event(self, event: str, **_facts: Any) -> None:
+        if event == "/jax/compilation_cache/cache_hits":
+            self.cache_hits += 1
+
+
+class CompletionMarks(HostMarks):
+    """The moments at which each step's loss is ready, with the host never more than one step ahead of the device.
+
+    JAX has no events to record, so the host waits for a step's loss, but only after it has handed over the next step:
+    the device always has its next work while the host waits.
+    """
+
+    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """Make room for ``slots`` marks."""
+        super().__init__(slots, clock_ns)
+        self._result: Any = None
+        self._slot = -1
+        self._handed: Any = None
+
+    def hand_over(self, result: Any) -> None:
+        """Take the result by which the next mark is known to be reached."""
+        self._handed = result
+
+    def mark(self, slot: int) -> None:
+        """Note the end of what was marked before, and remember this mark; without any work before it, it is now."""
+        self.synchronize()
+        if self._handed is None:
+            super().mark(slot)
+            return
+        self._result, self._slot, self._handed = self._handed, slot, None
+
+    def synchronize(self) -> None:
+        """Wait for the last mark that was not reached yet."""
+        if self._result is not None:
+            self._result.block_until_ready()
+            super().mark(self._slot)
+            self._result = None
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of the layers' inputs and outputs; ``weights`` that of the stored weights.
+
+    ``matmul`` is JAX's own word for what an FP32 product or convolution may round its inputs to on a GPU; a CPU
+    computes as it is written. Products of 16 bits are left to JAX's default: ``highest`` would apply to them too.
+    ``scaled``: the loss is scaled so that gradients do not vanish in FP16.
+    """
+
+    compute: Any
+    weights: Any
+    matmul: str | None = None
+    scaled: bool = False
+
+
+PRECISIONS: dict[str, Precision] = {
+    "fp32": Precision(jnp.float32, jnp.float32, matmul="highest"),
+    "tf32": Precision(jnp.float32, jnp.float32, matmul="tensorfloat32"),
+    "amp-bf16": Precision(jnp.bfloat16, jnp.float32),
+    "amp-fp16": Precision(jnp.float16, jnp.float32, scaled=True),
+    "bf16": Precision(jnp.bfloat16, jnp.bfloat16),
+}
+
+
+def biased(product: Any, bias: Any) -> Any:
+    """Return the product with its bias, in the product's type.
+
+    They are added in FP32: the gradient of a bias is the sum over all that it is added to, and 16 bits lose it.
+    """
+    return (product.astype(jnp.float32) + bias).astype(product.dtype)
+
+
+def choose_precision(name: str) -> Precision:
+    """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
+    one_of("JAX", "precision", name, PRECISIONS)
+    precision = PRECISIONS[name]
+    jax.config.update("jax_default_matmul_precision", precision.matmul)
+    return precision
+
+
+def check_generation(name: str, device: Any) -> None:
+    """Raise ``RunError`` if a GPU is too old for the precision; a CPU never is."""
+    if device.platform == CPU:
+        return
+    precision, have = PRECISIONS[name], str(device.compute_capability)
+    needs_ampere = precision.matmul == "tensorfloat32" or precision.compute == jnp.bfloat16
+    if needs_ampere and int(have.split(".", maxsplit=1)[0]) < 8:
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+
+
+def loss_scale(precision: Precision, recipe: Recipe) -> DynamicScale | None:
+    """Return Flax's loss scaling, or None for the precisions that do not scale.
+
+    Its scale, the test for overflow and the choice between old and new weights stay on the device. The defaults
+    (65536, doubled after 2000 good steps, halved after a bad one) are also torch's. A fixed scale never grows.
+    """
+    if not precision.scaled:
+        return None
+    steps = jnp.zeros((), jnp.int32)
+    if recipe.loss_scale is None:
+        return DynamicScale(fin_steps=steps, scale=jnp.float32(65536.0))
+    never = 2_000_000_000
+    return DynamicScale(growth_interval=never, fin_steps=steps, scale=jnp.float32(recipe.loss_scale))
+
+
+Batch = tuple[Any, ...]
+"""This rank's part of global arrays."""
+
+
+class TrainState(struct.PyTreeNode):
+    """Everything that a step reads and replaces; its memory is donated, so that the new one is written over it."""
+
+    step: Any
+    params: Any
+    batch_stats: Any
+    opt_state: Any
+    scale: DynamicScale | None
+    taken: Any = 0
+    """Steps that changed the weights: one that overflowed counts in ``step`` alone."""
+
+
+def optimizer(recipe: Recipe, decays: Callable[[Any], Any] | None = None) -> optax.GradientTransformation:
+    """Return SGD with momentum without its learning rate: from gradients to ``v = m v + (g + d w)``.
+
+    The rate is multiplied in afterwards, so that the momentum holds none, as in torch: with a rate that changes,
+    that is another optimizer than one that keeps ``rate * gradient``. ``decays`` maps a tree of parameters to one of
+    truths; without it all of them decay.
+    """
+    if not recipe.momentum and not recipe.weight_decay:
+        # Without a velocity beside each weight, which would be the gradient of the last step.
+        return optax.identity()
+    return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
+
+
+def adaptive(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.GradientTransformation:
+    """Return AdamW or LAMB without its learning rate: from gradients to ``a + d w``; ``decays`` is as for SGD.
+
+    LAMB scales what moves a parameter by ``norm(w) / norm(r)``, where that parameter decays.
+    """
+    rules = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
+    rules += [
+        optax.scale_by_adam(recipe.momentum, recipe.second_momentum, recipe.epsilon),
+        optax.add_decayed_weights(recipe.weight_decay, decays),
+    ]
+    if recipe.optimizer == LAMB:
+        rules.append(optax.masked(optax.scale_by_trust_ratio(), decays))
+    return optax.chain(*rules)
+
+
+def moments_of(opt_state: Any) -> Any:
+    """Return Adam's part of the state of ``adaptive``."""
+    return next(state for state in opt_state if isinstance(state, optax.ScaleByAdamState))
+
+
+STATE_OF_RANKS = TrainState(
+    step=WHOLE, params=WHOLE, batch_stats=SPLIT, opt_state=WHOLE, scale=WHOLE, taken=WHOLE
+)
+"""Equal on all ranks, but for each rank's own running statistics."""
+
+
+def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:
+    """Return a function like ``grad`` that passes the batch in equal parts, one after another.
+
+    ``grad(params, batch_stats, batch)`` gives ((loss, (outputs, changed)), gradients); loss and gradients are their
+    means over the parts, and of outputs there are none.
+    """
+    if parts == 1:
+        return grad
+
+    def accumulated(params: Any, batch_stats: Any, batch: Batch) -> Any:
+        def one(carry: Any, part: Batch) -> Any:
+            total, summed, stats = carry
+            (loss, (_, changed)), gradients = grad(params, stats, part)
+            return (total + loss, jax.tree.map(jnp.add, summed, gradients), changed["batch_stats"]), None
+
+        cut = jax.tree.map(lambda array: array.reshape(parts, -1, *array.shape[1:]), batch)
+        # Of the parameters' own, so that over several ranks these zeros vary as the gradients do.
+        zeros = jax.tree.map(lambda leaf: leaf * 0, params)
+        nothing = sum(jnp.sum(leaf.reshape(-1)[:1]) for leaf in jax.tree.leaves(zeros)).astype(jnp.float32)
+        (total, summed, stats), _ = jax.lax.scan(one, (nothing, zeros, batch_stats), cut)
+        gradients = jax.tree.map(lambda leaf: leaf / parts, summed)
+        return (total / parts, (None, {"batch_stats": stats})), gradients
+
+    return accumulated
+
+
+def make_step(
+    loss_of: Callable[..., Any],
+    update: optax.GradientTransformation,
+    rates: list[float],
+    axis: str | None,
+    parts: int = 1,
+    prepared: Callable[[Batch, int, str | None], Batch] = lambda batch, _parts, _axis: batch,
+) -> Callable[[TrainState, Batch], tuple[TrainState, Any]]:
+    """Return the training step: (state, batch) to (next state, this rank's loss).
+
+    With an ``axis`` it is one rank's part, and gradients are averaged over that axis. ``rates`` is looked up on the
+    device by the step's number, so that the host sends nothing. The batch is passed in ``parts``, which a scaled loss
+    has not; before, ``prepared`` gets it with that number and the axis.
+    """
+    table = jnp.asarray(rates, jnp.float32)
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Any]:
+        params, batch = state.params, prepared(batch, parts, axis)
+        if axis is not None:
+            # As this rank's own: gradients with respect to shared ones would be summed over the ranks unasked.
+            params = jax.lax.pcast(params, axis, to="varying")
+        scale, finite = state.scale, None
+        if scale is None:
+            grad = in_parts(jax.value_and_grad(loss_of, has_aux=True), parts)
+            (loss, (_, changed)), gradients = grad(params, state.batch_stats, batch)
+            if axis is not None:
+                gradients = jax.lax.pmean(gradients, axis)
+        else:
+            scaled = scale.value_and_grad(loss_of, has_aux=True, axis_name=axis)
+            scale, finite, (loss, (_, changed)), gradients = scaled(params, state.batch_stats, batch)
+        direction, opt_state = update.update(gradients, state.opt_state, state.params)
+        rate = table[state.step]
+        updates = jax.tree.map(lambda v: -rate * v, direction)
+        params = optax.apply_updates(state.params, updates)
+        if finite is not None:
+            # After an overflow the step leaves weights and momentum as they were.
+            params, opt_state = jax.tree.map(
+                lambda new, old: jnp.where(finite, new, old),
+                (params, opt_state),
+                (state.params, state.opt_state),
+            )
+        return state.replace(
+            step=state.step + 1,
+            params=params,
+            batch_stats=changed["batch_stats"],
+            opt_state=opt_state,
+            scale=scale,
+            taken=state.taken + (1 if finite is None else finite.astype(jnp.int32)),
+        ), loss
+
+    return step
+
+
+class JaxTraining(Training):
+    """State, step, batches and marks of one rank.
+
+    A model's subclass passes to ``take_over`` how fresh weights and the loss are made; it may observe the first call of
+    the step, and the compiled program.
+    """
+
+    ranks: Group
+    marks: CompletionMarks
+
+    parts = 1
+    """How often the model is passed in one step."""
+
+    loaders: tuple[str, ...] = ()
+    """The loaders of the task's data, if the name must be known before the ranks meet."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Choose the device, meet the other ranks, start JAX, open the feed, and build the model.
+
+        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
+        Only a GPU that is too old is found later, because JAX may not start before the ranks have met.
+        """
+        self.platform = choose_platform(settings.device, place)
+        refuse_gaps(settings, place, self.platform)
+        self.precision = choose_precision(settings.precision)
+        one_of("JAX", "compiler", settings.compiler, (NONE, XLA))
+        if self.loaders and not settings.synthetic:
+            one_of("JAX", "loader", settings.loader, self.loaders)
+        bound_threads(settings.threads)
+        meet(place, self.platform)
+        self.device = own_device()
+        check_generation(settings.precision, self.device)
+        self.ranks = Group(place, self.platform)
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        marks = CompletionMarks(slots_for(settings.steps))
+        super().__init__(settings, self.ranks, marks, self.to_batch, feed)
+        self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Make the loss and the optimizer, and pass them to ``take_over``."""
+
+    @abstractmethod
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        """Return a new feed of the loader that the settings name."""
+
+    def to_batch(self, *arrays: Any) -> Batch:
+        """Return global batches of this rank's arrays, whole numbers in 32 bits."""
+        return tuple(
+            self.ranks.part(array.astype(np.int32) if array.dtype.kind == "i" else array) for array in arrays
+        )
+
+    def take_over(
+        self,
+        weights: Callable[[], tuple[Any, Any]],
+        loss_of: Callable[..., Any],
+        update: optax.GradientTransformation,
+    ) -> None:
+        """Make the state on the device: ``weights`` returns parameters and running statistics, and may be traced.
+
+        ``loss_of`` is as ``make_step`` takes it.
+        """
+        self._loss_of, self._update = loss_of, update
+        axis = None if self.ranks.alone else RANKS
+        self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
+        self.state = self._fresh_state(weights)
+        self._run: Callable[[TrainState, Batch], Any] | None = None
+        # The trace of the program that is run.
+        self._traced: Any = None
+        # The losses stay on the device until the window is over.
+        self._losses: list[Any] = []
+        # From here on: the program that made the weights is not part of the training.
+        self._clock = CompileClock()
+
+    def prepared(self, batch: Batch, _parts: int, _axis: str | None) -> Batch:
+        """Return a batch as the loss takes it, to be cut into so many parts; part of the step, and traced."""
+        return batch
+
+    def observing_trace(self) -> AbstractContextManager[Any]:
+        """Return the context of the first call of the step, in which it is traced."""
+        return nullcontext()
+
+    def note_program(self, text: str) -> None:
+        """Take the text of the compiled step."""
+
+    def of_ranks(self, batch_stats: Any, world_size: int) -> Any:
+        """Return the state that each rank has of its own, with a first axis for the ranks: at first the same."""
+        return jax.tree.map(lambda s: jnp.broadcast_to(s, (world_size, *s.shape)), batch_stats)
+
+    def _fresh_state(self, weights: Callable[[], tuple[Any, Any]]) -> TrainState:
+        """Return the state before the first step, made by one program, the same on every rank.
+
+        Running statistics are each rank's own, so with several ranks they have a first axis for them.
+        """
+        group, scale = self.ranks, loss_scale(self.precision, self.settings.recipe)
+
+        def fresh() -> TrainState:
+            params, batch_stats = weights()
+            if not group.alone:
+                batch_stats = self.of_ranks(batch_stats, group.place.world_size)
+            return TrainState(
+                step=jnp.zeros((), jnp.int32),
+                params=params,
+                batch_stats=batch_stats,
+                opt_state=self._update.init(params),
+                scale=scale,
+                taken=jnp.zeros((), jnp.int32),
+            )
+
+        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
+        return jax.jit(fresh, out_shardings=None if group.alone else placed)()
+
+    def train(self, _index: int) -> None:
+        """Hand the training on the current batch over; its rate is looked up on the device."""
+        if self._run is None:
+            with self.observing_trace():
+                self._run = self._prepare()
+                self.state, loss = self._run(self.state, self.batch)
+        else:
+            self.state, loss = self._run(self.state, self.batch)
+        self._losses.append(loss)
+        self.marks.hand_over(loss)
+
+    def _prepare(self) -> Callable[[TrainState, Batch], Any]:
+        """Return the step as it will be called: itself, or compiled for this very state and batch."""
+        if self.settings.compiler == NONE:
+            return self._step
+        step: Any = self._step
+        if not self.ranks.alone:
+            step = over_ranks(step, self.ranks.mesh, STATE_OF_RANKS)
+        self._traced = jax.jit(step, donate_argnums=0).trace(self.state, self.batch)
+        program = self._traced.lower().compile()
+        self.note_program(program.as_text() or "")
+        return program
+
+    def operations(self) -> Any:
+        """Return the operations of the step that is run, as a jaxpr: those that its program was compiled from."""
+        if self._traced is not None:
+            return self._traced.jaxpr.jaxpr
+        return jax.make_jaxpr(self._run)(self.state, self.batch).jaxpr
+
+    def own_gradients(self) -> tuple[Any, Any]:
+        """Return the loss of this rank's current batch and its gradients before any exchange, as a tree."""
+        params, batch_stats = self._own_weights()
+        batch = tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
+        # Scaled as the step's, so that what FP16 rounds away is the same.
+        state = self.state.scale
+        scale = 1.0 if state is None else float(np.asarray(self.ranks.own_whole(state.scale)))
+
+        def scaled(params: Any) -> Any:
+            loss, _ = self._loss_of(params, batch_stats, batch)
+            return loss * scale
+
+        loss, gradients = jax.jit(jax.value_and_grad(scaled))(params)
+        return loss / scale, jax.tree.map(lambda found: np.asarray(found, np.float32) / scale, gradients)
+
+    def read_batch(self) -> tuple[Any, ...]:
+        """Return this rank's current batch as numpy arrays."""
+        return tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
+
+    def synchronize(self) -> None:
+        """Wait until all that was handed over is done."""
+        self.marks.synchronize()
+        jax.block_until_ready(self.state)
+
+    def facts(self) -> Facts:
+        """Return the facts of the run."""
+        cuda, client = self.device.platform != CPU, self.device.client
+        return Facts(
+            framework_version=jax.__version__,
+            device="cuda" if cuda else "cpu",
+            device_name=device_name(self.device),
+            parameters=sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
+            threads=compute_threads(),
+            optimizer=self.settings.recipe.optimizer_name,
+            implementation="optax",
+            loss_scaled=self.precision.scaled,
+            peak_memory_of=peak_memory_of(self.device),
+            others={"flax": flax.__version__, "platform_version": client.platform_version if cuda else None},
+        )
+
+    def expected(self) -> Expected:
+        """Return the types of the precision."""
+        compute, weights, matmul, _ = self.precision
+        return Expected(jnp.dtype(compute).name, jnp.dtype(weights).name, matmul == "tensorfloat32")
+
+    def compile_s(self) -> float | None:
+        """Return the seconds that XLA has spent compiling so far, whatever it was for."""
+        return self._clock.seconds
+
+    def compilations(self) -> int:
+        """Return how many programs XLA has compiled so far."""
+        return self._clock.programs
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
+
+    def steps_taken(self) -> int:
+        """Return how many steps have changed the weights: those that overflowed are not among them."""
+        return int(np.asarray(self.ranks.own_whole(self.state.taken)))
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products on this rank's own device, by one compiled program."""
+        keys = jax.random.split(jax.random.key(0), 2)
+        one, other = (
+            jax.device_put(jax.random.normal(key, (size, size), self.precision.compute), self.device)
+            for key in keys
+        )
+        product = jax.jit(jnp.matmul)
+
+        def times(count: int) -> None:
+            results = [product(one, other) for _ in range(count)]
+            jax.block_until_ready(results)
+
+        return times
+
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by one compiled program, which writes where it reads."""
+        one, other = (jax.device_put(np.zeros(values, np.float32), self.device) for _ in range(2))
+        total, added = [one], jax.jit(jnp.add, donate_argnums=0)
+
+        def times(count: int) -> None:
+            for _ in range(count):
+                total[0] = added(total[0], other)
+            jax.block_until_ready(total)
+
+        return times
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory that this rank held."""
+        return peak_memory_bytes(self.device)
+
+    def _own_weights(self) -> Any:
+        """Return parameters and running statistics as this rank has them."""
+        return self.ranks.own_whole(self.state.params), self.ranks.own_part(self.state.batch_stats)
+
+
+class NamedTraining(JaxTraining):
+    """Weights, moments and gradients by name, of a loss that tells a function of its last argument each product."""
+
+    @property
+    def description(self) -> Any:
+        """Return the description of the model, which has the ``shapes`` of its weights and its ``products``."""
+        raise NotImplementedError
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load the parameters."""
+        before = self.state.params
+        params = {name: np.asarray(weights[name]).astype(before[name].dtype) for name in before}
+        self.state = self.state.replace(params=self.ranks.whole(params))
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return self._read(self.state.params)
+
+    def _read(self, tree: Any) -> dict[str, Any]:
+        own = self.ranks.own_whole(tree)
+        return {name: np.asarray(own[name], np.float32) for name in self.description.shapes()}
+
+    def read_moments(self) -> Moments | None:
+        """Return the moments of the optimizer; SGD has none."""
+        if not isinstance(self.settings.recipe, AdamRecipe):
+            return None
+        adam = moments_of(self.state.opt_state)
+        return Moments(int(self.ranks.own_whole(adam.count)), self._read(adam.mu), self._read(adam.nu))
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward by the function that the step differentiates, as one program."""
+
+        def collecting(params: Any, stats: Any, batch: Any) -> Any:
+            results: dict[str, Any] = {}
+            loss, (logits, _) = self._loss_of(
+                params,
+                stats,
+                self.prepared(batch, 1, None),
+                lambda name, _weight, result: results.setdefault(name, result),
+            )
+            return loss, (logits, results)
+
+        passes = jax.jit(jax.value_and_grad(collecting, has_aux=True))
+        state = self.state
+        (loss, (logits, results)), gradients = passes(state.params, state.batch_stats, self.batch)
+        products = []
+        for name in self.description.products():
+            outputs, inputs = state.params[f"{name}.weight"].shape
+            biased = f"{name}.bias" in state.params
+            values = np.asarray(results[name], np.float32)
+            products.append(product_seen(name, inputs, outputs, biased, values))
+        return Observation(np.asarray(logits), float(loss), self._read(gradients), products)

@@ -1,0 +1,190 @@
+"""``native``: Grain, whose processes make parts of batches: images, and text and clicks by numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grain
+import numpy as np
+from absl import flags
+
+from ...core.feed import Feed, LoadedFeed
+from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import Parts, in_parts, joined
+from ...core.settings import Settings
+from ...tasks.by_numbers import ByNumbers
+from ...tasks.causal_lm.tokens import dealt
+from ...tasks.image_classification.decoding import single_threaded
+from ...tasks.image_classification.images import Draw
+from ...tasks.image_classification.loading import Photos, collate, join
+from ...tasks.image_classification.settings import ImageSettings
+from .collectives import Group
+
+TASKS = 4
+"""Parts of batches that a loader process of Grain's has, with the shortest queue that it offers, measured."""
+
+WITHOUT_END = 1 << 60
+"""What a source says of its length: more than any run needs."""
+
+
+class GrainFeed(LoadedFeed):
+    """The batches whose ``parts``, a dataset of Grain's, are made by as many processes as ``share`` says."""
+
+    def __init__(
+        self,
+        parts: Any,
+        share: Parts,
+        join: Callable[[list[Any]], Any],
+        ready: Callable[[Any], Any],
+        samples: int,
+        decoder: str | None,
+        produced: Produced,
+        begin: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Start the processes, each by ``begin``.
+
+        ``join`` makes a batch of its parts, ``ready`` of it what the step needs.
+        """
+        # The processes are the parallelism; without any, the batch is made when it is needed.
+        loader = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        if share.workers:
+            # Grain reads its own flags from absl, which requires a parsed command line first.
+            flags.FLAGS.mark_as_parsed()
+            loader = loader.mp_prefetch(grain.MultiprocessingOptions(share.workers, 1), worker_init_fn=begin)
+        self._iterator = iter(loader)
+        if share.workers:
+            self._iterator.start_prefetch()
+        batches = joined(self._iterator, share.in_batch, join)
+        super().__init__(batches, ready, samples, decoder, share.ahead, produced)
+        self.workers = share.workers
+
+    def close(self) -> None:
+        """End the loader's processes."""
+        super().close()
+        self._iterator.close()
+
+
+class Numbers:
+    """The numbers of the samples of each part of a rank's batches; quick for one part after another."""
+
+    def __init__(self, samples: int, batch: int, place: Place, seed: int, parts: int) -> None:
+        """Take the arguments of ``dealt``, and the parts of a batch."""
+        self._given = samples, batch, place, seed, parts
+        self._batch, self._parts = batch, parts
+        self._start()
+
+    def _start(self) -> None:
+        samples, batch, place, seed, _parts = self._given
+        self._dealt, self._at, self._numbers = dealt(samples, batch, place, seed), -1, np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        """Return more than any run needs."""
+        return WITHOUT_END
+
+    def __getitem__(self, number: int) -> Any:
+        """Return the numbers of a part."""
+        batch, part = divmod(int(number), self._parts)
+        if batch < self._at:
+            self._start()
+        while self._at < batch:
+            self._numbers, self._at = next(self._dealt), self._at + 1
+        size = self._batch // self._parts
+        return self._numbers[part * size : (part + 1) * size]
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Let another process start from the beginning."""
+        return Numbers, self._given
+
+
+def open_numbers(
+    samples: int,
+    batch_of: Callable[[Any], tuple[Any, ...]],
+    settings: Settings,
+    place: Place,
+    ready: Callable[[tuple[Any, ...]], Any],
+) -> LoadedFeed:
+    """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets numpy's arrays.
+
+    ``batch_of`` reads the samples of some numbers, in ``loader_workers`` processes; with none it is called when a batch
+    is needed.
+    """
+    share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
+    numbers = Numbers(samples, settings.batch_per_device, place, settings.seed, share.in_batch)
+    read = ByNumbers(batch_of)
+    parts = grain.MapDataset.source(numbers).map(read)
+    return GrainFeed(parts, share, _join, ready, samples, None, read.produced)
+
+
+def _join(parts: list[Any]) -> tuple[Any, ...]:
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts))
+
+
+class ToDraw:
+    """Numbers the uses of an image: the row of epochs is endless, and each has its own crop."""
+
+    def __init__(self, images: int) -> None:
+        """Take the number of images in an epoch."""
+        self._images = images
+
+    def __call__(self, position: int, image: int) -> Draw:
+        """Return the use of an image at a position in the row of epochs."""
+        return Draw(position // self._images, int(image))
+
+
+class Draws:
+    """The parts of a rank's batches as lists of draws, by their number; of ``world_size`` batches it makes one."""
+
+    def __init__(self, row: Any, settings: ImageSettings, group: Group, parts: int) -> None:
+        """Take the endless row of draws, and the parts of a batch."""
+        self._row, self._parts, self._batch = row, parts, settings.batch_per_device
+        self._rank, self._world_size = group.place.rank, group.place.world_size
+
+    def __len__(self) -> int:
+        """Return more than any run needs."""
+        return WITHOUT_END
+
+    def __getitem__(self, number: int) -> Any:
+        """Return the draws of a part."""
+        batch, part = divmod(int(number), self._parts)
+        size = self._batch // self._parts
+        start = (batch * self._world_size + self._rank) * self._batch + part * size
+        return [self._row[position] for position in range(start, start + size)]
+
+
+class ToPart:
+    """Makes a part of a batch; it can be pickled."""
+
+    def __init__(self, photos: Photos) -> None:
+        """Take the images."""
+        self._photos = photos
+
+    def __call__(self, draws: Any) -> Any:
+        """Return what ``collate`` makes of the images."""
+        return collate([self._photos[draw] for draw in draws])
+
+
+def open_images(settings: ImageSettings, group: Group) -> Feed:
+    """Start the loader processes of this rank and return the feed that they fill.
+
+    Grain shuffles each epoch anew. The endless row of epochs is cut into batches, and of each ``world_size`` batches
+    that follow one another a rank makes one. Neither order nor crops depend on the number of processes.
+    """
+    photos = Photos(settings, group.place)
+    share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
+    epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
+    row = epochs.map_with_index(ToDraw(len(photos)))
+    parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(ToPart(photos))
+    single_threaded()
+
+    def on_device(loaded: Any) -> tuple[Any, Any]:
+        """Start the copy."""
+        images, labels = loaded
+        return group.part(images), group.part(labels.astype(np.int32))
+
+    decoder, produced = photos.decoder.name, photos.produced
+    return GrainFeed(parts, share, join, on_device, len(photos), decoder, produced, start_worker)
+
+
+def start_worker(_worker: int, _workers: int) -> None:
+    """Prepare a loader process."""
+    single_threaded()

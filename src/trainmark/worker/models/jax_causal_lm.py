@@ -1,0 +1,239 @@
+"""GPT-2 and Llama in JAX, as pure functions of their parameters; ``architectures.py`` describes the layers.
+
+Parameters are a flat dictionary by the names and in the shapes of ``Decoder.shapes``: XLA takes products of
+(outputs, inputs) as well as of the transposed order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..backends.jax.backend import NamedTraining, Precision, adaptive, moments_of
+from ..backends.jax.collectives import CPU
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.causal_lm.architectures import (
+    ARCHITECTURES,
+    DEVIATION,
+    NORM_EPSILON,
+    Decoder,
+    Gpt,
+    Llama,
+    is_norm,
+)
+from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.tokens import token_file
+from ..tasks.causal_lm.training import LanguageTraining
+from ..tasks.language import LanguageSettings
+from ..tasks.products import Observation
+
+Params = dict[str, Any]
+Tap = Callable[[str, Any, Any], None]
+"""Gets the name, the weight and the result of each product; of ``STREAM`` twice what the first block gave."""
+
+
+def products(params: Params, compute: Any, tap: Tap) -> Callable[[str, Any], Any]:
+    """Return the product of a name, without a bias, of (batch, length, inputs) in the compute type."""
+
+    def product(name: str, given: Any) -> Any:
+        weight = params[f"{name}.weight"]
+        result = jnp.einsum("bti,oi->bto", given, weight.astype(compute))
+        tap(name, weight, result)
+        return result
+
+    return product
+
+
+def gpt_logits(model: Gpt, precision: Precision, kernel: str, params: Params, tokens: Any, tap: Tap) -> Any:
+    """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type.
+
+    ``kernel`` is JAX's word for who computes attention. Norms are in FP32.
+    """
+    compute = precision.compute
+    product = products(params, compute, tap)
+
+    def norm(name: str, given: Any) -> Any:
+        wide = given.astype(jnp.float32)
+        centred = wide - wide.mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + NORM_EPSILON)
+        return (centred * scale * params[f"{name}.weight"].astype(jnp.float32)).astype(compute)
+
+    batch, length = tokens.shape
+    heads = (batch, length, model.heads, model.width // model.heads)
+    embedding = params["embedding.tokens"]
+    # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
+    x = (embedding[tokens] + params["embedding.positions"][:length]).astype(compute)
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
+        attended = jax.nn.dot_product_attention(
+            *(part.reshape(heads) for part in qkv), is_causal=True, implementation=kernel
+        )
+        x = x + product(f"{name}.output", attended.reshape(x.shape))
+        name = f"block{block}.mlp"
+        inner = jax.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
+        x = x + product(f"{name}.down", inner)
+        if block == 0:
+            tap(STREAM, x, x)
+    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
+
+
+def llama_logits(
+    model: Llama, precision: Precision, kernel: str, params: Params, tokens: Any, tap: Tap
+) -> Any:
+    """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type.
+
+    ``kernel`` is JAX's word for who computes attention, which shares heads itself. Norms and the turning of queries
+    and keys are in FP32.
+    """
+    compute = precision.compute
+    product = products(params, compute, tap)
+
+    def norm(name: str, given: Any) -> Any:
+        wide = given.astype(jnp.float32)
+        scale = jax.lax.rsqrt(jnp.mean(wide**2, -1, keepdims=True) + NORM_EPSILON)
+        return (wide * scale * params[f"{name}.weight"].astype(jnp.float32)).astype(compute)
+
+    batch, length = tokens.shape
+    turns = np.outer(np.arange(length), model.rotation.frequencies(model.head // 2))[:, None]
+    cosines, sines = np.cos(turns).astype(np.float32), np.sin(turns).astype(np.float32)
+
+    def turned(given: Any) -> Any:
+        first, second = jnp.split(given.astype(jnp.float32), 2, axis=-1)
+        pairs = (first * cosines - second * sines, second * cosines + first * sines)
+        return jnp.concatenate(pairs, -1).astype(compute)
+
+    ends = (model.attended_width, model.attended_width + model.shared_width)
+    embedding = params["embedding.tokens"]
+    x = embedding[tokens].astype(compute)
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
+        queries, keys, values = (part.reshape(batch, length, -1, model.head) for part in qkv)
+        attended = jax.nn.dot_product_attention(
+            turned(queries), turned(keys), values, is_causal=True, implementation=kernel
+        )
+        x = x + product(f"{name}.output", attended.reshape(batch, length, -1))
+        name = f"block{block}.mlp"
+        given = norm(f"{name}.norm", x)
+        inner = jax.nn.silu(product(f"{name}.gate", given)) * product(f"{name}.up", given)
+        x = x + product(f"{name}.down", inner)
+        if block == 0:
+            tap(STREAM, x, x)
+    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
+
+
+def init(model: Decoder, seed: int, dtype: Any) -> Params:
+    """Return fresh parameters; their number is asserted. May be traced."""
+    shapes = model.shapes()
+    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
+    params = {}
+    for key, (parameter, shape) in zip(keys, shapes.items()):
+        if is_norm(parameter):
+            params[parameter] = jnp.ones(shape, dtype)
+        else:
+            added = parameter.endswith(("output.weight", "down.weight"))
+            deviation = model.added_deviation if added else DEVIATION
+            params[parameter] = (jax.random.normal(key, shape) * deviation).astype(dtype)
+    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
+    return params
+
+
+def attention_kernel(platform: str, precision: Precision) -> str:
+    """Return who computes attention: cuDNN's fused kernel on a GPU in 16 bits, else XLA."""
+    return "cudnn" if platform != CPU and precision.compute != jnp.float32 else "xla"
+
+
+def make_loss(model: Decoder, precision: Precision, kernel: str, seen: Tap) -> Callable[..., Any]:
+    """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
+
+    A batch is tokens (batch, length + 1); the loss is in FP32. ``seen`` gets the products where no ``tap`` does.
+    """
+
+    logits_of = llama_logits if isinstance(model, Llama) else gpt_logits
+
+    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any], tap: Tap = seen) -> Any:
+        (tokens,) = batch
+        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], tap)  # type: ignore[arg-type]
+        logits = logits.astype(jnp.float32)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        return losses.mean(), (logits, {"batch_stats": batch_stats})
+
+    return loss_of
+
+
+class JaxLanguageTraining(NamedTraining, LanguageTraining):
+    """A language model, its loss, and the observation of its products while the step is traced."""
+
+    settings: LanguageSettings
+
+    def build(self) -> None:
+        """Make the loss and the optimizer."""
+        self.parts = self.settings.accumulation
+        self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}
+        """Of each product the types of its result and its weight, and the result's shape."""
+        self.take_over(
+            self.fresh,
+            self.make_loss(),
+            adaptive(self.settings.recipe, lambda params: {name: self.decays(name) for name in params}),
+        )
+
+    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
+        """Return a feed of Grain's."""
+        from ..backends.jax.loading import open_numbers
+
+        file = token_file(settings)
+        return open_numbers(file.sequences, file.batch, settings, place, lambda batch: self.to_batch(*batch))
+
+    @property
+    def description(self) -> Any:
+        """Return the description of the model."""
+        return ARCHITECTURES[self.settings.model]
+
+    def fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters, and no other state."""
+        return init(self.description, self.settings.seed, self.precision.weights), {}
+
+    def make_loss(self) -> Callable[..., Any]:
+        """Return the loss as ``make_step`` takes it."""
+        kernel = attention_kernel(self.platform, self.precision)
+        return make_loss(self.description, self.precision, kernel, self._trace)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
+
+    def _trace(self, name: str, weight: Any, result: Any) -> None:
+        self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))
+
+    def seen(self) -> Seen:
+        """Return the trace of the first product; a compiled step was made from it."""
+        compute, weights, (part, length, _) = next(iter(self.traced.values()))
+        rows = self.batch[0].addressable_data(0).shape[0]
+        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return Seen(
+            compute_dtype=compute,
+            weight_dtype=weights,
+            batch_per_device=rows,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            sequence_length=length,
+            accumulation=rows // part,
+            others={STREAM: self.traced[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
+        )
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted: except those that overflowed."""
+        return int(self.ranks.own_whole(moments_of(self.state.opt_state).count))
+
+    def own_pass(self) -> Observation | None:
+        """Pass the batch forward and backward; a batch of several ranks is not divided here."""
+        return self.observe() if self.ranks.alone else None
+
+
+open_training = JaxLanguageTraining

@@ -1,0 +1,462 @@
+"""Image networks as Linen modules, and their loss; ``architectures.py`` describes the layers.
+
+Every module is named as in that description, so that the path of a parameter is the name of its layer:
+``stage1.block0`` / ``a`` / ``conv`` / ``kernel``. Images are (batch, height, width, 3), the order of Flax's layers.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from flax.traverse_util import flatten_dict
+from jax.extend.core import jaxprs_in_params
+
+from ..backends.jax.backend import JaxTraining, Precision, optimizer
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.training import OwnPass
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Convolution,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.normalisation import DEVIATION, MEAN
+from ..tasks.image_classification.observing import ConvolutionSeen, Observation, convolution_seen
+from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+# Variance 2 / fan-in, as NVIDIA's ConvNets draw them (``-c fanin``).
+HE_NORMAL = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
+# Uniform in +-1 / sqrt(features), as torch's linear layer; in Flax's terms a variance of 1 / (3 fan-in).
+CLASSIFIER = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+class Unit(nn.Module):
+    """A convolution without bias and its batch norm.
+
+    Batch norm keeps FP32 parameters and statistics, and reduces in FP32, in every precision.
+    """
+
+    layer: Convolution
+    precision: Precision
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        """Map (batch, h, w, inputs) to (batch, h / stride, w / stride, outputs)."""
+        layer = self.layer
+        x = nn.Conv(
+            layer.outputs,
+            (layer.kernel, layer.kernel),
+            strides=layer.stride,
+            # In numbers: "SAME" pads a convolution of stride 2 on one side only.
+            padding=layer.padding,
+            feature_group_count=layer.groups,
+            use_bias=False,
+            dtype=self.precision.compute,
+            param_dtype=self.precision.weights,
+            kernel_init=HE_NORMAL,
+            name="conv",
+        )(x)
+        return nn.BatchNorm(
+            use_running_average=False,
+            momentum=BATCH_NORM_MOMENTUM,
+            epsilon=BATCH_NORM_EPSILON,
+            dtype=self.precision.compute,
+            name="bn",
+        )(x)
+
+
+class Bottleneck(nn.Module):
+    """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut.
+
+    ``layers`` are (last word of the name, description); the first block of a stage has a ``shortcut``.
+    """
+
+    layers: tuple[tuple[str, Convolution], ...]
+    precision: Precision
+
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        """Map (batch, h, w, channels) to (batch, h / stride, w / stride, 4 * width)."""
+        units = {word: Unit(layer, self.precision, name=word) for word, layer in self.layers}
+        out = nn.relu(units["a"](x))
+        out = nn.relu(units["b"](out))
+        out = units["c"](out)
+        if "shortcut" in units:
+            x = units["shortcut"](x)
+        return nn.relu(out + x)
+
+
+class ResNet50(nn.Module):
+    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+
+    classes: int
+    precision: Precision
+
+    @nn.compact
+    def __call__(self, images: Any) -> Any:
+        """Map images to logits (batch, classes)."""
+        architecture = ARCHITECTURES["resnet50_v1.5"]
+        stem = architecture.convolutions[0]
+        x = nn.relu(Unit(stem, self.precision, name=stem.name)(images))
+        x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+        for block, layers in architecture.blocks().items():
+            x = Bottleneck(tuple(layers.items()), self.precision, name=block)(x)
+        return _classifier(self)(x.mean((1, 2)))
+
+
+class MobileNetV1(nn.Module):
+    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
+
+    classes: int
+    precision: Precision
+
+    @nn.compact
+    def __call__(self, images: Any) -> Any:
+        """Map images to logits (batch, classes)."""
+        x = images
+        for layer in ARCHITECTURES["mobilenet_v1"].convolutions:
+            x = nn.relu(Unit(layer, self.precision, name=layer.name)(x))
+        return _classifier(self)(x.mean((1, 2)))
+
+
+def _classifier(network: Any) -> nn.Module:
+    precision = network.precision
+    return nn.Dense(
+        network.classes,
+        dtype=precision.compute,
+        param_dtype=precision.weights,
+        kernel_init=CLASSIFIER,
+        name="classifier",
+    )
+
+
+MODELS: dict[str, type[nn.Module]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+
+
+def build_model(name: str, classes: int, precision: Precision) -> nn.Module:
+    """Return the network; its parameters are made by ``init``."""
+    return MODELS[name](classes, precision)
+
+
+def init(model: Any, name: str, image_size: int, seed: int) -> tuple[Any, Any]:
+    """Return fresh parameters and running statistics; the number of parameters is asserted. May be traced."""
+    # Of JAX's generators the one whose programs compile in half the time.
+    variables = model.init(jax.random.key(seed, impl="rbg"), jnp.zeros((1, image_size, image_size, 3)))
+    found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
+    expected = ARCHITECTURES[name].parameters(model.classes)
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return variables["params"], variables["batch_stats"]
+
+
+Batch = tuple[Any, Any]
+"""Images (batch, size, size, 3), either normalised in the compute type or bytes, and labels (batch,) in int32."""
+
+
+def all_but_batch_norm(params: Any) -> Any:
+    """Return a tree like ``params`` that says which of them decay."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: all(getattr(part, "key", None) != "bn" for part in path), params
+    )
+
+
+def make_loss(model: Any, recipe: ImageRecipe, normalise: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return ``loss(params, batch_stats, batch, **apply)``, which gives (loss, (logits, what the layers changed)).
+
+    The logits are in FP32 before the softmax. ``apply`` goes to Flax: what else to collect from the layers.
+    """
+
+    def loss_of(
+        params: Any, batch_stats: Any, batch: Batch, mutable: tuple[str, ...] = ("batch_stats",), **apply: Any
+    ) -> tuple[Any, tuple[Any, Any]]:
+        images, labels = batch
+        variables = {"params": params, "batch_stats": batch_stats}
+        logits, changed = model.apply(variables, normalise(images), mutable=list(mutable), **apply)
+        logits = logits.astype(jnp.float32)
+        targets = optax.smooth_labels(jax.nn.one_hot(labels, logits.shape[-1]), recipe.label_smoothing)
+        return optax.softmax_cross_entropy(logits, targets).mean(), (logits, changed)
+
+    return loss_of
+
+
+def normalise(images: Any, compute: Any) -> Any:
+    """Return the network's input: bytes get mean 0 and deviation 1 by channel; what is normalised stays.
+
+    Part of the step, so that bytes go to the device and XLA joins this to what follows. It computes in FP32.
+    """
+    if images.dtype != jnp.uint8:
+        return images.astype(compute)
+    mean, deviation = jnp.float32(MEAN) * 255, jnp.float32(DEVIATION) * 255
+    return ((images.astype(jnp.float32) - mean) / deviation).astype(compute)
+
+
+# Flax's names, and how an array is turned into the shared order (outputs first) and back.
+SHARED = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
+TO_SHARED = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
+FROM_SHARED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
+
+
+def to_shared(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a parameter or statistics tree as numpy arrays, by the names of ``Architecture.shapes``."""
+    named = {}
+    for path, leaf in flatten_dict(tree).items():
+        array = np.asarray(leaf, np.float32)
+        named[_name(path)] = np.ascontiguousarray(array.transpose(TO_SHARED[array.ndim]))
+    return named
+
+
+def from_shared(tree: Any, arrays: Mapping[str, Any]) -> Any:
+    """Return a tree like ``tree`` with the values of ``arrays``, each in the type of the leaf before."""
+
+    def replaced(path: Any, leaf: Any) -> Any:
+        array = arrays[_name([part.key for part in path])]
+        return np.ascontiguousarray(array.transpose(FROM_SHARED[array.ndim])).astype(leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(replaced, tree)
+
+
+def _name(path: Any) -> str:
+    *layer, last = path
+    return ".".join([*layer, SHARED[last]])
+
+
+def observe(
+    loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any
+) -> Observation:
+    """Pass the batch forward and backward by the function that the step differentiates; return what was computed."""
+
+    def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
+        collections = ("batch_stats", "intermediates")
+        return loss_of(params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution)
+
+    passes = jax.value_and_grad(collecting, has_aux=True)
+    (loss, (logits, changed)), gradients = passes(params, batch_stats, batch)
+    operations = convolutions_of(jax.make_jaxpr(collecting)(params, batch_stats, batch).jaxpr)
+    outputs = {
+        ".".join(path[: path.index("conv")]): value[0]
+        for path, value in flatten_dict(changed["intermediates"]).items()
+    }
+    layers = ARCHITECTURES[model].convolutions
+    assert len(operations) == len(layers)
+    seen = [_seen(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)]
+    return Observation(np.asarray(logits), float(loss), to_shared(gradients), seen)
+
+
+def _of_convolution(module: nn.Module, method: str) -> bool:
+    return isinstance(module, nn.Conv) and method == "__call__"
+
+
+CONVOLUTION, PRODUCT = "conv_general_dilated", "dot_general"
+
+
+def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> list[Any]:
+    """Return the convolution operations of a traced program, those of its inner programs too, in their order."""
+    found: list[Any] = []
+    for operation in jaxpr.eqns:
+        if operation.primitive.name in kinds:
+            found.append(operation)
+        for inner in jaxprs_in_params(operation.params):
+            found += convolutions_of(inner, kinds)
+    return found
+
+
+def layers_of(jaxpr: Any, model: str) -> list[LayerSeen]:
+    """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
+    names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
+    seen: list[LayerSeen] = []
+    for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT)):
+        kind = operation.primitive.name
+        name = next(names, "backward") if kind == CONVOLUTION else "classifier"
+        seen.append(LayerSeen(name, operation.invars[0].aval.dtype.name))
+    return seen
+
+
+def _seen(name: str, operation: Any, output: Any) -> ConvolutionSeen:
+    """Return the facts of a convolution operation; its dimension numbers say which axis is which."""
+    facts = operation.params
+    numbers = facts["dimension_numbers"]
+    kernel, result = operation.invars[1].aval.shape, operation.outvars[0].aval.shape
+    assert tuple(output.shape) == tuple(result)
+    (top, bottom), (left, right) = facts["padding"]
+    return convolution_seen(
+        name,
+        (kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
+        facts["window_strides"],
+        ((top, bottom), (left, right)),
+        facts["feature_group_count"],
+        np.asarray(output).transpose(numbers.out_spec),
+    )
+
+
+class TracedConvolutions:
+    """Types and shapes of the convolutions' outputs, while the step is called for the first time.
+
+    The second one counts, because its input has been through the stem: its type is that of the network's computation.
+    For a compiled step these are the traced ones; ``compiled_convolutions`` reads XLA's from the compiled program.
+    """
+
+    def __init__(self, model: str) -> None:
+        """Start without outputs, for the model of that name."""
+        self._channels = ARCHITECTURES[model].convolutions[1].outputs
+        self._outputs: list[tuple[str, tuple[int, ...]]] = []
+
+    def observing(self) -> AbstractContextManager[Any]:
+        """Return the context in which Flax's layers are observed."""
+        return nn.intercept_methods(self._note)
+
+    def _note(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        output = call(*args, **kwargs)
+        if isinstance(context.module, nn.Conv) and context.method_name == "__call__":
+            self._outputs.append((str(output.dtype), tuple(output.shape)))
+        return output
+
+    def observed(self, weight: Any, **others: Any) -> Seen:
+        """Return the observations, with the type of ``weight`` and JAX's switch for products and convolutions."""
+        dtype, shape = self._outputs[1] if len(self._outputs) > 1 else (None, ())
+        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return Seen(
+            compute_dtype=dtype,
+            weight_dtype=str(weight.dtype),
+            # The order of the axes in the program; in memory, XLA decides.
+            activation_layout=layout_by_axes(shape, self._channels) if shape else None,
+            # A kernel's axes have one order in Flax: height, width, inputs, outputs.
+            weight_layout=None,
+            batch_per_device=shape[0] if shape else None,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            unseen=("weight_layout",),
+            others=others,
+        )
+
+
+class CompiledConvolutions(NamedTuple):
+    """The forward convolutions in the program that XLA made: their type, and the order of their results in memory.
+
+    Where they are not all alike, the words are joined by ``+``.
+    """
+
+    dtype: str
+    layout: str
+
+
+def compiled_convolutions(program: str) -> CompiledConvolutions | None:
+    """Return what the text of an optimised HLO program says of its forward convolutions, or None if it says nothing.
+
+    ``%x = bf16[8,16,16,64]{3,2,1,0} convolution(...), dim_labels=b01f_01io->b01f, ... op_name="..."``: the type; the
+    dimensions, the fastest in memory first; which dimension is the batch (b), the channels (f) and the image's (0, 1);
+    where in the Python code it comes from, with ``transpose`` in what belongs to the backward pass. On a GPU it is a
+    call of cuDNN with the same words, whose result is a pair.
+    """
+    dtypes: set[str] = set()
+    layouts: set[str] = set()
+    for line in program.splitlines():
+        labels = re.search(r"dim_labels=\w+->(\w+)", line)
+        shape = re.search(r"= \(?(\w+)\[[\d,]*\]\{([\d,]+)", line)
+        origin = re.search(r'op_name="([^"]*)"', line)
+        if labels is None or shape is None or origin is None or "transpose(" in origin.group(1):
+            continue
+        slowest_first = [labels.group(1)[int(axis)] for axis in shape.group(2).split(",")][::-1]
+        dtypes.add(shape.group(1))
+        layouts.add("".join({"b": "n", "f": "c", "0": "h", "1": "w"}[label] for label in slowest_first))
+    return CompiledConvolutions("+".join(sorted(dtypes)), "+".join(sorted(layouts))) if dtypes else None
+
+
+class JaxImageTraining(JaxTraining, ImageTraining):
+    """An image network, its loss, and the observation of its first step."""
+
+    settings: ImageSettings
+    loaders = ("native",)
+
+    def build(self) -> None:
+        """Make network, loss and optimizer."""
+        settings, recipe = self.settings, self.settings.recipe
+        model = build_model(settings.model, settings.classes, self.precision)
+        self._convolutions = TracedConvolutions(settings.model)
+        self._compiled: CompiledConvolutions | None = None
+        self.take_over(
+            lambda: init(model, settings.model, settings.image_size, settings.seed),
+            make_loss(model, recipe, self._normalise),
+            optimizer(recipe, None if recipe.bn_weight_decay else all_but_batch_norm),
+        )
+
+    def to_batch(self, images: Any, labels: Any) -> Batch:
+        """Bring this rank's images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        images = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).astype(self.precision.compute)
+        return self.ranks.part(images), self.ranks.part(labels.astype(np.int32))
+
+    def open_loader(self, settings: ImageSettings, _place: Place) -> Feed:
+        """Return a feed of Grain's; its first images are already being read."""
+        from ..backends.jax.loading import open_images
+
+        return open_images(settings, self.ranks)
+
+    def _normalise(self, images: Any) -> Any:
+        return normalise(images, self.precision.compute)
+
+    def observing_trace(self) -> AbstractContextManager[Any]:
+        """Observe the convolutions."""
+        return self._convolutions.observing()
+
+    def note_program(self, text: str) -> None:
+        """Find the convolutions in the compiled step."""
+        self._compiled = compiled_convolutions(text)
+
+    def seen(self) -> Seen:
+        """Return the observations of the step as it was written, and of XLA's program."""
+        compiled = self._compiled
+        return self._convolutions.observed(
+            self.state.params["stem"]["conv"]["kernel"],
+            compiled_dtype=compiled.dtype if compiled else None,
+            compiled_layout=compiled.layout if compiled else None,
+            compile_cache_hits=self._clock.cache_hits,
+        )
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics."""
+        params, batch_stats = (from_shared(tree, weights) for tree in self._own_weights())
+        self.state = self.state.replace(
+            params=self.ranks.whole(params), batch_stats=self.ranks.parts(batch_stats)
+        )
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return parameters and running statistics, those of this rank."""
+        params, batch_stats = self._own_weights()
+        return {**to_shared(params), **to_shared(batch_stats)}
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and read the operations that its program was made of."""
+        images = self.network_input(self.batch)
+        self.step(index)
+        layers = layers_of(self.operations(), self.settings.model)
+        return LayersSeen(layers, *measured(images))
+
+    def own_pass(self) -> OwnPass:
+        """Pass this rank's batch forward and backward with the function that the step differentiates."""
+        return OwnPass(to_shared(self.own_gradients()[1]))
+
+    def open_feed(self, settings: ImageSettings) -> Feed:
+        """Return a new feed of the run's loader."""
+        return self.open_loader(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return what the step makes of the images of a batch before its network."""
+        images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
+        return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the function that the step differentiates."""
+        return observe(
+            self._loss_of, self.settings.model, self.state.params, self.state.batch_stats, self.batch
+        )
+
+
+open_training = JaxImageTraining

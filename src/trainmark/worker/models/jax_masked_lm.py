@@ -1,0 +1,211 @@
+"""BERT with the heads of its pre-training in JAX, as a pure function of its parameters.
+
+``architectures.py`` describes the layers; parameters are a flat dictionary by its names, in its shapes.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ..backends.jax.backend import Precision, biased
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.causal_lm.facts import STREAM
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert, decays
+from ..tasks.masked_lm.facts import Seen
+from ..tasks.masked_lm.records import RecordFiles, counting
+from ..tasks.masked_lm.settings import MaskedSettings
+from ..tasks.masked_lm.task import WEIGHTS
+from ..tasks.masked_lm.training import MaskedTraining
+from ..tasks.products import Observation
+from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
+
+KEY = "dropout"
+"""The state besides the parameters: the key of the random numbers of the next pass."""
+
+
+RANDOM = "rbg"
+"""XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number."""
+
+
+class Form(NamedTuple):
+    """Who computes attention, in JAX's word; the share of values that is dropped; whether there is padding."""
+
+    kernel: str
+    share: float
+    padded: bool
+
+
+def init(model: Bert, seed: int, dtype: Any) -> Params:
+    """Return fresh parameters; their number is asserted. May be traced."""
+    shapes = model.shapes()
+    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
+    params = {}
+    for key, (parameter, shape) in zip(keys, shapes.items()):
+        if len(shape) == 2:
+            params[parameter] = (jax.random.normal(key, shape) * DEVIATION).astype(dtype)
+        else:
+            one = parameter.endswith("norm.weight")
+            params[parameter] = (jnp.ones if one else jnp.zeros)(shape, dtype)
+    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
+    return params
+
+
+class Dropping:
+    """Drops a share of values, each time by new random numbers of one key."""
+
+    def __init__(self, share: float, key: Any) -> None:
+        """Take the share, and the key as data."""
+        self._share, self._key = share, jax.random.wrap_key_data(key, impl=RANDOM)
+
+    def __call__(self, values: Any) -> Any:
+        """Return the values, some of them dropped and the rest as much larger."""
+        if not self._share:
+            return values
+        self._key, key = jax.random.split(self._key)
+        kept = jax.random.bernoulli(key, 1 - self._share, values.shape)
+        return jnp.where(kept, values / (1 - self._share), 0).astype(values.dtype)
+
+    def attend(self, queries: Any, keys: Any, values: Any, lengths: Any | None, kernel: str) -> Any:
+        """Attend to the positions before ``lengths``, or to all.
+
+        JAX's own attention drops nothing, so with a share it is written out.
+        """
+        if not self._share:
+            return jax.nn.dot_product_attention(
+                queries, keys, values, key_value_seq_lengths=lengths, implementation=kernel
+            )
+        scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys).astype(jnp.float32) * queries.shape[-1] ** -0.5
+        if lengths is not None:
+            inside = jnp.arange(keys.shape[1]) < lengths[:, None]
+            scores = jnp.where(inside[:, None, None], scores, -1e9)
+        weights = self(jax.nn.softmax(scores).astype(values.dtype))
+        return jnp.einsum("bhqk,bkhd->bqhd", weights, values)
+
+    def next_key(self) -> Any:
+        """Return the key for the next pass, as data."""
+        return jax.random.key_data(self._key)
+
+
+def heads_of(
+    model: Bert, precision: Precision, form: Form, params: Params, batch: Any, drop: Dropping, tap: Tap
+) -> tuple[Any, Any]:
+    """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2).
+
+    Norms are in FP32, and so are rows that are looked up until the first one.
+    """
+    compute, (tokens, segments, lengths, places) = precision.compute, batch
+
+    def product(name: str, given: Any) -> Any:
+        weight = params[f"{name}.weight"]
+        result = biased(jnp.einsum("bti,oi->bto", given, weight.astype(compute)), params[f"{name}.bias"])
+        tap(name, weight, result)
+        return result
+
+    def norm(name: str, given: Any) -> Any:
+        wide = given.astype(jnp.float32)
+        centred = wide - wide.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + NORM_EPSILON)
+        weight, bias = (params[f"{name}.{part}"].astype(jnp.float32) for part in ("weight", "bias"))
+        return (scaled * weight + bias).astype(compute)
+
+    heads = (*tokens.shape, model.heads, model.width // model.heads)
+    embedding = params["embedding.tokens"]
+    x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]]
+    x = drop(norm("embedding.norm", x + params["embedding.segments"][segments]))
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
+        attended = drop.attend(query, key, value, lengths if form.padded else None, form.kernel)
+        x = norm(f"{name}.norm", x + drop(product(f"{name}.output", attended.reshape(x.shape))))
+        name = f"block{block}.mlp"
+        inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)
+        x = norm(f"{name}.norm", x + drop(product(f"{name}.down", inner)))
+        if block == 0:
+            tap(STREAM, x, x)
+    hidden = jnp.take_along_axis(x, places[..., None], axis=1)
+    hidden = norm("words.norm", jax.nn.gelu(product("words.transform", hidden), approximate=False))
+    words = jnp.einsum("bti,oi->bto", hidden, embedding.astype(compute))
+    words = biased(words, params["words.bias"])
+    return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
+
+
+def make_loss(model: Bert, precision: Precision, form: Form, seen: Tap) -> Callable[..., Any]:
+    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
+
+    The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
+    in FP32.
+    """
+
+    def loss_of(params: Params, kept: dict[str, Any], batch: Any, tap: Tap = seen) -> Any:
+        *given, words, weights, follows = batch
+        drop = Dropping(form.share, kept[KEY])
+        found, told = heads_of(model, precision, form, params, given, drop, tap)
+        found, told = found.astype(jnp.float32), told[:, 0].astype(jnp.float32)
+        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
+        of_sentences = optax.softmax_cross_entropy_with_integer_labels(told, follows).mean()
+        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
+
+    return loss_of
+
+
+class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is; the key of its dropout is part of the state."""
+
+    settings: MaskedSettings
+
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a feed of Grain's, which counts the tokens of each batch."""
+        from ..backends.jax.loading import open_numbers
+
+        files = RecordFiles(settings.data, settings)
+        return counting(
+            lambda made: open_numbers(files.sequences, files.rows, settings, place, made),
+            lambda batch: self.to_batch(*batch),
+        )
+
+    @property
+    def description(self) -> Any:
+        """Return the description of the model."""
+        return ARCHITECTURES[self.settings.model]
+
+    def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        own = batch[WEIGHTS].sum() / parts
+        mean = own if axis is None else jax.lax.pmean(own, axis)
+        return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
+
+    def fresh(self) -> tuple[Any, Any]:
+        """Return fresh parameters, and the key of the first pass."""
+        params = init(self.description, self.settings.seed, self.precision.weights)
+        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=RANDOM))}
+
+    def of_ranks(self, kept: Any, world_size: int) -> Any:
+        """Return a key of its own for each rank, so that they drop different places."""
+        key = jax.random.wrap_key_data(kept[KEY], impl=RANDOM)
+        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
+
+    def make_loss(self) -> Callable[..., Any]:
+        """Return the loss as ``make_step`` takes it."""
+        kernel = attention_kernel(self.platform, self.precision)
+        form = Form(kernel, self.settings.recipe.dropout, self.settings.padded)
+        return make_loss(self.description, self.precision, form, self._trace)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def seen(self) -> Seen:
+        """Return what was traced."""
+        return Seen(**{**vars(super().seen()), "predictions": self.traced["words.transform"][2][1]})
+
+    def own_pass(self) -> Observation | None:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
+
+
+open_training = JaxMaskedTraining
