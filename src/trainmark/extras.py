@@ -1,26 +1,69 @@
 """Optional dependencies: one sentence names the extra that installs a missing library."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 from trainmark.errors import InputError
+
+EXTRA_OF = {
+    "alembic": "run",
+    "altair": "report",
+    "google_crc32c": "data",
+    "jinja2": "report",
+    "narwhals": "frames",
+    "pandas": "frames",
+    "PIL": "data",
+    "polars": "frames",
+    "psycopg": "postgresql",
+    "pyarrow": "frames",
+    "scipy": "run",
+    "sqlalchemy": "run",
+    "uv": "packages",
+    "vl_convert": "report",
+    "zstandard": "zstd",
+}
+"""The extra that installs each optional module."""
+
+FOR_RUNS = ("sqlalchemy", "alembic", "scipy", "jinja2")
+"""The modules that a campaign needs at its end, so their lack is found before it starts."""
 
 
 class MissingExtraError(InputError):
     """A library of an extra is not installed; the message has the command that installs it."""
 
 
-def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
-    """Return an optional module; raise ``MissingExtraError`` with ``purpose`` and the extra if it is not installed.
+def missing_extra(purpose: str, *modules: str) -> MissingExtraError:
+    """Return the error for optional modules that ``purpose`` needs and that are not installed."""
+    extras = ",".join(sorted({EXTRA_OF[module] for module in modules}))
+    verb = "is" if len(modules) == 1 else "are"
+    return MissingExtraError(
+        f"{purpose} needs {', '.join(modules)}, which {verb} not installed: pip install 'trainmark[{extras}]'"
+    )
+
+
+def require_for_runs() -> None:
+    """Raise ``MissingExtraError`` if a module that a campaign needs is not installed."""
+    missing = [module for module in FOR_RUNS if not _is_installed(module)]
+    if missing:
+        raise missing_extra("measuring", *missing)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def import_extra(module: str, purpose: str) -> ModuleType:
+    """Return an optional module; raise ``MissingExtraError`` with ``purpose`` and its extra if it is not installed.
 
     ``purpose`` is the subject of the sentence, such as ``a pandas frame``.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-        if missing == "trainmark":
+        if (error.name or module).partition(".")[0] not in EXTRA_OF:
             raise
-        raise MissingExtraError(
-            f"{purpose} needs {missing}, which is not installed: pip install 'trainmark[{extra}]'"
-        ) from None
+        raise missing_extra(purpose, (error.name or module).partition(".")[0]) from None

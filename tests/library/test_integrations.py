@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from frameworks import framework_python, in_frameworks
+from trainmark.node import free_ports
 
 SOURCE = Path(__file__).parents[2] / "src"
 WARMUP, STEPS = 4, 34
@@ -179,3 +180,48 @@ def test_a_library_that_is_missing_is_an_import_error_that_names_it() -> None:
     )
 
     assert "No module named 'transformers'" in ran.stderr
+
+
+RANKS = (
+    HEAD
+    + """\
+import torch.distributed as dist
+import trainmark as tm
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+with tm.measure(unit="tokens", warmup=4) as m:
+    for step in range(34):
+        dist.barrier()
+        time.sleep(0.01)
+        m.step(100 + rank)
+        ends.append(time.perf_counter())
+if rank == 0:
+    report(201)
+"""
+)
+
+
+def of_two_ranks(folder: Path) -> list[str]:
+    """Run the script on two ranks of a process group; return the lines of rank 0."""
+    (folder / "train.py").write_text(RANKS, encoding="utf-8")
+    where = {"PYTHONPATH": str(SOURCE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1))}
+    processes = [
+        subprocess.Popen(
+            [framework_python("pytorch"), "train.py"],
+            cwd=folder,
+            env=os.environ | where | {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=200)[0] for process in processes]
+    assert [line for line in outputs[1].splitlines() if line.startswith("trainmark")] == []
+    return outputs[0].splitlines()
+
+
+@pytest.mark.parametrize("_", [pytest.param(None, marks=marked("pytorch", rarely=True))], ids=["pytorch"])
+def test_rank_0_adds_the_work_of_all_ranks(_: None, tmp_path: Path) -> None:
+    ours, outside = numbers(of_two_ranks(tmp_path))
+
+    assert ours == pytest.approx(outside, rel=0.02)

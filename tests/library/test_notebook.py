@@ -8,7 +8,8 @@ import pytest
 
 pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 
-nbclient = pytest.importorskip("nbclient")
+nbclient: Any = pytest.importorskip("nbclient")
+nbformat: Any = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
 
 STORED = Path(__file__).parents[2] / "docs" / "results"
@@ -17,8 +18,6 @@ LOG = r'"".join(f"iter {step}: loss 2.{step:04}, time 100.00ms, mfu 10.0%\n" for
 
 def shown(*cells: str) -> list[dict[str, Any]]:
     """Execute a notebook; return the data that the last line of each cell shows, by its MIME type."""
-    import nbformat
-
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     spec = {"name": "python3", "display_name": "Python", "language": "python"}
     book.metadata["kernelspec"] = spec

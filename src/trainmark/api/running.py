@@ -73,7 +73,7 @@ def _command(
     timeout: float | None,
 ) -> "tuple[SuiteDocument, Path, str]":
     from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
 
     varied = [f"{name}={','.join(map(str, values))}" for name, values in vary.items()]
     options = CommandOptions(vary=varied, repeats=repeats, timeout=timeout)

@@ -60,8 +60,8 @@ class Table(Sequence[Mapping[str, Any]]):
 
     def _native(self, backend: str, name: str) -> Any:
         purpose = f"{'an' if name == 'Arrow' else 'a'} {name} frame"
-        import_extra(backend, "frames", purpose)
-        narwhals = import_extra("narwhals", "frames", purpose)
+        import_extra(backend, purpose)
+        narwhals = import_extra("narwhals", purpose)
         values = {column: _column([row.get(column) for row in self.rows]) for column in self.columns}
         return narwhals.from_dict(values, backend=backend).to_native()
 

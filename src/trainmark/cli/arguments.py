@@ -73,6 +73,15 @@ class Command:
                 found[name] = (types[0] if types else annotation.__origin__, annotation.__metadata__[0])
         return found
 
+    def options(self) -> list[tuple[str, str]]:
+        """Return each option's flags, with the name of its value, and its help."""
+        found = []
+        for name, (kind, declared) in self._parameters().items():
+            if isinstance(declared, Option):
+                value = "" if kind is bool else f" {declared.metavar or ('N' if kind is int else 'TEXT')}"
+                found.append((f"{' '.join(_flags(name, declared))}{value}", declared.help))
+        return found
+
     def _flags(self) -> list[str]:
         declared = ((name, one) for name, (_, one) in self._parameters().items())
         return [flag for name, one in declared if isinstance(one, Option) for flag in _flags(name, one)]

@@ -40,7 +40,7 @@ def write_card_of_command(
     from trainmark.campaign.log_measurement import read_run_log
     from trainmark.cli.card_trial import run_of, run_once
     from trainmark.cli.command_suite import CommandOptions, command_suite
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
     from trainmark.execution import ResultDirectory
     from trainmark.logs.guess.reading import proposal, propose
     from trainmark.schema.names import LOG

@@ -91,7 +91,7 @@ def write_trial_suite(
     folder: Path, card: Mapping[str, Any], environment: str | None, values: Mapping[str, Any]
 ) -> "Suite":
     """Write a card and a suite of one run of it into ``folder``, and return the suite."""
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
 
     document = {
         "name": str(card["name"]),

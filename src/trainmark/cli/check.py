@@ -53,7 +53,7 @@ def check(
     from trainmark.check import CheckOptions, check_hosts, format_report
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.run import interrupted_by
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
     from trainmark.home import default_home

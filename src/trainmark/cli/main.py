@@ -9,6 +9,8 @@ from trainmark import __version__
 from trainmark.errors import TrainmarkError, nearest
 
 VERBS = {
+    "init": "Write a small suite for this machine.",
+    "suites": "List, show and copy the suites that come with trainmark.",
     "run": "Run a suite: measure every case, save all results, print a table.",
     "check": "Check whether this machine or the given hosts are ready to run a suite.",
     "plan": "Print the commands that a suite would run, without running them.",
@@ -24,10 +26,11 @@ VERBS = {
     "card": "Make, check, list and show cards, which describe training programs.",
     "env": "Create, check and list the frameworks' environments.",
     "data": "Create, convert, index and verify data sets.",
+    "completion": "Print the completion script of bash, zsh or fish.",
 }
 """Each verb is the module ``trainmark.cli.<verb>`` with an ``app``: a ``typer.Typer``, or a faster ``Command``."""
 
-_VERB_LINES = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
+_VERB_LINES = "\n".join(f"  {verb:<11}{text}" for verb, text in VERBS.items())
 
 _COLLECTED_AFTER = 50_000
 """Python's own 700 new objects make it look for cycles a hundred times while modules load: a tenth of the start."""
@@ -86,6 +89,14 @@ def _run_verb(verb: str, rest: list[str]) -> int:
     except TrainmarkError as error:
         sys.stderr.write(f"trainmark {verb}: {error}\n")
         return error.exit_code
+    except ModuleNotFoundError as error:
+        from trainmark.extras import EXTRA_OF, missing_extra
+
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRA_OF:
+            raise
+        sys.stderr.write(f"{missing_extra(f'trainmark {verb}', missing)}\n")
+        return 2
     except BrokenPipeError:
         # The reader of our output (head, less) has closed the pipe: no error, but nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -60,7 +60,7 @@ def plan(
         return
     from trainmark.campaign import cases_over_limit, plan_campaign
     from trainmark.cli.hosts import chosen_hosts
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
     from trainmark.home import default_home
     from trainmark.suite import select
     from trainmark.workload.card import OWN_FORMAT
@@ -84,7 +84,7 @@ def plan(
 
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
     from trainmark.schema.job import JobKind
     from trainmark.submission import make_job, render
     from trainmark.suite import load_job, select

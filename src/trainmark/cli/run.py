@@ -227,7 +227,7 @@ def run(
     of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be
     used. With --against, 1: the command is slower than the other one.
     """
-    from trainmark.cli.suites import read_suite
+    from trainmark.cli.suite_reading import read_suite
     from trainmark.report import Language
 
     if lang not in set(Language):
@@ -325,7 +325,7 @@ class Call:
     ) -> None:
         """Write the suite and the card of a command, measure it, and compare it with an earlier result."""
         from trainmark.cli.command_output import print_baseline, print_command_results
-        from trainmark.cli.suites import read_suite
+        from trainmark.cli.suite_reading import read_suite
 
         path = found.write(directory)
         results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
@@ -359,6 +359,9 @@ class Call:
 
     def run(self, resolved: "Suite", directory: Path, words: tuple[str, ...]) -> "CampaignEnding":
         """Run a suite's cases, and return how the campaign ended."""
+        from trainmark.extras import require_for_runs
+
+        require_for_runs()
         from trainmark.campaign import Order, QuietWait, reserve_hosts, run_campaign
         from trainmark.cli.hosts import chosen_hosts
         from trainmark.cli.progress import ProgressPrinter

@@ -1,54 +1,101 @@
-"""Read a suite and look up every name in it, so that an error for an unknown name has its line."""
+"""``trainmark suites``: the suites that come with trainmark."""
 
-import os
+import sys
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from trainmark.environment import SYSTEM, find_entry
-from trainmark.environment.engine import ENGINES
-from trainmark.errors import InputError
-from trainmark.schema.suite import EACH_ITS_OWN, Suite
-from trainmark.suite import load_suite, read_document
-from trainmark.workload import NoCardError
+import typer
 
+from trainmark.errors import InputError, nearest
 
-def read_suite(path: Path) -> Suite:
-    """Return the suite in ``path``; raise ``InputError`` for an invalid suite, an invalid card or an unknown name.
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
-    The names are those of workloads, of their frameworks, and of the environment.
-    """
-    try:
-        suite = load_suite(path)
-    except InputError:
-        # A suite takes values from its cards: report their mistakes where they are.
-        _check_cards(path)
-        raise
-    from trainmark.campaign import load_programs  # not imported for a log alone
+app = typer.Typer(
+    help="List, show and copy the suites that come with trainmark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
-    workloads = load_programs(suite)
-    for case in {(case.workload, case.framework): case for case in suite.cases}.values():
-        try:
-            workloads.find(case)
-        except NoCardError as error:
-            document = read_document(path)
-            raise document.error(document.find(error.axis, case.value(error.axis)), str(error)) from None
-    requested = suite.environment
-    names = {"": requested} if isinstance(requested, str) else requested
-    for framework, name in names.items():
-        if name not in (EACH_ITS_OWN, SYSTEM, *ENGINES) and os.sep not in name:
-            try:
-                find_entry(name)
-            except InputError as error:
-                key = ("environment", framework) if framework else ("environment",)
-                raise read_document(path).error(key, str(error)) from None
-    return suite
+Name = Annotated[str, typer.Argument(help="A suite of `trainmark suites list`.", metavar="NAME")]
 
 
-def _check_cards(path: Path) -> None:
-    """Raise ``InputError`` for the mistakes in the cards of a suite that cannot be read itself."""
-    from trainmark.campaign import program_mistakes
-    from trainmark.workload import load_workloads
+@app.command("list")
+def list_suites(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a suite, one a line.")
+    ] = False,
+) -> None:
+    """List the suites by name, with their descriptions."""
+    import json
 
-    values = read_document(path).values
-    cards = values.get("cards") if isinstance(values, dict) else None
-    files = [path.resolve().parent / card for card in cards or () if isinstance(card, str)]
-    load_workloads([file for file in files if file.is_file()], (program_mistakes,))
+    from trainmark.cli.tables import table
+
+    rows = [(name, _description(text)) for name, text in _texts().items()]
+    if as_json:
+        for name, description in rows:
+            sys.stdout.write(
+                json.dumps({"name": name, "description": description}, ensure_ascii=False) + "\n"
+            )
+        return
+    sys.stdout.write(table(("suite", "description"), rows))
+
+
+@app.command()
+def show(name: Name) -> None:
+    """Print the file of a suite."""
+    sys.stdout.write(_text(name))
+
+
+@app.command()
+def copy(
+    name: Name,
+    to: Annotated[
+        Path | None, typer.Argument(help="The new file; default: NAME.yaml in this folder.", metavar="FILE")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Copy a suite to a file, to edit and run it."""
+    from trainmark.files import write_atomically
+
+    path = to or Path(f"{name}.yaml")
+    path = path / f"{name}.yaml" if path.is_dir() else path
+    text = _text(name)
+    if path.exists() and not force:
+        raise InputError(f"{path}: exists already; name another file, or replace it with --force")
+    write_atomically(path, text)
+    sys.stderr.write(f"{path}: written; next: trainmark plan {path}\n")
+
+
+def bundled_suites() -> tuple[str, ...]:
+    """Return the names of the suites that come with trainmark."""
+    return tuple(_texts())
+
+
+def _files() -> "list[Traversable]":
+    folder = files("trainmark") / "suites"
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(
+        (one for one in found if one.name.endswith(".yaml")), key=lambda one: one.name.removesuffix(".yaml")
+    )
+
+
+def _texts() -> dict[str, str]:
+    return {one.name.removesuffix(".yaml"): one.read_text(encoding="utf-8") for one in _files()}
+
+
+def _text(name: str) -> str:
+    texts = _texts()
+    known = name.removesuffix(".yaml")
+    if known not in texts:
+        raise InputError(f"no suite '{name}'{nearest(known, texts)} (trainmark suites list)")
+    return texts[known]
+
+
+def _description(text: str) -> str:
+    """Return the description of a suite's text without reading its matrix."""
+    lines = (line for line in text.splitlines() if line.startswith("description:"))
+    return next(lines, "description: -").partition(":")[2].strip().strip("'\"")

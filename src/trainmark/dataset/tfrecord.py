@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO
 
-import google_crc32c
-
 _HEAD = struct.Struct("<QI")
 _TAIL = struct.Struct("<I")
 FRAMING = _HEAD.size + _TAIL.size
@@ -42,6 +40,8 @@ class Record:
 
 def masked_crc(data: bytes) -> int:
     """Return the masked CRC32C of ``data`` as in TFRecord files."""
+    import google_crc32c  # only data sets need it
+
     crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 

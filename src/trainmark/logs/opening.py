@@ -83,7 +83,12 @@ class _Zstandard:
     """A reader of Zstandard frames, which raises ``EOFError`` for a cut one as the standard library's readers do."""
 
     def __init__(self, packed: BinaryIO) -> None:
-        import zstandard
+        try:
+            import zstandard
+        except ModuleNotFoundError:
+            raise UnusableFileError(
+                "is compressed by Zstandard, for which zstandard is not installed: pip install 'trainmark[zstd]'"
+            ) from None
 
         self._packed, self._new = packed, zstandard.ZstdDecompressor().decompressobj
         self._frame = self._new()

@@ -9,7 +9,6 @@ from trainmark.report.blocks import Chart, Report, Section
 from trainmark.report.charts import missing_packages, on_white, svg
 from trainmark.report.context import Context, context
 from trainmark.report.csvfile import render_csv, render_runs_csv
-from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
@@ -107,6 +106,8 @@ def render_markdown(
 
 def render_html(results: Results, directory: Path, language: Language = Language.EN, base: str = "") -> str:
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
+    from trainmark.report.html import to_html
+
     report = compose(results, directory, language, base)
     return to_html(report, _pictures(report))
 
@@ -120,6 +121,8 @@ def write_plots(
 
 def write_reports(directory: Path, results: Results, language: Language = Language.EN) -> list[Path]:
     """Write ``results.csv``, ``runs.csv``, ``plots/*.svg``, ``report.md`` and ``report.html`` into ``directory``."""
+    from trainmark.report.html import to_html
+
     written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
     report = compose(results, directory, language)
     pictures = _pictures(report)

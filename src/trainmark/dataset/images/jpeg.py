@@ -4,8 +4,6 @@ import io
 import warnings
 from enum import StrEnum
 
-from PIL import Image, UnidentifiedImageError, features
-
 from trainmark.dataset.images.picture import Pixels
 from trainmark.dataset.problems import Depth
 
@@ -18,6 +16,8 @@ _WITHOUT_LENGTH = frozenset((0x01, *range(0xD0, 0xD9)))
 
 def encoder_name() -> str:
     """Return the encoder's name and version; the same encoder gives equal bytes for equal pixels."""
+    from PIL import features
+
     library = "libjpeg_turbo" if features.check_feature("libjpeg_turbo") else "jpg"
     version = features.version(library)
     return f"Pillow {features.version('pil')}, {library.replace('_', '-')} {version}"
@@ -25,6 +25,8 @@ def encoder_name() -> str:
 
 def encode(pixels: Pixels, quality: int) -> bytes:
     """Return ``pixels`` (uint8, height x width x 3) as a baseline JPEG with 4:2:0 chroma."""
+    from PIL import Image
+
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=quality, subsampling="4:2:0")
     return file.getvalue()
@@ -54,6 +56,8 @@ def find_fault(data: bytes, depth: Depth) -> tuple[Fault, str] | None:
             return fault
     elif not data.strip(b"\0"):
         return Fault.TRUNCATED, f"{len(data)} bytes, all of them zero"
+    from PIL import Image, UnidentifiedImageError
+
     try:
         with warnings.catch_warnings():
             # Warnings about odd metadata do not matter here.

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from PIL import Image
-
 from trainmark.dataset import example, tfrecord
 from trainmark.dataset.images import features, recordio
 from trainmark.dataset.images.jpeg import find_fault
@@ -171,6 +169,8 @@ def _load_picture(source: SourcePicture, data: bytes, path: Path) -> _Picture:
     ImageNet has one PNG and 22 CMYK pictures under JPEG names, which its usual conversion re-encodes as well
     (tensorflow/models, build_imagenet_data.py).
     """
+    from PIL import Image
+
     try:
         with warnings.catch_warnings():
             # Warnings about odd metadata do not matter here.

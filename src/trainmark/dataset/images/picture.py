@@ -11,12 +11,15 @@ logarithm, Fourier transform or matrix product, because their last bits differ b
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFilter
 
 from trainmark.dataset.images.spec import ImageFolderSpec, Picture, Split, picture_size
+
+if TYPE_CHECKING:
+    from PIL import ImageDraw
 
 GENERATOR_VERSION = 1
 """Raised whenever the same spec would give other pixels."""
@@ -54,6 +57,8 @@ class _Draws:
 
 def paint(spec: ImageFolderSpec, picture: Picture) -> Pixels:
     """Return the pixels of ``picture`` as uint8 of shape ``(height, width, 3)``, red first."""
+    from PIL import Image, ImageFilter
+
     draws = _Draws(spec.seed, 1 + list(Split).index(picture.split), picture.index)
     width, height = picture_size(spec, draws.below(1000))
     fields = _fields(spec.seed)
@@ -130,6 +135,8 @@ def _leaves(draws: _Draws, hue: tuple[int, int], width: int, height: int) -> _Le
     # The first leaf is the sky: bright and soft.
     contrast[0] = draws.below(16)
 
+    from PIL import Image, ImageDraw
+
     canvas = Image.new("L", (width, height), 0)
     pen = ImageDraw.Draw(canvas)
     horizon = height * draws.between(35, 80) // 100
@@ -151,7 +158,7 @@ def _colour(draws: _Draws, hue: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def _draw_leaf(
-    draws: _Draws, pen: ImageDraw.ImageDraw, leaf: int, centre: tuple[int, int], radius: int
+    draws: _Draws, pen: "ImageDraw.ImageDraw", leaf: int, centre: tuple[int, int], radius: int
 ) -> None:
     x, y = centre
     a, b = (radius * draws.between(50, 150) // 100 for _ in range(2))

@@ -1,0 +1,66 @@
+"""Write the man page ``src/trainmark/man/trainmark.1`` from the help of the verbs; ``--check`` compares it only."""
+
+import sys
+from pathlib import Path
+
+from trainmark import __version__
+from trainmark.cli.command_tree import CommandInfo, command_tree
+
+PAGE = Path(__file__).parents[1] / "src" / "trainmark" / "man" / "trainmark.1"
+
+HEAD = f"""\
+.TH TRAINMARK 1 "" "trainmark {__version__}" "User commands"
+.SH NAME
+trainmark \\- measure how fast deep-learning programs train
+.SH SYNOPSIS
+.B trainmark
+.I VERB
+[OPTIONS] ...
+.SH DESCRIPTION
+Measures how fast deep-learning programs train, so that the number can be reproduced, compared and explained.
+.SH EXIT STATUS
+0: success.
+1: a run or a check failed, or what was checked does not hold.
+2: the command line or an input file is invalid.
+130: interrupted.
+.SH ENVIRONMENT
+.TP
+.B TRAINMARK_HOME
+The folder of environments, data sets and sources; default: $XDG_DATA_HOME/trainmark.
+.TP
+.B NO_COLOR
+If set, nothing is coloured.
+.SH VERBS
+"""
+
+
+def page() -> str:
+    """Return the man page as roff."""
+    return HEAD + "".join(_section(one) for one in command_tree())
+
+
+def _section(one: CommandInfo) -> str:
+    lines = [f".SS trainmark {' '.join(one.words)}", _text(one.summary)]
+    for flags, help_text in one.options:
+        lines += [".TP", f".B {_text(flags)}", _text(help_text)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(text: str) -> str:
+    """Return a text as roff: no character of it is a request."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def main() -> int:
+    """Write the page, or return 1 with ``--check`` if it is stale."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
