@@ -152,6 +152,7 @@ def test_bundled_evidence_is_divided_by_its_own_control(tmp_path: Path) -> None:
     explanation = explained(run, after)
 
     layout, rest = explanation.factors[0], explanation.factors[-1]
+    assert explanation.ratio is not None
     assert explanation.ratio == pytest.approx(1.752, abs=1e-3)
     assert layout.name == "layout"
     assert layout.value == pytest.approx(explanation.ratio / (nhwc / tf32))

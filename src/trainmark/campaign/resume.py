@@ -32,6 +32,7 @@ from trainmark.insight import judged
 from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
+from trainmark.measure.energy import energy_of
 from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of
@@ -224,6 +225,7 @@ def collect_run(
         gates=checks,
         cpu_s_per_sample=_cpu_s_per_sample(case, events, measurement, telemetry),
         rank_logs=rank_logs,
+        energy=energy_of(case, events.parameters.device, measurement, telemetry, manifest),
         data_files=record.data_files,
         stand_ins=record.stand_ins,
     )

@@ -10,8 +10,10 @@ from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
+from trainmark.measure.energy import energy_finding, joules_text
 from trainmark.schema.bound import BoundFinding
 from trainmark.schema.comparison import CHANGES
+from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import PerDeviceFinding
 from trainmark.schema.measurement import Estimate, ModelFlops, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
@@ -208,22 +210,17 @@ def _number(estimate: Estimate, measured: list[RunResult]) -> str:
 
 
 def _energy(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
-    """Yield the GPUs' energy for one unit of work, by NVML's counters over the window."""
-    shares = []
-    for run in measured:
-        found = run.measurement
-        used = [gpu.energy_j for node in run.telemetry for gpu in node.gpus if gpu.utilisation_mean]
-        known = [joules for joules in used if joules is not None]
-        if found is None or found.window_s is None or not known or len(known) < len(used):
-            return
-        covered_s = max(node.covered_s or node.seconds for node in run.telemetry)
-        shares.append(sum(known) / covered_s / found.throughput)
-    unit = (
-        (measured[0].measurement.unit if measured[0].measurement else "").removesuffix("/s").removesuffix("s")
+    """Yield the energy for one unit of work, by counters over the window."""
+    found = energy_finding("", [run.energy for run in measured])
+    if found is None:
+        return
+    interval = found.interval
+    within = "" if interval is None else f"  [{joules_text(interval.low)}, {joules_text(interval.high)}]"
+    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with all that runs on them"
+    yield (
+        "energy",
+        f"{joules_text(found.per_unit_j)} for each {found.unit}{within}, {found.watts:.0f} W ({of})",
     )
-    joules = sorted(shares)[len(shares) // 2]
-    amount = f"{joules * 1000:.4g} mJ" if joules < 1 else f"{joules:.4g} J"
-    yield "energy", f"{amount} for each {unit} (GPUs)"
 
 
 def _machine(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

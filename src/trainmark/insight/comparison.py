@@ -10,7 +10,7 @@ from trainmark.environment import differences as manifest_differences
 from trainmark.environment import pooling_differences
 from trainmark.errors import InputError
 from trainmark.insight.findings import judged
-from trainmark.measure import ratio
+from trainmark.measure import estimate, ratio
 from trainmark.measure.campaigns import (
     TABLE_LEVEL,
     Contrast,
@@ -20,6 +20,7 @@ from trainmark.measure.campaigns import (
     largest_unchanged_difference,
     ratio_between_campaigns,
 )
+from trainmark.measure.energy import energy_finding
 from trainmark.measure.pooling import same_hardware
 from trainmark.schema.comparison import (
     CampaignVariation,
@@ -32,6 +33,7 @@ from trainmark.schema.comparison import (
     Scope,
     Side,
 )
+from trainmark.schema.energy import EnergyRatio
 from trainmark.schema.identity import Part
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Ratio
@@ -297,7 +299,23 @@ def _compared(
         significance=significance,
         reason=reason,
         doubtful=tuple(side for side, doubtful in in_doubt.items() if doubtful),
+        energy=_energy(baseline, candidate),
     )
+
+
+def _energy(baseline: CaseResult, candidate: CaseResult) -> EnergyRatio | None:
+    """Return the ratio of the joules of a unit of work; None if a run of either side has none."""
+    uses = [[run.energy for run in pooled(case.runs)] for case in (baseline, candidate)]
+    found = [energy_finding("", one) for one in uses]
+    before, now = found
+    if before is None or now is None or (before.source, before.unit) != (now.source, now.unit):
+        return None
+    estimates = [estimate([use.per_unit_j for use in one if use is not None]) for one in uses]
+    quotient = ratio(estimates[1], estimates[0])
+    if quotient is None:
+        return None
+    joules = (before.per_unit_j, now.per_unit_j)
+    return EnergyRatio(unit=now.unit, source=now.source, joules=joules, ratio=quotient)
 
 
 def _joined(estimates: Sequence[Estimate], comparable: Sequence[Estimate]) -> Estimate | None:

@@ -9,10 +9,12 @@ from trainmark.insight.causes import cause_table, in_causal_order, with_causes
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
+from trainmark.measure.energy import energy_finding
 from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import same_hardware
 from trainmark.measure.statistics import MAX_RATE_RATIO
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
+from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.findings import (
     ChoiceDifference,
     Doubt,
@@ -70,6 +72,7 @@ def find(results: Results) -> Findings:
         advice=tuple(advise(results)),
         bounds=tuple(judge_bounds(results.cases, results.manifests)),
         per_device=tuple(_per_device(results.cases)),
+        energy=tuple(_energy(results.cases)),
     )
 
 
@@ -85,6 +88,14 @@ def judged(results: Results) -> Results:
         "per_device": tuple(_per_device(results.cases)),
     }
     return results.model_copy(update={"findings": found.model_copy(update=added)})
+
+
+def _energy(cases: Iterable[CaseResult]) -> Iterator[EnergyFinding]:
+    """Yield the energy of each case whose runs all have one."""
+    for case in cases:
+        found = energy_finding(case.id, [run.energy for run in pooled(case.runs)])
+        if found is not None:
+            yield found
 
 
 def _per_device(cases: Iterable[CaseResult]) -> Iterator[PerDeviceFinding]:

@@ -70,8 +70,8 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
     elif match := (
         _PPCLS.search(line)
         or _DICTIONARY_LINE.match(line)
-        or (" ..." in line and _DOTTED.match(line))
-        or ("Config param" in line and _CONFIG_PARAM.search(line))
+        or (_DOTTED.match(line) if " ..." in line else None)
+        or (_CONFIG_PARAM.search(line) if "Config param" in line else None)
     ):
         yield match[1], match[2]
     elif match := _COMMAND.search(line):

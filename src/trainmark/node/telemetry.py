@@ -16,6 +16,7 @@ from typing import Any
 
 from trainmark.node.accelerators import Nvml
 from trainmark.node.foreign import ForeignProcesses
+from trainmark.node.rapl import PackageEnergy
 from trainmark.node.run_files import restored
 from trainmark.node.usage import CpuWaits, NodeUsage, ProcessTree, find_quota_counter, read_node
 from trainmark.schema.telemetry import (
@@ -120,6 +121,7 @@ class Sampler:
         self._pss, self._slow = _Due(PSS_EVERY_S), _Due(SLOW_EVERY_S)
         self._foreign = ForeignProcesses(proc)
         self._waits = CpuWaits(proc)
+        self._energy = PackageEnergy()
 
     def header(self, interval_s: float) -> Header:
         """Return the first line of the file."""
@@ -155,6 +157,7 @@ class Sampler:
             ),
             foreign=self._foreign.take(at, other_s, node.total_s, tree.pids),
             busy_cpus=self._busy_cpus(tree.busy_pids) if slow else None,
+            cpu_energy_j=self._energy.read_j() if slow else None,
         )
 
     def _busy_cpus(self, pids: Iterable[int]) -> int | None:
@@ -250,7 +253,8 @@ def _fields(sample: Sample) -> dict[str, Any]:
     parts = {name: _shallow(getattr(sample, name)) for name in ("cpu", "memory", "counters")}
     lists = {"gpus": [_shallow(gpu) for gpu in sample.gpus]}
     foreign = {} if sample.foreign is None else {"foreign": [_shallow(one) for one in sample.foreign]}
-    return plain | parts | lists | foreign
+    energy = {} if sample.cpu_energy_j is None else {"cpu_energy_j": round(sample.cpu_energy_j, 3)}
+    return plain | parts | lists | foreign | energy
 
 
 _PLAIN = ("monotonic_s", "wall_s", "interval_s", "processes", "busy_cpus")

@@ -1,8 +1,9 @@
 """Reading of ``telemetry.jsonl``, and the summary of a window of a run."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -117,6 +118,16 @@ def summarise(path: Path, window: tuple[float, float] | None = None) -> Telemetr
         foreign=_foreign(recording.samples, covered),
         cpus=None if cpu is None else cpu.cpus,
         cpu_wait_mean=None if cpu is None else cpu.wait,
+        cpu_energy_j=_rounded(
+            _energy(
+                [
+                    (sample.wall_s, sample.cpu_energy_j)
+                    for sample in recording.samples
+                    if sample.cpu_energy_j is not None
+                ],
+                covered,
+            )
+        ),
         busy_cpus=next(
             (
                 sample.busy_cpus
@@ -246,6 +257,10 @@ def _highest_other(samples: Sequence[Sample], covered: tuple[float, float]) -> f
     return max((shares.other for shares in found if shares is not None), default=None)
 
 
+def _rounded(joules: float | None) -> float | None:
+    return None if joules is None else round(joules, 3)
+
+
 def _as_share(value: float) -> float:
     return round(min(max(value, 0.0), 1.0), 4)
 
@@ -266,19 +281,33 @@ def _gpu_counters(
         return max(_value_at(times, values, covered[1]) - _value_at(times, values, covered[0]), 0.0)
 
     seconds = covered[1] - covered[0]
-    read_within = sum(covered[0] <= at <= covered[1] for at, gpu in here if gpu.energy_j is not None)
-    energy = difference(lambda gpu: gpu.energy_j) if read_within >= MIN_ENERGY_READINGS else None
+    energy = _energy([(at, gpu.energy_j) for at, gpu in here if gpu.energy_j is not None], covered)
     policies = {policy for _, gpu in here for policy in gpu.violations_s or ()}
     lengths = {
         policy: difference(lambda gpu, policy=policy: (gpu.violations_s or {}).get(policy))  # type: ignore[misc]
         for policy in sorted(policies)
     }
     return {
-        "energy_j": None if energy is None else round(energy, 3),
+        "energy_j": _rounded(energy),
         "violation_shares": {
             policy: _as_share(length / seconds) for policy, length in lengths.items() if length is not None
         },
     }
+
+
+def _energy(readings: Sequence[tuple[float, float]], covered: tuple[float, float] | None) -> float | None:
+    """Return the joules by a counter over the covered part; None for too few readings, and for a counter that resets.
+
+    A counter starts again when a driver is loaded anew, or at its largest value.
+    """
+    if covered is None or sum(covered[0] <= at <= covered[1] for at, _ in readings) < MIN_ENERGY_READINGS:
+        return None
+    times, values = [at for at, _ in readings], [joules for _, joules in readings]
+    first, last = max(bisect_right(times, covered[0]) - 1, 0), bisect_left(times, covered[1]) + 1
+    times, values = times[first:last], values[first:last]
+    if any(after < before for before, after in pairwise(values)):
+        return None
+    return _value_at(times, values, covered[1]) - _value_at(times, values, covered[0])
 
 
 def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample]) -> GpuSummary:

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from trainmark.measure.energy import joules_text
 from trainmark.printable import printable
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side
+from trainmark.schema.energy import EnergyRatio, EnergySource
 from trainmark.schema.measurement import Estimate
 
 _HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "p", "")
@@ -100,8 +102,18 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             yield f"- No partner that differs in {comparison.axis} only: {_few(names)}."
     if any(case.doubtful for case in comparison.cases):
         yield "- † in doubt: a run of the case is suspect, or its steps were not steady; see trainmark report."
+    for case in comparison.cases:
+        if case.energy is not None:
+            yield f"- Energy of {case.against}: {_energy(case.energy)}."
     if comparison.judged:
         yield from _level_notes(comparison)
+
+
+def _energy(found: EnergyRatio) -> str:
+    before, now = map(joules_text, found.joules)
+    of = "GPUs" if found.source is EnergySource.GPUS else "processors, with all that runs on them"
+    bounds = "" if found.ratio.interval is None else f" {interval(found.ratio.interval, 3)}"
+    return f"{before} -> {now} for each {found.unit} ({of}), ratio {found.ratio.value:.3f}{bounds}"
 
 
 def _level_notes(comparison: Comparison) -> Iterator[str]:

@@ -20,6 +20,7 @@ _OF_CASE = (
     "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
     "efficiency_high", "suspicions", "no_interval", "speedup_no_interval", "shapes", "ended_by", "runs_counted",
     "runs_spoiled", "spent_s", "half_width", "half_width_target", "speedup_doubtful", "speedup_settled_apart",
+    "energy_j_per_unit", "energy_low", "energy_high",
 )  # fmt: skip
 
 _OF_RUN = (
@@ -28,6 +29,7 @@ _OF_RUN = (
     "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
     "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
     "shape", "cause", "cannot_say", "hosts", "looked_samples", "looked_s", "not_looked", "cpu_s_per_sample",
+    "energy_j_per_unit", "energy_w", "energy_of",
 )  # fmt: skip
 
 
@@ -124,6 +126,9 @@ def _case_row(result: CaseResult, doubts: Iterable[Doubt], found: Findings) -> d
             "throughput_min": estimate.minimum,
             "throughput_max": estimate.maximum,
         }
+    energy = next((one for one in found.energy if one.case == result.id), None)
+    if energy:
+        row |= {"energy_j_per_unit": energy.per_unit_j, **_bounds("energy", energy.interval)}
     if speedup:
         row |= {
             "baseline": speedup.baseline,
@@ -159,6 +164,12 @@ def _run_row(result: CaseResult, run: RunResult, doubts: Iterable[Doubt]) -> dic
         "hosts": " ".join(run.hosts),
         "cpu_s_per_sample": run.cpu_s_per_sample,
     }
+    if use := run.energy:
+        row |= {
+            "energy_j_per_unit": use.per_unit_j,
+            "energy_w": use.watts,
+            "energy_of": use.source.value,
+        }
     if found := run.inspection:
         row |= {
             "looked_samples": found.samples,

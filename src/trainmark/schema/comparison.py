@@ -4,6 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+from trainmark.schema.energy import EnergyRatio
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.measurement import Estimate, Ratio
 from trainmark.schema.outcome import Outcome
@@ -90,7 +91,7 @@ class ComparedCase(Frozen):
     have a number, the baseline's estimate is over all their runs, and its ``median`` is the geometric mean of their
     medians. ``significance`` is the p-value in the whole table: the case changed if it is at most the table's level.
     ``reason`` explains why no change can be determined or a baseline is left out; ``doubtful`` are the sides whose
-    number is in doubt.
+    number is in doubt. ``energy`` is the ratio of the joules of one unit of work, null without counters on both sides.
     """
 
     case: str
@@ -104,6 +105,7 @@ class ComparedCase(Frozen):
     baselines: tuple[Estimate | None, ...] = ()
     reason: str | None
     doubtful: tuple[Side, ...]
+    energy: EnergyRatio | None = None
 
     @property
     def lost(self) -> bool:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from trainmark.schema.bound import BoundFinding
 from trainmark.schema.certificate import Check
+from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.measurement import Ratio, Suspicion
 
@@ -214,7 +215,7 @@ class Findings(Frozen):
     ``doubtful`` are the cases with a doubt about one of the runs that their number is computed from. ``ranks`` has
     cases of several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose
     GPUs were at their power limit. ``bounds`` says what each measured case was bound by,
-    ``per_device`` has the rate of one device of cases on several.
+    ``per_device`` has the rate of one device of cases on several, ``energy`` the joules of a unit of work.
     """
 
     doubts: tuple[Doubt, ...]
@@ -227,6 +228,7 @@ class Findings(Frozen):
     advice: tuple[Advice, ...] = ()
     bounds: tuple[BoundFinding, ...] = ()
     per_device: tuple[PerDeviceFinding, ...] = ()
+    energy: tuple[EnergyFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose numerator is ``case``."""

@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from trainmark.schema.bound import RunBound
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.certificate import Certificate
+from trainmark.schema.energy import EnergyUse
 from trainmark.schema.findings import Findings
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.gates import SPOILING, Answer, GateCheck, GateName, Inspection
@@ -44,6 +45,7 @@ class RunResult(Frozen):
     ``cpu_s_per_sample`` are the processor seconds of its processes per sample, in the window of a run on CPUs.
     ``rank_logs`` compares the ranks of another project's program by what each prints; null if fewer than two do.
     ``bound`` is what a measured run was bound by; null in files of older versions.
+    ``energy`` is that of its devices in the window; null where a counter was not read, and in files of older versions.
     ``data_files`` are the digests of its card's data files, ``stand_ins`` the descriptions of its card's stand-ins for
     data, both by path.
     """
@@ -68,6 +70,7 @@ class RunResult(Frozen):
     cpu_s_per_sample: float | None = None
     rank_logs: RankComparison | None = None
     bound: RunBound | None = None
+    energy: EnergyUse | None = None
     data_files: Mapping[str, str] = Field(default_factory=dict)
     stand_ins: Mapping[str, str] = Field(default_factory=dict)
 

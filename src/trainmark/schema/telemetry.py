@@ -130,6 +130,8 @@ class Sample:
     busy processes of the run may use, read about once a second. ``counters`` and ``busy_cpus`` are None in files of
     older versions. ``foreign`` are the processes outside the run that used most processor time in about a second
     before; they are searched while other processes take 5 % of the CPUs, and None in the samples without a search.
+    ``cpu_energy_j`` is the kernel's counter of the energy of all processor packages (RAPL), read about once a second;
+    None where it cannot be read.
     """
 
     monotonic_s: float
@@ -142,6 +144,7 @@ class Sample:
     counters: CpuCounters | None = None
     foreign: tuple[ForeignProcess, ...] | None = None
     busy_cpus: int | None = None
+    cpu_energy_j: float | None = None
 
 
 class GpuSummary(Frozen):
@@ -151,10 +154,10 @@ class GpuSummary(Frozen):
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
     ``clock_dropped_share`` is the share of busy samples whose clock is more than 5 % below the window's highest, for
     another reason than the power limit. ``samples`` counts those of this GPU in the window. ``energy_j`` is the energy
-    that it used in the window (None if the window is too short for it), and ``violation_shares`` gives by policy the
-    share of the window for which NVML's counters say that the policy lowered the clocks. ``run_processes_max`` is the
-    largest number of the run's own processes that NVML listed on this GPU. ``memory_utilisation_mean`` is the share of
-    the window in which the GPU's memory was read or written.
+    that it used in the window (None if the window is too short for it, or its counter was reset), and
+    ``violation_shares`` gives by policy the share of the window for which NVML's counters say that the policy lowered
+    the clocks. ``run_processes_max`` is the largest number of the run's own processes that NVML listed on this GPU.
+    ``memory_utilisation_mean`` is the share of the window in which the GPU's memory was read or written.
     """
 
     index: int
@@ -194,6 +197,7 @@ class TelemetrySummary(Frozen):
     ``host`` is the node's name (None: this machine). ``foreign`` are the processes outside the run that used most
     processor time in the window; None where other processes took so little that they were not searched.
     ``clock_ahead_s`` is by how much its clock was ahead of the first node's, which its window is corrected for.
+    ``cpu_energy_j`` is the energy of the node's processors in the covered part, those of other processes included.
     """
 
     node: int = 0
@@ -219,3 +223,4 @@ class TelemetrySummary(Frozen):
     cpus: int | None = None
     busy_cpus: int | None = None
     cpu_wait_mean: float | None = None
+    cpu_energy_j: float | None = None

@@ -27,7 +27,7 @@ def section(context: Context) -> Section | None:
         Paragraph(plain(closing_sentence(found)), alert=not found.closes),
         _table(context, found),
     ]
-    bars = bars_of(found, say("decomposition_a"), say("decomposition_b"), say("decomposition_interaction"))
+    bars = bars_of(found, "A", "B", say("decomposition_interaction"))
     drawing = waterfall_chart(bars, found.unit or "")
     if drawing is not None:
         caption = say("decomposition_chart_caption")
