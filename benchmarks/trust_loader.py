@@ -185,9 +185,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
     elif framework == "tensorflow":
         np: Any = importlib.import_module("numpy")
         tf: Any = importlib.import_module("tensorflow")
-        pipeline: Any = importlib.import_module(
-            "trainmark_worker.tensorflow.image_classification.loaders.pipeline"
-        )
+        pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
         seconds, prepare = min(loader_workers, batch) / rate, pipeline.prepare
 
         def wait() -> Any:

@@ -1,14 +1,24 @@
-"""Which of the run's outcomes an exception of TensorFlow is."""
+"""The backend of TensorFlow, 2.16 or later, with Keras 3; its failures."""
 
-from __future__ import annotations
-
+import os
 import re
-from typing import Optional
+import sys
 
-import tensorflow as tf
+# Before the first import: information and warnings of the C++ side (instruction sets, a missing GPU) are
+# switched off, errors are not; and Keras must not follow a configuration file to another backend.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+# Nothing is left on a host: Keras writes a configuration into a home that has none, and Python the bytecode of each
+# function that tf.function has rewritten beside the temporary file in /tmp.
+os.environ["KERAS_HOME"] = "/dev/null/keras"
+sys.dont_write_bytecode = True
 
-from ..core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known
-from ..core.outcomes import FAILED, OOM, RunError, first_sentence
+import tensorflow as tf  # noqa: E402 - after the variables that it reads
+
+from ...core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known  # noqa: E402
+from ...core.outcomes import FAILED, OOM, RunError, first_sentence  # noqa: E402
+
+__all__ = ["stopped_by"]
 
 # "Status: 1" is oneDNN's dnnl_out_of_memory.
 NO_MEMORY = re.compile(
@@ -23,9 +33,9 @@ PEER = re.compile(LOST_PEER.pattern + r"|Deadline exceeded|health check failed",
 PEER_OF_A_COLLECTIVE = re.compile(f"(?=.*({COLLECTIVE.pattern})).*?({PEER.pattern})", PEER.flags)
 
 
-def stopped_by(error: BaseException) -> Optional[RunError]:
+def stopped_by(error: BaseException) -> RunError | None:
     """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, RULES)
+    return first_known(error, FAILURES)
 
 
 def plain_sentence(error: BaseException) -> str:
@@ -43,14 +53,14 @@ def _no_memory(error: BaseException, _found: "re.Match[str]") -> RunError:
 
 
 def _no_peer(error: BaseException, _found: "re.Match[str]") -> RunError:
-    seen = PEER.search(str(error))
-    words = " ".join(seen.group(0).split()) if seen else type(error).__name__
+    found = PEER.search(str(error))
+    words = " ".join(found.group(0).split()) if found else type(error).__name__
     return RunError(FAILED, f"lost contact with another rank: {words}", peer_lost=True)
 
 
 OWN = (tf.errors.OpError, RuntimeError)
 
-RULES = (
+FAILURES = (
     Known((tf.errors.ResourceExhaustedError,), ANYTHING, _no_memory),
     Known(OWN, NO_MEMORY, _no_memory),
     # A collective, and not this rank's own work, came to an end.

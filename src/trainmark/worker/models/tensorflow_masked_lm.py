@@ -1,14 +1,26 @@
-"""BERT with the heads of its pre-training on Keras variables; what its layers are stands in ``architectures.py``."""
+"""BERT with the heads of its pre-training on Keras variables; ``architectures.py`` describes the layers."""
 
-from __future__ import annotations
-
-from typing import Any, Tuple
+from typing import Any
 
 import tensorflow as tf
 
-from ...tasks.causal_lm.facts import STREAM
-from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS
-from ..causal_lm.model import LanguageModel, Tap, cross_entropy
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.causal_lm.facts import STREAM
+from ..tasks.masked_lm.architectures import (
+    ARCHITECTURES,
+    DEVIATION,
+    NORM_EPSILON,
+    SEGMENTS,
+    decays,
+)
+from ..tasks.masked_lm.facts import Seen
+from ..tasks.masked_lm.records import RecordFiles, counting
+from ..tasks.masked_lm.settings import MaskedSettings
+from ..tasks.masked_lm.task import WEIGHTS
+from ..tasks.masked_lm.training import MaskedTraining
+from ..tasks.products import Observation
+from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
 
 
 class BertModel(LanguageModel):
@@ -22,7 +34,7 @@ class BertModel(LanguageModel):
     def _drop(self, values: Any) -> Any:
         return tf.nn.dropout(values, self._dropout) if self._dropout else values
 
-    def heads(self, batch: Any, tap: Tap) -> Tuple[Any, Any]:
+    def heads(self, batch: Any, tap: Tap) -> tuple[Any, Any]:
         """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2)."""
         tokens, segments, lengths, places = batch[:4]
         model, (count, length) = self.description, tokens.shape
@@ -73,7 +85,7 @@ class BertModel(LanguageModel):
             scores = tf.where(mask, scores, -1e9)
         return tf.matmul(self._drop(tf.cast(tf.nn.softmax(scores), values.dtype)), values)
 
-    def look(self, batch: Any, tap: Tap) -> Any:
+    def observe(self, batch: Any, tap: Tap) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
         return self.heads(batch, tap)[0]
 
@@ -83,3 +95,49 @@ class BertModel(LanguageModel):
         words, weights, follows = batch[4:]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, tf.cast(found, tf.float32))
         return tf.reduce_sum(losses * weights) + cross_entropy(told[:, 0], follows)
+
+
+class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a feed of tf.data's, which counts the tokens of each batch."""
+        from ..backends.tensorflow.loading import open_numbers
+
+        files = RecordFiles(settings.data, settings)
+        return counting(
+            lambda made: open_numbers(files.sequences, files.rows, settings, place, made),
+            lambda batch: self.to_batch(*batch),
+        )
+
+    def make_model(self, compute: str) -> BertModel:
+        """Return the model with fresh weights."""
+        model = BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: only dropout draws from here on.
+        tf.random.set_seed(self.settings.seed + 1 + self.ranks.place.rank)
+        return model
+
+    def prepared(self, batch: tuple[Any, ...], parts: int, alone: bool) -> tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        weights = batch[WEIGHTS]
+        total = tf.reduce_sum(weights) / parts
+        if not alone and self.ranks.place.world_size > 1:
+            (total,) = self.ranks.total([total / self.ranks.place.world_size], 0)
+        return (*batch[:WEIGHTS], weights / total, *batch[WEIGHTS + 1 :])
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def seen(self) -> Seen:
+        """Return the observations of the first step; in a graph, while it was traced."""
+        return Seen(**{**vars(super().seen()), "predictions": self.first["words.transform"][1][1]})
+
+    def own_pass(self) -> Observation | None:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
+
+
+open_training = TensorFlowMaskedTraining
