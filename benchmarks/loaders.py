@@ -139,7 +139,7 @@ def open_mxnet(settings: Any, place: Any) -> Any:
 
 
 def open_paddle(settings: Any, place: Any) -> Any:
-    return worker("paddle.image_classification.loader").open_native(settings, place)
+    return worker("backends.paddle.loading").open_images(settings, place)
 
 
 def open_jax(settings: Any, place: Any) -> Any:

@@ -1,15 +1,27 @@
-"""BERT with the heads of its pre-training as Paddle layers; what its layers are stands in ``architectures.py``."""
+"""BERT with the heads of its pre-training as Paddle layers; ``architectures.py`` describes the layers."""
 
-from __future__ import annotations
-
-from typing import Any, Tuple
+from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
-from ..causal_lm.model import LanguageModel, drawn
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.masked_lm.architectures import (
+    ARCHITECTURES,
+    DEVIATION,
+    NORM_EPSILON,
+    SEGMENTS,
+    Bert,
+    decays,
+)
+from ..tasks.masked_lm.facts import Seen
+from ..tasks.masked_lm.records import RecordFiles, counting
+from ..tasks.masked_lm.settings import MaskedSettings
+from ..tasks.masked_lm.task import WEIGHTS
+from ..tasks.masked_lm.training import MaskedTraining
+from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
 
 
 def _product(inputs: int, outputs: int) -> nn.Linear:
@@ -110,7 +122,7 @@ class BertModel(LanguageModel):
         found = sum(int(parameter.size) for parameter in self.parameters())
         assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
 
-    def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> Tuple[Any, Any]:
+    def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segments(segments)
         x = functional.dropout(self.embedding["norm"](x), self._dropout, training=self.training)
@@ -129,13 +141,13 @@ class BertModel(LanguageModel):
         outside = (paddle.arange(length) >= lengths.unsqueeze(1)).astype("float32") * -1e4
         return outside.unsqueeze([1, 2]).expand([-1, 1, length, length])
 
-    def look(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
+    def observe(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
         return self.heads(tokens, segments, lengths, places)[0]
 
     def forward(
         self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
-    ) -> Tuple[Any, Any]:
+    ) -> tuple[Any, Any]:
         """Return the loss twice: the words' cross entropies times the weights, and the mean of the next sentence's."""
         found, told = self.heads(tokens, segments, lengths, places)
         flat = found.flatten(0, 1).astype("float32")
@@ -143,3 +155,50 @@ class BertModel(LanguageModel):
         of_words = (losses.flatten() * weights.flatten()).sum()
         loss = of_words + functional.cross_entropy(told.flatten(0, 1).astype("float32"), follows)
         return loss, loss
+
+
+class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a feed of Paddle's DataLoader, which counts the tokens of each batch."""
+        from ..backends.paddle.loading import NumbersFeed
+
+        files = RecordFiles(settings.data, settings)
+        return counting(lambda made: NumbersFeed(files.sequences, files.rows, settings, place, made), tuple)
+
+    def make_model(self) -> BertModel:
+        """Return the model with fresh weights."""
+        model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: only dropout draws from here on.
+        paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
+        self._predicted: int | None = None
+        self._words_hook = model.words.transform.register_forward_post_hook(self._note_words)
+        return model
+
+    def prepared(self, parts: int) -> tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        batch = list(self.batch)
+        batch[WEIGHTS] = batch[WEIGHTS] / self.ranks.mean(batch[WEIGHTS].sum() / parts)
+        return tuple(batch)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._predicted = output.shape[1]
+
+    def seen(self) -> Seen:
+        """Return the observations of the hooks; a compiled program called them once, while it was made."""
+        self._words_hook.remove()
+        return Seen(**{**vars(super().seen()), "predictions": self._predicted})
+
+    def own_pass(self) -> Any:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
+
+
+open_training = PaddleMaskedTraining
