@@ -135,7 +135,7 @@ def open_tensorflow(settings: Any, place: Any) -> Any:
 def open_mxnet(settings: Any, place: Any) -> Any:
     import mxnet
 
-    return worker("mxnet.image_classification.loaders").open_loader(settings, place, mxnet.cpu())
+    return worker("backends.mxnet.loading").open_images(settings, place, mxnet.cpu())
 
 
 def open_paddle(settings: Any, place: Any) -> Any:

@@ -1,39 +1,70 @@
-"""How the gradients of the ranks are averaged: MXNet's parameter server, or Horovod."""
+"""The device of a rank in MXNet, and the exchange of gradients: MXNet's parameter server, or Horovod."""
 
-from __future__ import annotations
-
+import ctypes
 import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Type
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import mxnet as mx
 from mxnet import gluon
 
-from ..core.outcomes import UNSUPPORTED, RunError, first_sentence
-from ..core.peers import Peers
-from ..core.place import Place
-from ..core.ranks import Ranks
+from ...core.choices import own_gpu
+from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
+from ...core.peers import Peers
+from ...core.place import Place
+from ...core.ranks import Ranks
 
-SERVER = Path(__file__).with_name("server.py")
+
+def choose_context(asked: str, place: Place) -> Any:
+    """Return the device of this rank; raise ``RunError`` if it does not exist."""
+    index = own_gpu("MXNet", asked, 0 if asked == "cpu" else mx.context.num_gpus(), place)
+    return mx.cpu() if index is None else mx.gpu(index)
+
+
+def openmp_threads() -> int:
+    """Return the number of threads that OpenMP would start for an operator of the calling thread."""
+    return int(ctypes.CDLL("libgomp.so.1").omp_get_max_threads())
+
+
+def algorithm_search() -> str:
+    """Return how MXNet chooses cuDNN's algorithms; by default it measures them in a limited workspace."""
+    chosen = os.environ.get("MXNET_CUDNN_AUTOTUNE_DEFAULT", "1")
+    return {"0": "cudnn, heuristic", "1": "cudnn, measured, workspace limited"}.get(chosen, "cudnn, measured")
+
+
+SERVER = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("trainmark-worker: the rank that started this parameter server has ended")
+sys.path[:] = [entry for entry in sys.path if entry]
+import mxnet
+"""
+"""The scheduler or a server of MXNet's parameter server, by ``DMLC_ROLE``; ``argv[1]`` is the process of its rank.
+
+It dies with that process. ``import mxnet`` does the work and returns when all ranks have left.
+"""
+
 END_S = 10.0
 
 
 class Collective(Ranks):
-    """What every way has; by itself the one for a lone rank: Gluon's trainer updates the weights where they are."""
+    """Base class of gradient exchange; used as is for a single rank: Gluon's trainer updates the weights in place."""
 
     divisor = 1
-    """What the sum of the ranks' gradients still has to be divided by."""
+    """The divisor of the sum of the ranks' gradients."""
 
-    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
         """Return Gluon's trainer with MXNet's SGD; all ranks have the parameters of rank 0 then."""
         return gluon.Trainer(parameters, "sgd", optimizer, kvstore=None)
 
 
-class Together(Collective):
-    """Several ranks: what is no gradient goes over the plain connections beside the collective."""
+class SeveralRanks(Collective):
+    """Several ranks: everything but gradients goes over the plain connections of ``Peers``."""
 
     def __init__(self, peers: Peers) -> None:
         """Take the connections to the others."""
@@ -44,12 +75,12 @@ class Together(Collective):
         """Wait for every rank."""
         self._peers.barrier()
 
-    def gather(self, values: Sequence[int]) -> List[List[int]]:
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
         """Return every rank's values."""
         return self._peers.gather(list(values))
 
 
-class ParameterServer(Together):
+class ParameterServer(SeveralRanks):
     """MXNet's ``dist_sync``: gradients are pushed to servers, summed there and pulled, one server a node.
 
     The update happens in the workers (``update_on_kvstore=False``), because an optimizer on the servers cannot be
@@ -65,7 +96,7 @@ class ParameterServer(Together):
         self.divisor = place.world_size
         assert place.address is not None
         os.environ.update(_variables(place))
-        self._helpers: List["subprocess.Popen[bytes]"] = []
+        self._helpers: list[subprocess.Popen[bytes]] = []
         if place.rank == 0:
             self._helpers.append(_start("scheduler"))
         if place.local_rank == 0:
@@ -74,15 +105,15 @@ class ParameterServer(Together):
         self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
 
     def counted(self) -> int:
-        """Return the workers that the store counts."""
+        """Return the store's own number of workers."""
         return int(self._store.num_workers)
 
-    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
         """Return Gluon's trainer around the store, with the weights of rank 0 in every rank.
 
         Gluon would send them around in the first step, under the names that its gradients have too; a rank's
         gradients could then come to the server before its weights were fetched, and the ranks would differ from
-        there on (seen in 2 of 17 runs). So they are sent now, and all ranks wait until they are there.
+        there on (in 2 of 17 runs). So they are sent now, and all ranks wait for them.
         """
         trainer = gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
         trainer._init_kvstore()
@@ -92,7 +123,7 @@ class ParameterServer(Together):
         return trainer
 
     def leave(self) -> None:
-        """Say goodbye to the servers, which then end by themselves."""
+        """Sign off at the servers, which then end."""
         self._peers.barrier()
         # The trainer holds the store as well; its handle is what the servers wait for.
         self._peers.run(self._store.__del__)
@@ -106,7 +137,7 @@ class ParameterServer(Together):
         self._peers.leave()
 
 
-class Horovod(Together):
+class Horovod(SeveralRanks):
     """Horovod over gloo: a ring of all ranks, which rank 0's rendezvous server brings together."""
 
     backend = "horovod gloo"
@@ -128,13 +159,13 @@ class Horovod(Together):
         """Return the ranks of the ring."""
         return int(self._hvd.size())
 
-    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
-        """Return Horovod's trainer, which averages by itself."""
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
+        """Return Horovod's trainer, which averages the gradients."""
         self._hvd.broadcast_parameters(parameters, root_rank=0)
         return self._hvd.DistributedTrainer(parameters, "sgd", optimizer)
 
     def leave(self) -> None:
-        """Leave the ring together."""
+        """Leave the ring at the same time."""
         self._peers.barrier()
         self._peers.run(self._hvd.shutdown)
         self._peers.barrier()
@@ -144,12 +175,12 @@ class Horovod(Together):
 
 
 def open_collective(name: str, place: Place, on_lost: Callable[[RunError], None]) -> Collective:
-    """Return the collective that was asked for, with all ranks in it; ``on_lost`` hears of one that has gone."""
+    """Return the requested collective, with all ranks in it; ``on_lost`` is called for a lost one."""
     return COLLECTIVES[name](Peers(place, on_lost)) if place.world_size > 1 else Collective(place)
 
 
 def import_horovod() -> Any:
-    """Return ``horovod.mxnet``; raise ``RunError`` (unsupported), with the way out, if it is not there."""
+    """Return ``horovod.mxnet``; raise ``RunError`` (unsupported), with the remedy, if it is missing."""
     try:
         import horovod.mxnet as hvd
     except ImportError as error:
@@ -161,13 +192,13 @@ def import_horovod() -> Any:
     return hvd
 
 
-COLLECTIVES: Dict[str, Type[Together]] = {"native": ParameterServer, "horovod": Horovod}
+COLLECTIVES: dict[str, type[SeveralRanks]] = {"native": ParameterServer, "horovod": Horovod}
 
 
-def _variables(place: Place) -> Dict[str, str]:
-    """Return what ps-lite wants to know; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training.
+def _variables(place: Place) -> dict[str, str]:
+    """Return the variables of ps-lite; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training.
 
-    ZeroMQ connects to names, and listens on addresses in numbers alone.
+    ZeroMQ connects to names, but listens only on numeric addresses.
     """
     nodes = place.world_size // place.local_world_size
     return {
@@ -179,9 +210,9 @@ def _variables(place: Place) -> Dict[str, str]:
     }
 
 
-def _start(role: str) -> "subprocess.Popen[bytes]":
+def _start(role: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, str(SERVER), str(os.getpid())],
+        [sys.executable, "-c", SERVER, str(os.getpid())],
         env={**os.environ, "DMLC_ROLE": role},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -204,8 +235,8 @@ def _start_rendezvous(place: Place) -> Any:
     return server
 
 
-def _horovod_variables(place: Place, port: int) -> Dict[str, str]:
-    """Return what ``horovodrun --gloo`` would set (horovod/runner/gloo_run.py)."""
+def _horovod_variables(place: Place, port: int) -> dict[str, str]:
+    """Return the variables of ``horovodrun --gloo`` (horovod/runner/gloo_run.py)."""
     node, nodes = place.rank // place.local_world_size, place.world_size // place.local_world_size
     return {
         "HOROVOD_HOSTNAME": f"node{node}",
