@@ -220,6 +220,7 @@ TRAINMARK = Preload(
         "trainmark.dataset.images.make",
         "trainmark.report.writing",
         "trainmark.store.database",
+        "altair",
     ),
     {},
 )

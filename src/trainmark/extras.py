@@ -8,6 +8,7 @@ from trainmark.errors import InputError
 
 EXTRA_OF = {
     "alembic": "run",
+    "altair": "report",
     "google_crc32c": "data",
     "jinja2": "report",
     "narwhals": "frames",
@@ -19,6 +20,7 @@ EXTRA_OF = {
     "scipy": "run",
     "sqlalchemy": "run",
     "uv": "packages",
+    "vl_convert": "report",
     "zstandard": "zstd",
 }
 """The extra that installs each optional module."""

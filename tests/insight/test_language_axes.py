@@ -176,7 +176,9 @@ def test_compilation_and_fp8_are_factors_of_torchtitans_table() -> None:
     assert narrow.factors[0].value == pytest.approx(8532 / 6667)
     assert narrow.open == pytest.approx((1.0, 1.0))
     assert any(effect.id == "compile-torchtitan-8gpu" for effect in load_effects())
-    assert of_figures(plain, fp8).ratio == pytest.approx(8532 / 5762)
+    both = {factor.name: factor.value for factor in of_figures(plain, fp8).factors}
+    assert both["compiler"] == pytest.approx(6667 / 5762)
+    assert both["open"] * both.get(Condition.PRECISION, 1.0) == pytest.approx(8532 / 6667)
 
 
 def test_a_narrower_precision_without_evidence_is_limited_by_the_peaks() -> None:

@@ -264,7 +264,7 @@ def _name(table: str, row: Row) -> str:
 
 
 def _with_word(name: str, word: str, value: object) -> str:
-    if value is None:
+    if value in (None, "none"):
         return name
     stem, _, scale = name.rpartition("-")
     text = str(value) if isinstance(value, str) else f"{_SHORT.get(word, word)}{value}"

@@ -1,10 +1,12 @@
 """The whole report, with its sections in the order in which a reader needs them; rendering and writing it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from trainmark.files import write_atomically
-from trainmark.report.blocks import Report, Section
+from trainmark.report.blocks import Chart, Report, Section
+from trainmark.report.charts import missing_packages, on_white, svg
 from trainmark.report.context import Context, context
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.language import Language
@@ -16,7 +18,6 @@ from trainmark.report.sections import (
     energy,
     environment,
     equivalence,
-    glance,
     overview,
     ranks,
     ratios,
@@ -36,7 +37,8 @@ PLOTS = "plots"
 def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
     """Return the report on ``results``, whose runs' files are in ``directory``.
 
-    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
+    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``). Without the
+    packages that draw charts, the report has no charts and says so at its end.
     """
     about = context(results, directory, language, base, read_series(results, directory))
     say = about.say
@@ -46,19 +48,24 @@ def compose(results: Results, directory: Path, language: Language, base: str = "
         version=results.trainmark_version,
         when=results.generated_at.strftime("%Y-%m-%d %H:%M %Z").strip(),
     )
+    if missing := missing_packages():
+        sections = [_without_charts(section) for section in sections]
+        colophon += say("space") + say("no_charts", packages=" ".join(missing))
     return Report(
         language=language.tag,
         title=say("title", suite=results.suite),
-        subtitle=overview.subtitle(about),
         lead=overview.lead(about),
         sections=tuple(sections),
         colophon=colophon,
     )
 
 
+def _without_charts(section: Section) -> Section:
+    return replace(section, blocks=tuple(block for block in section.blocks if not isinstance(block, Chart)))
+
+
 def _sections(about: Context) -> list[Section | None]:
     return [
-        glance.section(about),
         overview.section(about),
         decomposition.section(about),
         throughput.section(about),
@@ -103,14 +110,15 @@ def render_html(results: Results, directory: Path, language: Language = Language
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
     from trainmark.report.html import to_html
 
-    return to_html(compose(results, directory, language, base))
+    report = compose(results, directory, language, base)
+    return to_html(report, _pictures(report))
 
 
 def write_plots(
     folder: Path, results: Results, directory: Path, language: Language = Language.EN
 ) -> list[Path]:
     """Write the report's charts as ``folder/<name>.svg``; return their paths."""
-    return _write_plots(folder, compose(results, directory, language))
+    return _write_plots(folder, _pictures(compose(results, directory, language)))
 
 
 def write_reports(directory: Path, results: Results, language: Language = Language.EN) -> list[Path]:
@@ -119,16 +127,21 @@ def write_reports(directory: Path, results: Results, language: Language = Langua
 
     written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
     report = compose(results, directory, language)
-    written += _write_plots(directory / PLOTS, report)
-    pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report)}
+    pictures = _pictures(report)
+    written += _write_plots(directory / PLOTS, pictures)
+    pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report, pictures)}
     return written + _write(directory, pages)
 
 
-def _write_plots(folder: Path, report: Report) -> list[Path]:
-    if not report.charts:
+def _pictures(report: Report) -> dict[str, str]:
+    return {chart.name: svg(chart.specification, chart.name) for chart in report.charts}
+
+
+def _write_plots(folder: Path, pictures: Mapping[str, str]) -> list[Path]:
+    if not pictures:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, {f"{chart.name}.svg": chart.drawing.file() for chart in report.charts})
+    return _write(folder, {f"{name}.svg": on_white(picture) for name, picture in pictures.items()})
 
 
 def _write(folder: Path, contents: Mapping[str, str]) -> list[Path]:

@@ -4,10 +4,7 @@ from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """The number formats of a training step; ``fp32`` means that TF32 is off.
-
-    ``fp8`` has one scale for each tensor or row.
-    """
+    """The number formats of a training step; ``fp32`` means that TF32 is off."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -15,7 +12,6 @@ class Precision(StrEnum):
     AMP_BF16 = "amp-bf16"
     FP16 = "fp16"
     BF16 = "bf16"
-    FP8 = "fp8"
 
     @property
     def of_products(self) -> "Precision":
@@ -31,9 +27,10 @@ class Precision(StrEnum):
 class NarrowPrecision(StrEnum):
     """The narrow formats of published figures and other programs, which no built-in program trains in.
 
-    ``amp-fp8`` has one scale for each tensor or row, ``mxfp8`` and ``nvfp4`` one for each block of a row.
+    ``fp8`` has one scale for each tensor or row, ``mxfp8`` and ``nvfp4`` one for each block of a row.
     """
 
+    FP8 = "fp8"
     AMP_FP8 = "amp-fp8"
     MXFP8 = "mxfp8"
     NVFP4 = "nvfp4"

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-model: Any = importlib.import_module("trainmark_worker.models.tensorflow_image_classification")
+FOLDER = "trainmark_worker.tensorflow.image_classification"
 
 
 def traced_again(change: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -24,6 +24,7 @@ def traced_again(change: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def batch_norm_evaluates(_training: Any) -> None:
     """By the statistics that were gathered."""
+    norms: Any = importlib.import_module(f"{FOLDER}.batch_norm")
 
     def call(self: Any, inputs: Any) -> Any:
         return tf.raw_ops.FusedBatchNormV3(
@@ -32,12 +33,12 @@ def batch_norm_evaluates(_training: Any) -> None:
             offset=self.beta,
             mean=self.moving_mean,
             variance=self.moving_variance,
-            epsilon=model.BATCH_NORM_EPSILON,
+            epsilon=norms.BATCH_NORM_EPSILON,
             data_format=self._layout,
             is_training=False,
         ).y
 
-    model.FusedBatchNormalization.call = call
+    norms.FusedBatchNormalization.call = call
 
 
 def forward_only(training: Any) -> None:
@@ -104,13 +105,14 @@ def decay(training: Any) -> None:
 
 def relu6() -> None:
     """An activation with a bound."""
+    network: Any = importlib.import_module(f"{FOLDER}.network")
     whole = keras.layers.ReLU
-    model.layers.ReLU = lambda **options: whole(max_value=6.0, **options)
+    network.layers.ReLU = lambda **options: whole(max_value=6.0, **options)
 
 
 def half_size() -> None:
     """A constant of another experiment."""
-    pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
+    pipeline: Any = importlib.import_module(f"{FOLDER}.loaders.pipeline")
     resize = tf.image.resize
 
     def half(image: Any, size: Any) -> Any:
@@ -121,7 +123,7 @@ def half_size() -> None:
 
 def centre_crop() -> None:
     """As in a validation."""
-    pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
+    pipeline: Any = importlib.import_module(f"{FOLDER}.loaders.pipeline")
 
     def cropped(data: Any, _seed: Any) -> Any:
         whole = tf.io.decode_jpeg(data, channels=3)

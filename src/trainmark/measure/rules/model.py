@@ -17,7 +17,6 @@ class RuleKind(StrEnum):
     MEDIAN = "median"
     HARMONIC = "harmonic"
     SUMMARY = "summary"
-    PROGRESS_BAR = "progress-bar"
     TABLE = "table"
     DLPERF_SPEED = "dlperf-speed"
     DLPERF_TIME = "dlperf-time"

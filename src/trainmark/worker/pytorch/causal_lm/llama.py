@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from ...tasks.causal_lm.architectures import NORM_EPSILON, Llama
 from .attention import Shape, attend
-from .block import Recomputable
 from .model import Decoder
 
 SHARES_HEADS = torch.__version__ >= "2.5"
@@ -93,7 +92,7 @@ class Mlp(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-class Block(Recomputable):
+class Block(nn.Module):
     """Attention and perceptron, each with a residual connection."""
 
     def __init__(self, model: Llama) -> None:
@@ -101,7 +100,7 @@ class Block(Recomputable):
         super().__init__()
         self.attention, self.mlp = Attention(model), Mlp(model)
 
-    def body(self, x: Any, angles: Any) -> Any:
+    def forward(self, x: Any, angles: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
         x = x + self.attention(x, angles)
         return x + self.mlp(x)

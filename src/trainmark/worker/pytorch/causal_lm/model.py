@@ -11,7 +11,6 @@ from torch.nn import functional
 from ...tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt
 from ..products import NamedModel
 from .attention import Shape, attend
-from .block import Recomputable
 
 
 def product_type(x: Any) -> Any:
@@ -72,7 +71,7 @@ class Mlp(nn.Module):
         return self.down(functional.gelu(self.up(self.norm(x))))
 
 
-class Block(Recomputable):
+class Block(nn.Module):
     """Attention and perceptron, each added to what it got."""
 
     def __init__(self, model: Gpt) -> None:
@@ -80,7 +79,7 @@ class Block(Recomputable):
         super().__init__()
         self.attention, self.mlp = Attention(model), Mlp(model)
 
-    def body(self, x: Any) -> Any:
+    def forward(self, x: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
         x = x + self.attention(x)
         return x + self.mlp(x)
