@@ -127,28 +127,28 @@ def open_pytorch(settings: Any, place: Any) -> Any:
 
 def open_tensorflow(settings: Any, place: Any) -> Any:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    loaders = worker("tensorflow.image_classification.loaders")
-    device = worker("tensorflow.device").choose_device("cpu", place)
-    return loaders.open_loader(loaders.find_source(settings), settings, place, device)
+    device = worker("backends.tensorflow.collectives").choose_device("cpu", place)
+    loading = worker("backends.tensorflow.loading")
+    return loading.open_pipeline(loading.find_source(settings), settings, place, device)
 
 
 def open_mxnet(settings: Any, place: Any) -> Any:
     import mxnet
 
-    return worker("mxnet.image_classification.loaders").open_loader(settings, place, mxnet.cpu())
+    return worker("backends.mxnet.loading").open_images(settings, place, mxnet.cpu())
 
 
 def open_paddle(settings: Any, place: Any) -> Any:
-    return worker("paddle.image_classification.loader").open_native(settings, place)
+    return worker("backends.paddle.loading").open_images(settings, place)
 
 
 def open_jax(settings: Any, place: Any) -> Any:
-    group = worker("jax.ranks").Group(place, "cpu")
-    return worker("jax.image_classification.loaders").open_loader(settings, group)
+    group = worker("backends.jax.collectives").Group(place, "cpu")
+    return worker("backends.jax.loading").open_images(settings, group)
 
 
 def open_mindspore(settings: Any, place: Any) -> Any:
-    return worker("mindspore.image_classification.loader").open_loader(settings, place)
+    return worker("backends.mindspore.loading").open_images(settings, place)
 
 
 OPENED: dict[str, Callable[[Any, Any], Any]] = {

@@ -175,7 +175,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
         loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.loading")
         loading.load_image = held(loading.load_image, workers / rate)
     elif framework == "mxnet":
-        folder: Any = importlib.import_module("trainmark_worker.mxnet.image_classification.loaders.folder")
+        folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")
         workers = queues.in_parts(batch, loader_workers).workers
         folder.Images.__getitem__ = held(folder.Images.__getitem__, workers / rate)
     elif framework == "jax":
@@ -185,9 +185,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
     elif framework == "tensorflow":
         np: Any = importlib.import_module("numpy")
         tf: Any = importlib.import_module("tensorflow")
-        pipeline: Any = importlib.import_module(
-            "trainmark_worker.tensorflow.image_classification.loaders.pipeline"
-        )
+        pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
         seconds, prepare = min(loader_workers, batch) / rate, pipeline.prepare
 
         def wait() -> Any:

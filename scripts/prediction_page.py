@@ -5,7 +5,7 @@ import sys
 
 from generated_section import DOCS, GeneratedSection
 
-sys.path.insert(0, str(DOCS.parent / "benchmarks"))
+sys.path.append(str(DOCS.parent / "benchmarks"))
 
 import prediction
 

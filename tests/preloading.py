@@ -220,7 +220,6 @@ TRAINMARK = Preload(
         "trainmark.dataset.images.make",
         "trainmark.report.writing",
         "trainmark.store.database",
-        "altair",
     ),
     {},
 )

@@ -8,7 +8,6 @@ from trainmark.errors import InputError
 
 EXTRA_OF = {
     "alembic": "run",
-    "altair": "report",
     "google_crc32c": "data",
     "jinja2": "report",
     "narwhals": "frames",
@@ -20,7 +19,6 @@ EXTRA_OF = {
     "scipy": "run",
     "sqlalchemy": "run",
     "uv": "packages",
-    "vl_convert": "report",
     "zstandard": "zstd",
 }
 """The extra that installs each optional module."""

@@ -149,7 +149,7 @@ def test_where_all_ranks_wait_or_none_does_each_place_is_reported_and_none_is_bl
     [
         ("/v/site-packages/torch/distributed/distributed_c10d.py", "all_reduce"),
         ("/v/site-packages/tensorflow/python/eager/execute.py", "quick_execute"),
-        ("/v/trainmark/worker/mxnet/progress.py", "wait_to_read"),
+        ("/v/trainmark/worker/backends/mxnet/backend.py", "wait_to_read"),
         ("/v/trainmark/worker/backends/jax/backend.py", "synchronize"),
         ("/v/site-packages/mindspore/common/api.py", "__call__"),
     ],

@@ -97,7 +97,7 @@ def test_a_log_whose_compression_is_an_extra_is_unreadable_with_the_command(tmp_
 
 def test_the_extras_install_what_the_messages_name() -> None:
     extras = PROJECT["optional-dependencies"]
-    distributions = {"PIL": "pillow", "vl_convert": "vl-convert-python", "google_crc32c": "google-crc32c"}
+    distributions = {"PIL": "pillow", "google_crc32c": "google-crc32c"}
 
     for module, extra in EXTRA_OF.items():
         names = {re.split(r"[\[>=<]", text)[0].lower() for text in extras[extra]}

@@ -171,6 +171,38 @@ def test_a_summary_that_counts_untrained_samples_is_a_doubt(
     assert _doubts(read(text)) == ({doubt} if doubt else set())
 
 
+def _bars_of(steps: int, *, per_step_s: float, of: int = 1570) -> str:
+    return "".join(_bar(step, int(step * per_step_s), of) for step in range(1, steps + 1))
+
+
+_EVALUATED = "{'eval_loss': 0.5, 'eval_runtime': 30.0, 'eval_samples_per_second': 800.0, 'epoch': 1.0}\n"
+
+
+@pytest.mark.parametrize(
+    ("bars", "value", "doubts"),
+    [
+        (_bars_of(100, per_step_s=2.0), 32.0, set()),
+        (_bars_of(100, per_step_s=2.0) + _EVALUATED, 32.0, {"evaluation-included"}),
+        # The bar of an evaluation, one that counts micro-batches, and one too short for its whole seconds.
+        (_bars_of(100, per_step_s=2.0) + _bars_of(40, per_step_s=5.0, of=40), 32.0, set()),
+        (_bars_of(100, per_step_s=2.0, of=3140), None, {"no-records"}),
+        (_bars_of(20, per_step_s=2.0), None, {"no-records"}),
+        # Two runs in one file.
+        (_bars_of(100, per_step_s=2.0) + _bars_of(100, per_step_s=3.0), None, {"no-records"}),
+    ],
+    ids=["bar", "evaluated", "evaluation's bar", "micro-batches", "short", "two runs"],
+)
+def test_a_trainer_without_a_summary_is_timed_by_its_progress_bar(
+    read: Reader, bars: str, value: float | None, doubts: set[str]
+) -> None:
+    log = read(_TRAINING.format(steps=1570) + "{'loss': 1.2, 'learning_rate': 1e-5, 'epoch': 0.1}\n" + bars)
+    result = measure_log(log)
+
+    assert result.value == pytest.approx(value, rel=0.02)
+    assert _doubts(log) == doubts
+    assert (result.rule == "progress-bar") is (value is not None)
+
+
 def test_an_evaluation_in_the_middle_of_a_long_bar_is_found(read: Reader) -> None:
     bars = "".join(_bar(step, step // 100, 30_000) for step in range(1, 30_001))
     evaluation = "{'eval_loss': 0.5, 'eval_runtime': 150.0, 'eval_samples_per_second': 800.0, 'epoch': 1.0}\n"

@@ -18,7 +18,7 @@ needs_browser = pytest.mark.skipif(
 )
 """For tests that take the fixture ``views``, which are marked ``browser`` by that."""
 
-WINDOWS = (("page", 400), ("page", 800), ("page", 1300), ("printed", 717))
+WINDOWS = (("page", 400), ("page", 800), ("page", 1300), ("printed", 717), ("dark", 1300))
 """What a page is looked at in; 717 pixels lie between the margins of A4 paper."""
 
 _LISTEN = """
@@ -32,6 +32,7 @@ _LOOK = """
 <script>
 function clipped() {
   const found = [];
+  const first = document.querySelector("#glance td.number")?.getBoundingClientRect().bottom ?? null;
   for (const folded of document.querySelectorAll("details")) folded.open = true;
   const width = document.documentElement.clientWidth;
   const scrolled = document.documentElement.scrollWidth;
@@ -46,6 +47,19 @@ function clipped() {
     const narrow = place.width < 8 * parseFloat(style.fontSize);
     if (cell.textContent.length > 40 && lines > 8 && narrow) found.push(`${said}: a word a line`);
   }
+  for (const row of document.querySelectorAll("tr")) {
+    const places = [...row.children].map((cell) => cell.getBoundingClientRect()).filter((place) => place.width);
+    const apart = (one, other) => one.right <= other.left + 1 || other.right <= one.left + 1
+      || one.bottom <= other.top + 1 || other.bottom <= one.top + 1;
+    if (places.some((one, i) => places.slice(i + 1).some((other) => !apart(one, other))))
+      found.push(`${row.textContent.trim().slice(0, 40)}: cells overlap`);
+  }
+  for (const detail of document.querySelectorAll(".list .detail, [class^=fits] .detail")) {
+    const cell = detail.closest("td"), place = detail.getBoundingClientRect();
+    const stacked = getComputedStyle(cell).display === "grid", label = cell.getBoundingClientRect().width * 0.4;
+    if (stacked && place.width && place.left < cell.getBoundingClientRect().left + label)
+      found.push(`${detail.textContent}: not under its number`);
+  }
   for (const picture of document.querySelectorAll("svg")) {
     if (picture.getBoundingClientRect().right > width + 1) found.push(`picture off the page`);
     const frame = picture.getBoundingClientRect();
@@ -55,18 +69,14 @@ function clipped() {
       if (place.width && !within) found.push(`picture: '${label.textContent}' is cut off`);
     }
   }
-  // A chart that was drawn has a canvas of Vega's beside the picture that was there before.
-  const drawn = [...document.querySelectorAll('[id^="chart-"]:has(> .vega-embed)')].map((one) => one.id.slice(6));
-  return { name: location.hash.slice(1), width, found, drawn };
+  const numbers = [...document.querySelectorAll("#glance td:nth-child(2)")]
+    .filter((cell) => cell.getBoundingClientRect().bottom <= 900).length;
+  const stacked = [...document.querySelectorAll("table")]
+    .filter((table) => getComputedStyle(table).display !== "table").map((table) => table.closest("section").id);
+  const background = getComputedStyle(document.body).backgroundColor;
+  return { name: location.hash.slice(1), width, found, first, numbers, stacked, background };
 }
-// The page's own script draws the charts some time after the page has loaded, if it has one.
-function answer(tries) {
-  const all = [...document.querySelectorAll('[id^="chart-"]')];
-  const waiting = document.getElementById("library") && !all.every((one) => one.querySelector(".vega-embed"));
-  if (waiting && tries) setTimeout(answer, 250, tries - 1);
-  else setTimeout(() => parent.postMessage(clipped(), "*"), 250);
-}
-addEventListener("load", () => answer(200));
+addEventListener("load", () => setTimeout(() => parent.postMessage(clipped(), "*"), 250));
 </script>
 """
 
@@ -85,10 +95,17 @@ def open_page(page: Path) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page looks like in one window: the charts that its script drew, and what is not seen whole."""
+    """What a page looks like in one window: what is not seen whole.
 
-    drawn: list[str]
+    ``first`` is the lower edge of the first number (px from the top), None without one; ``background`` the colour.
+    ``numbers`` counts the headline numbers in the first 900 px; ``stacked`` are the sections of tables shown as lists.
+    """
+
     cut_off: list[str]
+    first: float | None
+    numbers: int
+    stacked: list[str]
+    background: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +122,12 @@ def inspected(pages: Mapping[str, str], folder: Path) -> Views:
     frames = []
     for name, text in pages.items():
         assert text.count("@media print") == 1
-        shown = {"page": text, "printed": text.replace("@media print", "@media all")}
+        assert text.count("(prefers-color-scheme: dark)") == 1
+        shown = {
+            "page": text,
+            "printed": text.replace("@media print", "@media all"),
+            "dark": text.replace("(prefers-color-scheme: dark)", "all"),
+        }
         for medium, content in shown.items():
             path = folder / f"{name}.{medium}.html"
             path.write_text(content.replace("</body>", f"{_LOOK}</body>"), encoding="utf-8")
@@ -125,6 +147,8 @@ def inspected(pages: Mapping[str, str], folder: Path) -> Views:
     for one in json.loads(unescape(reported[1])):
         name, medium, width = one["name"].split(",")
         assert abs(one["width"] - int(width)) <= 20
-        views[name, medium, int(width)] = View(one["drawn"], one["found"])
+        views[name, medium, int(width)] = View(
+            one["found"], one["first"], one["numbers"], one["stacked"], one["background"]
+        )
     assert set(views) == {(name, *window) for name in pages for window in WINDOWS}
     return Views(views, complaints)

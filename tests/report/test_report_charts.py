@@ -1,27 +1,29 @@
 """The charts: honest axes, nothing where there is no number, long series thinned without losing their peaks."""
 
-import json
+import re
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
-import altair as alt
 import numpy as np
 import pytest
 import sample_results as sample
 from hypothesis import given
 from hypothesis import strategies as st
-from rendering import Example, Rendering
+from rendering import Rendering
 
 from trainmark.report import Language, write_plots
 from trainmark.report.blocks import Chart
-from trainmark.report.charts import on_white, svg
+from trainmark.report.charts.scaling import ScalingPoint, scaling_points, speedup_limits
 from trainmark.report.charts.steps import MOST_POINTS, steps_chart, thinned
-from trainmark.report.context import context
+from trainmark.report.charts.theme import lines_of, text_width, ticks
+from trainmark.report.charts.throughput import BarChart, bars
+from trainmark.report.context import Context, context
 from trainmark.report.series import read_series
 from trainmark.report.writing import compose
 from trainmark.schema.results import Results
 from trainmark.tasks import case_of
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def charts(results: Results, folder: Path, language: Language = Language.EN) -> dict[str, Chart]:
@@ -29,43 +31,67 @@ def charts(results: Results, folder: Path, language: Language = Language.EN) -> 
     return {chart.name: chart for chart in compose(results, folder, language).charts}
 
 
-def scales(specification: Any, channel: str) -> list[dict[str, Any]]:
-    """Return the scales that a specification gives to a channel, at any depth."""
-    found = []
-    if isinstance(specification, dict):
-        for key, value in specification.items():
-            if key == channel and isinstance(value, dict) and isinstance(value.get("scale"), dict):
-                found.append(value["scale"])
-            found += scales(value, channel)
-    elif isinstance(specification, list):
-        found = [scale for value in specification for scale in scales(value, channel)]
-    return found
+def about(results: Results, folder: Path) -> Context:
+    sample.write_runs(folder, results)
+    return context(results, folder, Language.EN, series=read_series(results, folder))
 
 
-@pytest.mark.parametrize("example", [sample.two_sizes, sample.one_case])
-def test_charts_are_what_altair_takes_for_charts(example: Example, rendering: Rendering) -> None:
-    """The product builds them without Altair's check of every part, which takes half of the time."""
-    for chart in rendering.charts(example).values():
-        assert alt.Chart.from_dict(dict(chart.specification), validate=True) is not None
+def bars_of(results: Results, folder: Path) -> list[BarChart]:
+    found = about(results, folder)
+    return [bars(found, part) for part in found.parts]
 
 
-def test_bars_begin_at_zero(rendering: Rendering) -> None:
-    chart = rendering.charts(sample.ngc_v100)["throughput"]
-    found = scales(chart.specification, "x")
-    assert len(found) == 3
-    assert all(scale["domain"][0] == 0 for scale in found)
+def points_of(results: Results, folder: Path) -> list[ScalingPoint]:
+    found = about(results, folder)
+    return scaling_points(found, found.parts[0])
 
 
-def test_a_case_without_a_number_is_labelled_with_its_outcome_and_has_no_bar(rendering: Rendering) -> None:
-    data = rendering.charts(sample.ngc_v100)["throughput"].specification["datasets"]
-    oom = next(row for row in data["cases-32"] if row["text"] == "OOM")
-    assert (oom["median"], oom["low"], oom["high"]) == (None, None, None)
+def rectangles(chart: Chart) -> list[dict[str, float]]:
+    """Return the bars of a chart: rectangles with a tip."""
+    root = ElementTree.fromstring(chart.drawing.file())
+    found = [one for one in root.iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
+    return [{name: float(one.attrib[name]) for name in ("x", "y", "width")} for one in found]
 
 
-def test_single_runs_are_drawn_next_to_the_interval(rendering: Rendering) -> None:
-    data = rendering.charts(sample.ngc_v100)["throughput"].specification["datasets"]
-    assert len(data["runs-8"]) == 19
-    assert all(row["low"] < row["median"] < row["high"] for row in data["cases-8"])
+def words_of(chart: Chart) -> list[str]:
+    return [one.text or "" for one in ElementTree.fromstring(chart.drawing.file()).iter(f"{SVG}text")]
+
+
+def test_all_bars_begin_at_zero_and_share_one_axis(tmp_path: Path) -> None:
+    results = sample.ngc_v100()
+    (chart,) = bars_of(results, tmp_path)
+    drawn = rectangles(charts(results, tmp_path)["throughput"])
+    medians = [bar.median for _, group in chart.panels for bar in group if bar.median is not None]
+    assert len(chart.panels) == 3
+    assert {one["x"] for one in drawn} == {0}
+    scales = [one["width"] / median for one, median in zip(drawn, medians, strict=True)]
+    assert max(scales) == pytest.approx(min(scales), rel=0.02)
+
+
+def test_every_case_is_named_in_full_in_the_chart(tmp_path: Path) -> None:
+    results = sample.many_workloads()
+    found = about(results, tmp_path)
+    shown = " ".join(words_of(charts(results, tmp_path)["throughput"]))
+    labels = [found.axes.label(case.case, without=("devices",)) for case in results.cases]
+    assert [label for label in labels if re.sub(r"\s", "", label) not in re.sub(r"\s", "", shown)] == []
+
+
+def test_a_case_without_a_number_is_labelled_with_its_outcome_and_has_no_bar(tmp_path: Path) -> None:
+    (chart,) = bars_of(sample.ngc_v100(), tmp_path)
+    group = dict(chart.panels)[32]
+    oom = next(bar for bar in group if bar.text == "OOM")
+    assert (oom.median, oom.low, oom.high) == (None, None, None)
+
+
+def test_single_runs_are_drawn_next_to_the_interval(tmp_path: Path) -> None:
+    (chart,) = bars_of(sample.ngc_v100(), tmp_path)
+    group = dict(chart.panels)[8]
+    assert sum(len(bar.runs) for bar in group) == 19
+    assert all(
+        bar.low < bar.median < bar.high
+        for bar in group
+        if bar.low is not None and bar.median is not None and bar.high is not None
+    )
 
 
 def test_an_interval_far_wider_than_its_runs_does_not_flatten_the_picture(tmp_path: Path) -> None:
@@ -77,35 +103,35 @@ def test_an_interval_far_wider_than_its_runs_does_not_flatten_the_picture(tmp_pa
         ]
     )
     assert all(c.estimate and c.estimate.interval and c.estimate.interval.high > 225 for c in results.cases)
-    drawn = charts(results, tmp_path)
-    widths = [scale["domain"][1] for scale in scales(drawn["throughput"].specification, "x")]
-    assert widths == [150 * 1.5 * 1.18] * 2
-    lowest, highest = scales(drawn["scaling"].specification, "y")[0]["domain"]
+    (chart,) = bars_of(results, tmp_path)
+    assert chart.end == 150 * 1.5
+    assert all(bar.cut for _, group in chart.panels for bar in group)
+    lowest, highest = speedup_limits(points_of(results, tmp_path))
     assert (lowest > 0.5, highest < 3) == (True, True)
 
 
-def test_a_case_without_a_baseline_is_not_in_the_scaling_chart(rendering: Rendering) -> None:
+def test_a_case_without_a_baseline_is_not_in_the_scaling_chart(rendering: Rendering, tmp_path: Path) -> None:
     assert "scaling" not in rendering.charts(sample.no_baseline)
-    rows = rendering.charts(sample.ngc_v100)["scaling"].specification["datasets"]["cases"]
-    assert len(rows) == 11
-    assert all(row["low"] is None for row in rows if row["devices"] == 1)
+    points = points_of(sample.ngc_v100(), tmp_path)
+    assert len(points) == 11
+    assert all(point.low is None for point in points if point.devices == 1)
 
 
-def test_a_speedup_in_doubt_has_its_sign_in_the_scaling_chart(rendering: Rendering) -> None:
-    chart = rendering.charts(sample.ngc_v100)["scaling"]
-    rows = chart.specification["datasets"]["cases"]
-    (marked,) = (row for row in rows if row["mark"])
-    assert (marked["mark"], marked["devices"], round(marked["speedup"], 2)) == ("†", 8, 7.45)
-    assert json.dumps(chart.specification).count('"field": "mark"') == 2
-    assert '"field": "mark"' not in json.dumps(rendering.charts(sample.two_sizes)["scaling"].specification)
+def test_a_speedup_in_doubt_has_its_sign_in_the_scaling_chart(rendering: Rendering, tmp_path: Path) -> None:
+    (marked,) = (point for point in points_of(sample.ngc_v100(), tmp_path) if point.mark)
+    assert (marked.mark, marked.devices, round(marked.speedup, 2)) == ("†", 8, 7.45)
+    assert words_of(rendering.charts(sample.ngc_v100)["scaling"]).count("†") == 2
+    assert "†" not in words_of(rendering.charts(sample.two_sizes)["scaling"])
 
 
 def test_the_first_step_is_left_out_of_the_series_and_the_warmup_is_shaded(tmp_path: Path) -> None:
-    chart = charts(sample.one_case(2), tmp_path)["steps"]
-    data = chart.specification["datasets"]
-    assert {row["step"] for row in data["case-0"]} == set(range(2, 121))
-    assert data["case-0-warmup"] == [{"from": 1, "to": 20.5}]
-    assert "do not start at zero" in chart.caption
+    results = sample.one_case(2)
+    drawn = steps_chart(about(results, tmp_path))
+    assert drawn is not None
+    (panel,) = drawn.panels
+    assert {step for _, series in panel.lines for step, _ in series} == set(range(2, 121))
+    assert panel.warmup_steps == 20
+    assert "do not start at zero" in charts(results, tmp_path)["steps"].caption
 
 
 def test_a_long_warmup_step_is_cut_off_and_the_caption_says_so(tmp_path: Path) -> None:
@@ -117,7 +143,8 @@ def test_a_long_warmup_step_is_cut_off_and_the_caption_says_so(tmp_path: Path) -
     events.write_text("\n".join(lines))
     chart = compose(results, tmp_path, Language.EN).charts[-1]
     assert "cut off at the top" in chart.caption
-    assert all(scale["domain"][1] < 100 for scale in scales(chart.specification, "y"))
+    ticks = [float(word) for word in words_of(chart) if re.fullmatch(r"[\d.]+", word)]
+    assert max(ticks) < 150
 
 
 def test_no_series_is_drawn_where_no_events_are(tmp_path: Path) -> None:
@@ -154,10 +181,22 @@ def test_plots_are_whole_svg_files_on_white(language: Language, tmp_path: Path) 
         assert "images/s" in "".join(root.itertext()) or path.name != "throughput.svg"
 
 
-def test_the_ids_of_two_pictures_in_one_page_differ(tmp_path: Path) -> None:
-    chart = charts(sample.one_case(1), tmp_path)["steps"]
-    assert 'id="steps-0"' in svg(chart.specification, chart.name)
-    assert on_white("<svg a='1'><g/></svg>").startswith("<svg a='1'><rect ")
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=200), st.integers(60, 600)
+)
+def test_a_label_in_lines_loses_nothing_and_no_line_is_too_long(label: str, width: int) -> None:
+    lines = lines_of(label, width)
+    assert "".join("".join(lines).split()) == "".join(label.split())
+    assert all(text_width(line) <= width for line in lines)
+
+
+@given(st.floats(0, 1e9), st.floats(1e-6, 1e9))
+def test_ticks_are_few_and_inside_the_axis(low: float, size: float) -> None:
+    found = ticks(low, low + size, 5)
+    assert len(found) <= 7
+    assert all(
+        low - size * 1e-6 - 1e-9 * low <= tick <= low + size * (1 + 1e-6) + 1e-9 * low for tick in found
+    )
 
 
 def test_each_unit_has_a_chart_whose_axis_is_labelled_with_it(rendering: Rendering) -> None:
@@ -169,11 +208,10 @@ def test_each_unit_has_a_chart_whose_axis_is_labelled_with_it(rendering: Renderi
         "scaling-sequences-s",
     } <= set(drawn)
     for unit, other in (("images", "sequences"), ("sequences", "images")):
-        specification = drawn[f"throughput-{unit}-s"].specification
-        text = json.dumps({name: value for name, value in specification.items() if name != "datasets"})
+        text = drawn[f"throughput-{unit}-s"].drawing.file()
         assert f"throughput ({unit}/s)" in text
         assert f"{other}/s" not in text
-        cases = [row["case"] for rows in specification["datasets"].values() for row in rows]
+        cases = [word for word in words_of(drawn[f"throughput-{unit}-s"]) if "fp32" in word]
         assert len({"bert" in case for case in cases}) == 1
 
 
@@ -181,7 +219,6 @@ def test_drawing_reads_no_file(tmp_path: Path) -> None:
     results = sample.one_case(2)
     sample.write_runs(tmp_path, results)
     series = read_series(results, tmp_path)
-    about = context(results, Path("/nowhere"), Language.EN, series=series)
-    drawn = steps_chart(about)
+    drawn = steps_chart(context(results, Path("/nowhere"), Language.EN, series=series))
     assert drawn is not None
-    assert {row["repeat"] for row in drawn.drawing.specification["datasets"]["case-0"]} == {1, 2}
+    assert {repeat for repeat, _ in drawn.panels[0].lines} == {1, 2}

@@ -398,7 +398,7 @@ def test_every_outcome_has_its_own_word_in_every_language(tmp_path: Path) -> Non
 
 
 def page(*blocks: Paragraph | Bullets | Table | Code) -> str:
-    empty = Report(language="en", title="t", lead="l", sections=(), colophon="c")
+    empty = Report(language="en", title="t", subtitle="s", lead="l", sections=(), colophon="c")
     return to_markdown(replace(empty, sections=(Section("s", "s", blocks),)))
 
 

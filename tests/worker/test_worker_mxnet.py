@@ -13,13 +13,13 @@ pytestmark = [pytest.mark.training, needs_framework("mxnet"), pytest.mark.xdist_
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_mxnet("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.mxnet.image_classification import open_training
-from trainmark_worker.mxnet.precision import PRECISIONS
+from trainmark_worker.models.mxnet_image_classification import open_training
+from trainmark_worker.backends.mxnet.backend import PRECISIONS
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
-training._precision = PRECISIONS["amp-bf16"]
+training.precision = PRECISIONS["amp-bf16"]
 training.step(0)
 try:
     training.actual()
@@ -33,7 +33,7 @@ except RunError as error:
 def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_never() -> None:
     counts = in_mxnet("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.mxnet.image_classification import open_training
+from trainmark_worker.models.mxnet_image_classification import open_training
 from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32 --compiler"
 counts = []
@@ -55,13 +55,12 @@ print(json.dumps(counts))
 
 def test_the_layout_that_is_told_is_the_one_that_was_computed_in_and_not_the_one_asked_for() -> None:
     told = in_mxnet("""
-from trainmark_worker.mxnet.image_classification.network import build_model
-from trainmark_worker.mxnet.image_classification.witness import Witness
+from trainmark_worker.models.mxnet_image_classification import SecondConvolution, build_model
 model = build_model("mobilenet_v1", 10, "NHWC", mx.cpu())
-witness = Witness(model, "mobilenet_v1")
+second = SecondConvolution(model, "mobilenet_v1")
 # MXNet has no NHWC on a CPU: the hook is given what a GPU would have computed.
-witness._see(None, None, mx.nd.zeros((2, 16, 16, 32)))
-seen = witness.told(None)
+second.note(None, None, mx.nd.zeros((2, 16, 16, 32)))
+seen = second.observed(None)
 print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_device, seen.unseen]))
 """)
 
@@ -71,7 +70,7 @@ print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_dev
 def test_two_ranks_never_share_a_gpu_unless_each_is_shown_its_own() -> None:
     shared, own, two = in_mxnet("""
 import os
-from trainmark_worker.mxnet.device import choose_context
+from trainmark_worker.backends.mxnet.collectives import choose_context
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import Place
 second, told = Place(1, 2, 1, 2, "127.0.0.1", 1), []
@@ -97,7 +96,7 @@ print(json.dumps(told))
 
 def test_the_networks_fit_both_layouts() -> None:
     shapes = in_mxnet("""
-from trainmark_worker.mxnet.image_classification.network import build_model
+from trainmark_worker.models.mxnet_image_classification import build_model
 shapes = []
 for layout, images in (("NCHW", (1, 3, 224, 224)), ("NHWC", (1, 224, 224, 3))):
     model = build_model("resnet50_v1.5", 1000, layout, mx.cpu())
@@ -114,7 +113,7 @@ print(json.dumps(shapes))
 def test_the_velocity_follows_a_learning_rate_that_changes() -> None:
     weights = in_mxnet("""
 from mxnet import autograd, gluon
-from trainmark_worker.mxnet.optimizer import Rate
+from trainmark_worker.backends.mxnet.backend import Rate
 out = []
 for momentum in (0.9, 0.0):
     weight = gluon.Parameter("w", shape=(1,), init=mx.init.One())
@@ -140,7 +139,7 @@ print(json.dumps(out))
 
 def test_waiting_for_the_engine_ends_when_an_operator_fails_or_a_rank_is_lost() -> None:
     told = in_mxnet("""
-from trainmark_worker.mxnet.progress import Progress
+from trainmark_worker.backends.mxnet.backend import Progress
 from trainmark_worker.core.outcomes import FAILED, RunError
 progress = Progress(2, [mx.nd.ones((4, 4)) * 2])
 for slot in range(2):

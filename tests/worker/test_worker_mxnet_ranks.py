@@ -88,12 +88,12 @@ def test_the_ranks_share_out_the_images_without_overlap_and_shuffle_them_each_ep
 
     parts = in_mxnet(f"""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.mxnet.image_classification.loaders import open_loader
+from trainmark_worker.backends.mxnet.loading import open_images
 from trainmark_worker.core.place import Place
 flags = "--framework mxnet --batch-per-device 3 --image-size 32 --classes 7 --data {data}".split()
 parts = []
 for rank in range(2):
-    feed = open_loader(parse(flags, 2), Place(rank, 2, rank, 2, "127.0.0.1", 1), mx.cpu())
+    feed = open_images(parse(flags, 2), Place(rank, 2, rank, 2, "127.0.0.1", 1), mx.cpu())
     parts.append([int(label) for _ in range(14) for label in feed.next()[1].asnumpy()])
 print(json.dumps(parts))
 """)
@@ -111,10 +111,10 @@ def test_an_image_gets_another_crop_in_another_epoch(tmp_path: Path) -> None:
 
     sums = in_mxnet(f"""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.mxnet.image_classification.loaders import open_loader
+from trainmark_worker.backends.mxnet.loading import open_images
 from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --batch-per-device 1 --image-size 32 --classes 1 --data {data}".split()
-feed = open_loader(parse(flags, 1), place_from({{}}), mx.cpu())
+feed = open_images(parse(flags, 1), place_from({{}}), mx.cpu())
 print(json.dumps([float(feed.next()[0].sum().asscalar()) for _ in range(6)]))
 """)
 
@@ -127,8 +127,7 @@ def test_bytes_that_a_gpu_normalises_become_what_a_cpu_gets(tmp_path: Path) -> N
 
     plain, of_bytes = in_mxnet(f"""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.mxnet.image_classification.feed import ToDevice
-from trainmark_worker.mxnet.image_classification.loaders.records import open_records
+from trainmark_worker.backends.mxnet.loading import ToDevice, open_records
 from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --batch-per-device 3 --image-size 32 --classes 7 --data {data}".split()
 batches = []
@@ -321,6 +320,6 @@ def servers_of(rank: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
-            if len(words) > 2 and words[1].endswith(b"mxnet/server.py") and words[2] == str(rank).encode():
+            if len(words) > 3 and b"import mxnet" in words[2] and words[3] == str(rank).encode():
                 found.append(int(entry.name))
     return found

@@ -18,8 +18,8 @@ PADDLE = "paddle"
 pytestmark = [pytest.mark.training, needs_framework(PADDLE), pytest.mark.xdist_group("worker-paddle")]
 
 OPENED = """
-from trainmark_worker.paddle import stopped_by
-from trainmark_worker.paddle.image_classification import train
+from trainmark_worker.backends.paddle import stopped_by
+from trainmark_worker.models import paddle_image_classification as train
 def opened(*flags):
     return train.open_training(settings("--device=cpu", *flags), ALONE)
 """
@@ -56,7 +56,7 @@ print(json.dumps(counts))
 def test_on_a_gpu_cudnns_algorithms_are_searched_for_and_a_rank_has_its_own() -> None:
     told, searched = in_paddle("""
 import paddle
-from trainmark_worker.paddle.device import algorithm_search, choose_device
+from trainmark_worker.backends.paddle.collectives import algorithm_search, choose_device
 from trainmark_worker.core.place import Place
 # What PaddlePaddle for CPUs lacks: its flag, and devices.
 flags, chosen = {"FLAGS_cudnn_exhaustive_search": False}, []
@@ -102,7 +102,7 @@ def test_amp_on_a_cpu_computes_in_fp32_and_does_not_pass_as_amp() -> None:
     fp32, *forced = in_paddle("""
 import warnings
 warnings.simplefilter("ignore")
-from trainmark_worker.paddle import training as machine
+from trainmark_worker.backends.paddle import backend as machine
 machine.refuse_gaps = lambda settings, place, device: None
 told = []
 for flags in ([], ["--precision=amp-bf16"], ["--precision=amp-fp16"],
@@ -125,9 +125,8 @@ print(json.dumps(told))
 def test_a_network_computes_the_same_in_both_layouts() -> None:
     apart = in_paddle("""
 import paddle
-from trainmark_worker.paddle import weights
-from trainmark_worker.paddle.image_classification.observing import named_tensors
-from trainmark_worker.paddle.image_classification.networks import Options, build_network
+from trainmark_worker.backends.paddle import backend as weights
+from trainmark_worker.models.paddle_image_classification import Options, build_network, named_tensors
 images, apart = paddle.randn([2, 3, 96, 96]), []
 for model in ("resnet50_v1.5", "mobilenet_v1"):
     nchw, nhwc = (build_network(model, 10, Options(layout, False)) for layout in ("nchw", "nhwc"))
@@ -146,7 +145,7 @@ def test_only_on_a_cpu_are_compiled_programs_run_one_operator_at_a_time() -> Non
         "paddle",
         """
 import paddle
-from trainmark_worker.paddle.device import limit_threads
+from trainmark_worker.backends.paddle.collectives import limit_threads
 told = []
 for device in ("cuda", "cpu"):
     limit_threads(1, device)
@@ -195,7 +194,7 @@ def test_a_count_of_steps_that_fp32_cannot_tell_is_none() -> None:
         """
 import json
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.paddle.optimizer import steps_of
+from trainmark_worker.backends.paddle.backend import steps_of
 from dataclasses import replace
 recipe = parse(["--framework", "paddle", "--model", "bert_tiny"], 1).recipe
 recipe = replace(recipe, momentum=0.9, second_momentum=0.999)
@@ -208,7 +207,7 @@ print(json.dumps([steps_of(both, recipe) for both in [*powers, [0.0, 0.0]]]))
 
 def test_a_rank_that_is_asked_where_it_is_says_it() -> None:
     code = f"import os, sys; sys.path.insert(0, {str(WORKER)!r}); import start\n"
-    code += "import trainmark_worker.paddle\nos.kill(os.getpid(), 6)\n"
+    code += "import trainmark_worker.backends.paddle\nos.kill(os.getpid(), 6)\n"
     # A process of its own: Python reads the variable when it starts.
     done = subprocess.run(
         [framework_python(PADDLE), "-c", code],

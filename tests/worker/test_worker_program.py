@@ -47,7 +47,7 @@ def test_the_learning_rate_grows_with_the_global_batch() -> None:
     [
         (["--steps", "20"], "--steps (20) must be more than --warmup-steps (20)"),
         (["--warmup-steps", "0"], "--warmup-steps must be at least 1"),
-        (["--precision", "fp8"], "invalid choice: 'fp8'"),
+        (["--precision", "fp4"], "invalid choice: 'fp4'"),
         (["--batch-per-device", "0"], "must be at least 1"),
         (["--loss-scale", "big"], "neither 'dynamic' nor a number"),
     ],

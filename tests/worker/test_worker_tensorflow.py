@@ -34,10 +34,10 @@ print(json.dumps(told))
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_tensorflow("""
-from trainmark_worker.tensorflow.precision import PRECISIONS
+from trainmark_worker.backends.tensorflow.backend import PRECISIONS
 training = open_training(settings(), ALONE)
 training.step(0)
-training._precision = PRECISIONS["amp-bf16"]
+training.precision = PRECISIONS["amp-bf16"]
 print(json.dumps(refused(training.actual)))
 """)
 
@@ -58,7 +58,7 @@ def test_nchw_without_onednn_is_unsupported_and_not_a_failure(tmp_path: Path) ->
 def test_an_allocation_that_tensorflow_cannot_have_is_an_oom_that_names_it() -> None:
     told = in_tensorflow("""
 import resource
-from trainmark_worker.tensorflow import stopped_by
+from trainmark_worker.backends.tensorflow import stopped_by
 tf.zeros(1)
 resource.setrlimit(resource.RLIMIT_DATA, (2_000_000_000, 2_000_000_000))
 try:
@@ -95,7 +95,7 @@ print(json.dumps((cpu_s() - cpu) / (time.perf_counter() - wall)))
 
 def test_only_a_cpu_is_bound_to_one_operation_at_a_time() -> None:
     told = in_tensorflow("""
-from trainmark_worker.tensorflow.device import Device, limit_threads
+from trainmark_worker.backends.tensorflow.collectives import Device, limit_threads
 told = []
 for device in (Device("cuda", "a GPU"), Device("cpu", None)):
     limit_threads(4, device)
@@ -113,7 +113,7 @@ print(json.dumps(told))
 
 def test_an_overflow_skips_the_update_and_halves_the_scale() -> None:
     told = in_tensorflow("""
-from trainmark_worker.tensorflow.optimizer import LossScale, Momentum
+from trainmark_worker.backends.tensorflow.backend import LossScale, Momentum
 import keras
 recipe = settings("--momentum=0.5", "--weight-decay=0").recipe
 weight = keras.Variable([1.0, 2.0])

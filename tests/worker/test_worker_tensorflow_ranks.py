@@ -96,7 +96,7 @@ print(json.dumps([[node.type, node.inputs[0].shape.num_elements() * 4] for node 
 def test_ranks_share_out_the_images_and_see_each_once_an_epoch(data: Path) -> None:
     rows = in_tensorflow(
         """
-from trainmark_worker.tensorflow.image_classification.loaders import find_source
+from trainmark_worker.backends.tensorflow.loading import find_source
 told = []
 for flags in json.loads(sys.argv[1]):
     source = find_source(settings(*flags))
@@ -125,13 +125,13 @@ print(json.dumps(told))
 def test_threads_of_the_loader_change_nothing_in_what_is_trained(data: Path) -> None:
     sums = in_tensorflow(
         """
-from trainmark_worker.tensorflow.device import Device
-from trainmark_worker.tensorflow.image_classification.loaders import find_source, open_loader
+from trainmark_worker.backends.tensorflow.collectives import Device
+from trainmark_worker.backends.tensorflow.loading import find_source, open_pipeline
 told = []
 for flags in json.loads(sys.argv[1]):
     for workers in ("0", "3"):
         own = settings(*flags, "--loader-workers", workers)
-        feed = open_loader(find_source(own), own, ALONE, Device("cpu", None))
+        feed = open_pipeline(find_source(own), own, ALONE, Device("cpu", None))
         batches = [feed.next() for _ in range(12)]
         told.append([[int(tf.reduce_sum(tf.cast(images, tf.int64))), labels.numpy().tolist()]
                      for images, labels in batches])
@@ -227,11 +227,11 @@ def _end_of_feeds(flags: list[list[str]]) -> Any:
     """Return (outcome, reason) with which the loader of each data set ends within two epochs."""
     return in_tensorflow(
         """
-from trainmark_worker.tensorflow.device import Device
-from trainmark_worker.tensorflow.image_classification.loaders import find_source, open_loader
+from trainmark_worker.backends.tensorflow.collectives import Device
+from trainmark_worker.backends.tensorflow.loading import find_source, open_pipeline
 
 def two_epochs(own):
-    feed = open_loader(find_source(own), own, ALONE, Device("cpu", None))
+    feed = open_pipeline(find_source(own), own, ALONE, Device("cpu", None))
     for _ in range(16):
         feed.next()
 

@@ -19,6 +19,7 @@ VERBS = {
     "parse": "Read training logs of many formats and print the throughput of each.",
     "audit": "Check published throughputs against the logs they were computed from.",
     "history": "Find changes of level in results over time, and name their causes.",
+    "bisect": "Find the commit, version or value that made a program slower.",
     "predict": "Predict the throughput at more devices from measured or published scales.",
     "explain": "Explain why a throughput differs from a published one.",
     "reference": "List published throughputs; show one with its recipe and source.",

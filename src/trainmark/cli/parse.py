@@ -37,7 +37,9 @@ Nodes = Annotated[int | None, Option(min=1, help="The number of nodes, if the lo
 Batch = Annotated[int | None, Option(min=1, help="The batch size per device, if the log does not state it.")]
 PrecisionName = Annotated[
     str | None,
-    Option(help="The precision, if the log does not state it: fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16."),
+    Option(
+        help="The precision, if the log does not state it: fp32, tf32, amp-fp16, amp-bf16, fp16, bf16 or fp8."
+    ),
 ]
 Model = Annotated[
     str | None,

@@ -123,7 +123,7 @@ def _ending(
     *,
     in_progress: bool,
 ) -> _Ending:
-    figures, end_state = _figures(known, collected.tail), known.end_state(context)
+    figures, end_state = _figures(known, context), known.end_state(context)
     failure = find_failure(after_last_record(known, collected))
     status, problems = run_outcome(collected, known, read.records, read.counters, end_state, failure, figures)
     problems = [*problems, *other_format_problems(collected)]
@@ -154,10 +154,11 @@ def _context(collected: LogCollector, records: Records, counters: Counters) -> L
     )
 
 
-def _figures(known: Format, tail: bytes) -> dict[str, float]:
+def _figures(known: Format, context: LogContext) -> dict[str, float]:
     """Return the tool's own results, the last value of each."""
-    found = ((key, _last_match(pattern, tail)) for key, pattern in known.figures.items())
-    return {key: value for key, match in found if match and (value := parse_positive(match)) is not None}
+    matches = ((key, _last_match(pattern, context.tail)) for key, pattern in known.figures.items())
+    found = {key: value for key, match in matches if match and (value := parse_positive(match)) is not None}
+    return found | known.computed_figures(context) if known.computed_figures else found
 
 
 def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:

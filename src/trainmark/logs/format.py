@@ -56,7 +56,7 @@ class Format:
     log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``
     computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), ``witnesses``
     the other ways to the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
-    ``figures`` match the tool's own results in the tail. ``header``
+    ``figures`` match the tool's own results in the tail; ``computed_figures`` returns others. ``header``
     matches the start of every complete log. With ``accumulates`` a printed step is an optimizer step of several
     micro-batches. ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if
     they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running
@@ -84,6 +84,7 @@ class Format:
     overall: int | None = None
     find_scope: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
+    computed_figures: Callable[[LogContext], dict[str, float]] | None = None
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], Extract] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None

@@ -45,7 +45,7 @@ class Peak:
                 return self.tf32_tflops
             case Precision.FP32:
                 return self.fp32_tflops
-            case NarrowPrecision.FP8 | NarrowPrecision.AMP_FP8 | NarrowPrecision.MXFP8:
+            case Precision.FP8 | NarrowPrecision.AMP_FP8 | NarrowPrecision.MXFP8:
                 return self.fp8_tflops
             case _:
                 return None

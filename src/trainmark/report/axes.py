@@ -31,6 +31,9 @@ Key = tuple[str, ...]
 
 NO_COMPILER = "none"
 
+MOST_COLUMNS = 6
+"""The largest number of columns of a table with several workloads; if there are more, each workload has a table."""
+
 NOTHING = "-"
 """The word for a case that has no value under an aspect: no options, or another task's axis."""
 
@@ -119,8 +122,10 @@ class Axes:
         separate_from = (*across, *self.of_framework(), DEVICES)
         rest = tuple(a for a in self.varying if a not in separate_from)
         scaled = DEVICES in self.varying
-        separate = rest if scaled else ()
-        down = (DEVICES,) if scaled or not rest else rest
+        columns = {self.key(c.case, across) for c in self.cases}
+        trained = tuple(a for a in rest if a in (WORKLOAD, MODEL)) if len(columns) > MOST_COLUMNS else ()
+        separate = rest if scaled else trained
+        down = tuple(a for a in rest if a not in separate) or (DEVICES,)
         groups: dict[Key, list[CaseResult]] = {}
         for case in self.cases:
             groups.setdefault(self.key(case.case, separate), []).append(case)

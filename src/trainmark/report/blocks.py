@@ -3,12 +3,10 @@
 All text here is plain: the renderers escape it for their format.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from trainmark.report.charts.theme import Drawing
+from trainmark.report.charts import Drawing
 
 
 class Style(StrEnum):
@@ -53,19 +51,36 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list of short statements."""
+    """A list of short statements with its own heading (may be empty)."""
 
     items: tuple[tuple[Span, ...], ...]
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar from zero beside a table's row, as fractions of the longest one's axis, with its interval."""
+
+    value: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with its own heading (may be empty) and footnotes."""
+    """A table with its own heading (may be empty) and footnotes.
+
+    Its first ``keys`` columns name the row: a page that is too narrow for all columns repeats them in a second table.
+    ``bars`` has a bar for each row and ``bars_note`` their meaning, which only HTML shows; empty for a table without.
+    """
 
     heading: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     footnotes: tuple[str, ...] = ()
+    keys: int = 1
+    bars: tuple[Bar, ...] = ()
+    bars_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +100,6 @@ class Chart:
     caption: str
     drawing: Drawing
 
-    @property
-    def specification(self) -> Mapping[str, Any]:
-        """Return the Vega-Lite specification."""
-        return self.drawing.specification
-
 
 Block = Paragraph | Bullets | Table | Code | Chart
 
@@ -106,10 +116,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole report in one language (a BCP 47 tag)."""
+    """A whole report in one language (a BCP 47 tag); ``subtitle`` is the lead in a few words."""
 
     language: str
     title: str
+    subtitle: str
     lead: str
     sections: tuple[Section, ...]
     colophon: str

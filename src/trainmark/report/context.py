@@ -41,7 +41,8 @@ class Context:
     """Context of a report: ``findings`` of ``results``, and ``doubted``, the ids of cases with a doubtful number.
 
     ``parts`` are the cases by unit. ``series`` are the step times of the runs that are drawn, by case id. ``base`` is
-    the relative path from the report's folder to the results' folder: empty, or ending in ``/``.
+    the relative path from the report's folder to the results' folder: empty, or ending in ``/``. ``baselines`` are the
+    ids of the cases with which others are compared on the first screen, at most one per model and unit.
     """
 
     results: Results
@@ -53,6 +54,7 @@ class Context:
     parts: tuple[UnitPart, ...]
     series: Mapping[str, Sequence[StepSeries]] = field(default_factory=dict)
     base: str = ""
+    baselines: frozenset[str] = frozenset()
 
     def aspect(self, name: Aspect) -> str:
         """Return the word for an aspect; the words for a task's own axes come from the task."""

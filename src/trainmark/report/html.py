@@ -1,10 +1,6 @@
 """A report as one HTML page that opens offline: it includes all styles, charts and scripts."""
 
-import json
-import zlib
-from base64 import b64encode
-from collections.abc import Mapping
-from functools import cache
+from dataclasses import replace
 from importlib.resources import files
 from unicodedata import east_asian_width
 
@@ -12,39 +8,48 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainmark.printable import printable
-from trainmark.report.blocks import Bullets, Cell, Chart, Code, Paragraph, Report, Style, Table
-from trainmark.report.language import Language, catalogue
+from trainmark.report.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Code,
+    Paragraph,
+    Report,
+    Section,
+    Style,
+    Table,
+)
+from trainmark.report.language import Catalogue, Language, catalogue
+from trainmark.report.sections.glance import ANCHOR
 
-_SNIPPET = "window.vegaEmbed = vegaEmbed; dispatchEvent(new Event('vega'));"
+STEPS = (20, 30, 40, 50, 60)
+"""The page widths (rem) below which a table of that width becomes a list of its rows."""
 
-STEPS = (20, 30, 40, 50, 60, 70)
-"""The page widths (rem) below which a table of that width becomes a list of its rows; wider tables are always lists."""
+WIDEST = 60
+"""The largest width (rem) of a table, which fits a desktop and A4 paper; wider ones are divided by columns."""
 
 LONG = 30
 """Text with more characters than this is wrapped, and needs a column that is not too narrow."""
 
 
-def to_html(report: Report, pictures: Mapping[str, str]) -> str:
-    """Return the report as HTML, with each chart as an SVG of ``pictures`` by its name.
-
-    If scripts can run, an interactive chart replaces the picture.
-    """
+def to_html(report: Report) -> str:
+    """Return the report as HTML with each chart as SVG; scripts only sort, filter and save."""
     language = next(language for language in Language if language.tag == report.language)
+    say = catalogue(language)
     template = _environment().get_template("report.html.j2")
     return template.render(
-        report=report,
-        say=catalogue(language),
+        report=replace(report, sections=tuple(_fitted(section, say) for section in report.sections)),
+        say=say,
+        first_screen=ANCHOR,
         style=_asset("report.css") + _stacking(),
         script=_asset("report.js"),
-        library=_library() if pictures else None,
-        specifications=packed(_specifications(report)),
-        pictures={name: Markup(picture) for name, picture in pictures.items()},  # noqa: S704 - Vega escapes text
+        # The drawing escapes the text in it.
+        pictures={
+            chart.name: [Markup(panel.svg()) for panel in chart.drawing.panels]  # noqa: S704
+            for chart in report.charts
+        },
     )
-
-
-def packed(text: str) -> str:
-    """Return a text as base64 of its zlib form: less than half as long, and safe inside any element."""
-    return b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _environment() -> Environment:
@@ -67,6 +72,42 @@ def _environment() -> Environment:
 
 def _asset(name: str) -> Markup:
     return Markup((files(__package__) / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def _fitted(section: Section, say: Catalogue) -> Section:
+    blocks: list[Block] = []
+    for block in section.blocks:
+        blocks += divided(block, say) if isinstance(block, Table) else [block]
+    return replace(section, blocks=tuple(blocks))
+
+
+def divided(table: Table, say: Catalogue) -> list[Table]:
+    """Return a table that is too wide for the page as several, each with the columns that name the rows."""
+    keys, widths = table.keys, [_least(table, i) for i in range(len(table.columns))]
+    if sum(widths) <= WIDEST or len(widths) <= keys + 1:
+        return [table]
+    room = WIDEST - sum(widths[:keys])
+    groups: list[list[int]] = [[]]
+    for i in range(keys, len(widths)):
+        if groups[-1] and sum(widths[j] for j in (*groups[-1], i)) > room:
+            groups.append([])
+        groups[-1].append(i)
+    parts = []
+    for number, group in enumerate(groups):
+        columns = [*range(keys), *group]
+        heading = table.heading
+        if number:
+            heading = say("table_continued", heading=heading) if heading else say("continued")
+        parts.append(
+            replace(
+                table,
+                heading=heading,
+                columns=tuple(table.columns[i] for i in columns),
+                rows=tuple(tuple(row[i] for i in columns) for row in table.rows),
+                footnotes=table.footnotes if group is groups[-1] else (),
+            )
+        )
+    return parts
 
 
 def width_class(table: Table) -> str:
@@ -104,16 +145,3 @@ def _stacking() -> Markup:
         for step in STEPS
     )
     return Markup(rules.replace("TABLE", ".list") + "".join(within))  # noqa: S704 - our own file
-
-
-@cache
-def _library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script, from vl-convert's copy of them: zlib, base64."""
-    import vl_convert
-
-    return packed(vl_convert.javascript_bundle(_SNIPPET))
-
-
-def _specifications(report: Report) -> str:
-    charts = {chart.name: chart.specification for chart in report.charts}
-    return json.dumps(charts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -57,7 +57,9 @@ def _block(block: Block, plots: str) -> Iterable[str]:
     match block:
         case Paragraph(spans, alert):
             yield f"> **{_inline(spans)}**" if alert else _started(_inline(spans))
-        case Bullets(items):
+        case Bullets(items, heading):
+            if heading:
+                yield f"{_started(escape(heading))}:"
             yield "\n".join(f"- {_started(_inline(item))}" for item in items)
         case Table():
             if block.heading:
@@ -94,7 +96,9 @@ def _span(span: Span) -> str:
     if span.style is Style.PLAIN and shown.strip():
         # Spaces at the ends separate this piece from its neighbours.
         text = " " * span.text.startswith(" ") + text + " " * span.text.endswith(" ")
-    return f"[{_bracketed(span.text)}]({span.href})" if span.href else text
+    # Sections have anchors in HTML only.
+    linked = span.href is not None and not span.href.startswith("#")
+    return f"[{_bracketed(span.text)}]({span.href})" if linked else text
 
 
 def _bracketed(text: str) -> str:

@@ -1,12 +1,10 @@
 """The whole report, with its sections in the order in which a reader needs them; rendering and writing it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from trainmark.files import write_atomically
-from trainmark.report.blocks import Chart, Report, Section
-from trainmark.report.charts import missing_packages, on_white, svg
+from trainmark.report.blocks import Report, Section
 from trainmark.report.context import Context, context
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.language import Language
@@ -18,6 +16,7 @@ from trainmark.report.sections import (
     energy,
     environment,
     equivalence,
+    glance,
     overview,
     ranks,
     ratios,
@@ -37,8 +36,7 @@ PLOTS = "plots"
 def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
     """Return the report on ``results``, whose runs' files are in ``directory``.
 
-    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``). Without the
-    packages that draw charts, the report has no charts and says so at its end.
+    ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
     """
     about = context(results, directory, language, base, read_series(results, directory))
     say = about.say
@@ -48,24 +46,19 @@ def compose(results: Results, directory: Path, language: Language, base: str = "
         version=results.trainmark_version,
         when=results.generated_at.strftime("%Y-%m-%d %H:%M %Z").strip(),
     )
-    if missing := missing_packages():
-        sections = [_without_charts(section) for section in sections]
-        colophon += say("space") + say("no_charts", packages=" ".join(missing))
     return Report(
         language=language.tag,
         title=say("title", suite=results.suite),
+        subtitle=overview.subtitle(about),
         lead=overview.lead(about),
         sections=tuple(sections),
         colophon=colophon,
     )
 
 
-def _without_charts(section: Section) -> Section:
-    return replace(section, blocks=tuple(block for block in section.blocks if not isinstance(block, Chart)))
-
-
 def _sections(about: Context) -> list[Section | None]:
     return [
+        glance.section(about),
         overview.section(about),
         decomposition.section(about),
         throughput.section(about),
@@ -110,15 +103,14 @@ def render_html(results: Results, directory: Path, language: Language = Language
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
     from trainmark.report.html import to_html
 
-    report = compose(results, directory, language, base)
-    return to_html(report, _pictures(report))
+    return to_html(compose(results, directory, language, base))
 
 
 def write_plots(
     folder: Path, results: Results, directory: Path, language: Language = Language.EN
 ) -> list[Path]:
     """Write the report's charts as ``folder/<name>.svg``; return their paths."""
-    return _write_plots(folder, _pictures(compose(results, directory, language)))
+    return _write_plots(folder, compose(results, directory, language))
 
 
 def write_reports(directory: Path, results: Results, language: Language = Language.EN) -> list[Path]:
@@ -127,21 +119,16 @@ def write_reports(directory: Path, results: Results, language: Language = Langua
 
     written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
     report = compose(results, directory, language)
-    pictures = _pictures(report)
-    written += _write_plots(directory / PLOTS, pictures)
-    pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report, pictures)}
+    written += _write_plots(directory / PLOTS, report)
+    pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report)}
     return written + _write(directory, pages)
 
 
-def _pictures(report: Report) -> dict[str, str]:
-    return {chart.name: svg(chart.specification, chart.name) for chart in report.charts}
-
-
-def _write_plots(folder: Path, pictures: Mapping[str, str]) -> list[Path]:
-    if not pictures:
+def _write_plots(folder: Path, report: Report) -> list[Path]:
+    if not report.charts:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    return _write(folder, {f"{name}.svg": on_white(picture) for name, picture in pictures.items()})
+    return _write(folder, {f"{chart.name}.svg": chart.drawing.file() for chart in report.charts})
 
 
 def _write(folder: Path, contents: Mapping[str, str]) -> list[Path]:

@@ -4,7 +4,10 @@ from enum import StrEnum
 
 
 class Precision(StrEnum):
-    """The number formats of a training step; ``fp32`` means that TF32 is off."""
+    """The number formats of a training step; ``fp32`` means that TF32 is off.
+
+    ``fp8`` has one scale for each tensor or row.
+    """
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -12,6 +15,7 @@ class Precision(StrEnum):
     AMP_BF16 = "amp-bf16"
     FP16 = "fp16"
     BF16 = "bf16"
+    FP8 = "fp8"
 
     @property
     def of_products(self) -> "Precision":
@@ -27,10 +31,9 @@ class Precision(StrEnum):
 class NarrowPrecision(StrEnum):
     """The narrow formats of published figures and other programs, which no built-in program trains in.
 
-    ``fp8`` has one scale for each tensor or row, ``mxfp8`` and ``nvfp4`` one for each block of a row.
+    ``amp-fp8`` has one scale for each tensor or row, ``mxfp8`` and ``nvfp4`` one for each block of a row.
     """
 
-    FP8 = "fp8"
     AMP_FP8 = "amp-fp8"
     MXFP8 = "mxfp8"
     NVFP4 = "nvfp4"

@@ -9,7 +9,7 @@ from mxnet import autograd
 from mxnet.contrib import amp
 from mxnet.gluon import nn
 
-FOLDER = "trainmark_worker.mxnet.image_classification"
+model: Any = importlib.import_module("trainmark_worker.models.mxnet_image_classification")
 
 
 def traced_again(training: Any) -> None:
@@ -19,7 +19,7 @@ def traced_again(training: Any) -> None:
 
 def batch_norm_evaluates(_training: Any) -> None:
     """Recorded as for a prediction."""
-    module: Any = importlib.import_module("trainmark_worker.mxnet.training")
+    module: Any = importlib.import_module("trainmark_worker.backends.mxnet.backend")
     module.autograd = SimpleNamespace(
         record=lambda: autograd.record(train_mode=False), backward=autograd.backward
     )
@@ -31,7 +31,7 @@ def forward_only(training: Any) -> None:
     def train(index: int) -> None:
         training._rate.set(training.rates[index])
         with autograd.record():
-            _, loss = training._forward()
+            _, loss = training.forward()
         training._losses[index : index + 1] = loss
 
     training.train = train
@@ -50,8 +50,7 @@ def sixteen_bits(training: Any) -> None:
 
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in BF16."""
-    network: Any = importlib.import_module(f"{FOLDER}.network")
-    layer = network.blocks(training.model, nn.Conv2D)[9]
+    layer = model.blocks(training.model, nn.Conv2D)[9]
     forward = layer.hybrid_forward
 
     def rounded(F: Any, x: Any, weight: Any, **named: Any) -> Any:  # noqa: N803 (Gluon's name)
@@ -100,7 +99,7 @@ def relu6() -> None:
 
 def half_size() -> None:
     """A constant of another experiment."""
-    folder: Any = importlib.import_module(f"{FOLDER}.loaders.folder")
+    folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")
     init = folder.Images.__init__
     folder.Images.__init__ = lambda self, images, size, seed: init(self, images, size // 2, seed)
     records(
@@ -110,7 +109,7 @@ def half_size() -> None:
 
 def centre_crop() -> None:
     """As in a validation."""
-    folder: Any = importlib.import_module(f"{FOLDER}.loaders.folder")
+    folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")
     images: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
     folder.random_resized_crop = lambda width, height, _rng: images.Box(
         width // 16, height // 16, width * 7 // 8, height * 7 // 8

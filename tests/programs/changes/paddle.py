@@ -6,16 +6,15 @@ from typing import Any
 import paddle
 from paddle import nn
 
-FOLDER = "trainmark_worker.paddle.image_classification"
+backend: Any = importlib.import_module("trainmark_worker.backends.paddle.backend")
+model: Any = importlib.import_module("trainmark_worker.models.paddle_image_classification")
 
 
 def compiled_again(training: Any) -> None:
     if training.settings.compiler != "none":
         training._learner.forward.rollback()
-        compilers: Any = importlib.import_module("trainmark_worker.paddle.compilers")
-        learners: Any = importlib.import_module(f"{FOLDER}.learner")
-        specification = learners.specification(training.settings)
-        compilers.compile_learner(training._learner, training.settings.compiler, specification)
+        specification = model.specification(training.settings)
+        backend.compile_learner(training._learner, training.settings.compiler, specification)
 
 
 def batch_norm_evaluates(training: Any) -> None:
@@ -41,8 +40,7 @@ def frozen_stem(training: Any) -> None:
 
 def one_layer(training: Any) -> None:
     """One convolution, in the middle, in FP64: for 16 bits this CPU build has no kernel."""
-    networks: Any = importlib.import_module(f"{FOLDER}.networks")
-    layer = networks.conv_norms(training.network)[9].conv
+    layer = model.conv_norms(training.network)[9].conv
 
     def wider(inputs: Any) -> Any:
         output = nn.functional.conv2d(
@@ -89,9 +87,8 @@ def decay(training: Any) -> None:
 def other_optimizer(training: Any, parameters: Any, **changes: Any) -> None:
     import dataclasses
 
-    optimizers: Any = importlib.import_module("trainmark_worker.paddle.optimizer")
     recipe = dataclasses.replace(training.settings.recipe, **changes)
-    training.optimizer = optimizers.sgd(parameters, training._schedule, recipe)
+    training.optimizer = backend.sgd(parameters, training._schedule, recipe)
 
 
 def relu6() -> None:

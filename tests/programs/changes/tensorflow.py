@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-FOLDER = "trainmark_worker.tensorflow.image_classification"
+model: Any = importlib.import_module("trainmark_worker.models.tensorflow_image_classification")
 
 
 def traced_again(change: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -24,7 +24,6 @@ def traced_again(change: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def batch_norm_evaluates(_training: Any) -> None:
     """By the statistics that were gathered."""
-    norms: Any = importlib.import_module(f"{FOLDER}.batch_norm")
 
     def call(self: Any, inputs: Any) -> Any:
         return tf.raw_ops.FusedBatchNormV3(
@@ -33,12 +32,12 @@ def batch_norm_evaluates(_training: Any) -> None:
             offset=self.beta,
             mean=self.moving_mean,
             variance=self.moving_variance,
-            epsilon=norms.BATCH_NORM_EPSILON,
+            epsilon=model.BATCH_NORM_EPSILON,
             data_format=self._layout,
             is_training=False,
         ).y
 
-    norms.FusedBatchNormalization.call = call
+    model.FusedBatchNormalization.call = call
 
 
 def forward_only(training: Any) -> None:
@@ -105,14 +104,13 @@ def decay(training: Any) -> None:
 
 def relu6() -> None:
     """An activation with a bound."""
-    network: Any = importlib.import_module(f"{FOLDER}.network")
     whole = keras.layers.ReLU
-    network.layers.ReLU = lambda **options: whole(max_value=6.0, **options)
+    model.layers.ReLU = lambda **options: whole(max_value=6.0, **options)
 
 
 def half_size() -> None:
     """A constant of another experiment."""
-    pipeline: Any = importlib.import_module(f"{FOLDER}.loaders.pipeline")
+    pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
     resize = tf.image.resize
 
     def half(image: Any, size: Any) -> Any:
@@ -123,7 +121,7 @@ def half_size() -> None:
 
 def centre_crop() -> None:
     """As in a validation."""
-    pipeline: Any = importlib.import_module(f"{FOLDER}.loaders.pipeline")
+    pipeline: Any = importlib.import_module("trainmark_worker.backends.tensorflow.loading")
 
     def cropped(data: Any, _seed: Any) -> Any:
         whole = tf.io.decode_jpeg(data, channels=3)

@@ -166,6 +166,7 @@ def window_rule(skip: int | None = None) -> Rule:
 _TOOLS: Mapping[str, str] = {
     "table": "the table that the program's benchmark.py prints at its end",
     "summary": "the result that the program itself prints at its end",
+    "progress-bar": "the batch of all devices over the time of a step by the program's progress bar",
 }
 _DLPERF: Mapping[str, str] = {
     "dlperf-speed": "mean of the printed speeds of iterations 21 to 120",
@@ -273,7 +274,10 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
         return _compared(log, result, result.value)
     summary = _named("summary").compute(log)
     if summary.value is None:
-        return result
+        by_bar = _named("progress-bar").compute(log)
+        sentence = "the log has no rate: the value is the batch over the time of a step by the progress bar"
+        note = Problem("by-progress-bar", sentence, Severity.NOTE)
+        return result if by_bar.value is None else replace(by_bar, problems=(note,))
     reasons = " ".join(problem.message for problem in result.problems)
     # If the whole run is warm-up, the program's summary describes the warm-up.
     only_warm_up = log.records.rate is not None and any(p.code == "only-warm-up" for p in result.problems)

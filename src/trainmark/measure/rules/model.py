@@ -17,6 +17,7 @@ class RuleKind(StrEnum):
     MEDIAN = "median"
     HARMONIC = "harmonic"
     SUMMARY = "summary"
+    PROGRESS_BAR = "progress-bar"
     TABLE = "table"
     DLPERF_SPEED = "dlperf-speed"
     DLPERF_TIME = "dlperf-time"

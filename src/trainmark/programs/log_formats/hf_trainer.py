@@ -6,7 +6,8 @@
 
 The rate covers all devices: samples x epochs over the whole run, including warm-up, evaluation and checkpoints. A run
 resumed from a checkpoint also counts the earlier samples, and a run that stops early those that it did not train; the
-progress bar and the epochs show how many were trained. Lines in between have losses but no times.
+progress bar and the epochs show how many were trained. Lines in between have losses but no times. Without a summary
+(an excerpt, a run that did not end) the progress bar times the steps, if it counts those of the printed batch.
 Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
@@ -26,11 +27,17 @@ _Bar = tuple[float, float, float]
 """A state of the progress bar: step, total steps, seconds since its start."""
 _OFF = 0.02
 """Relative effect of one epoch or step more or less: smaller deviations do not mean a resumed or stopped run."""
-# Unsloth prints its own banner instead: "Total batch size (2 x 4 x 1) = 8".
+# Unsloth prints its own banner instead: "Total batch size (2 x 4 x 1) = 8", before 2025 "Total batch size = 8".
 _TOTAL_BATCH = (
-    rb"Total (?:train batch size \(w\. parallel, distributed & accumulation\)|batch size \([\dx ]+\))"
+    rb"Total (?:train batch size \(w\. parallel, distributed & accumulation\)|batch size(?: \([\dx ]+\))?)"
     rb" = ([\d,]+)\s"
 )
+
+_STEPS = rb"Total (?:optimization )?steps = ([\d,]+)\s"
+_BAR_WARMUP = 5
+"""First steps that the bar's time leaves out if as many follow."""
+_LEAST_BAR_S = 50.0
+"""The bar shows whole seconds: over a shorter time it would be off by more than 2 %."""
 
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
@@ -80,6 +87,8 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     found = []
     summary = _summary(context.tail)
     runtime = summary.get("train_runtime", 0.0)
+    timed = _timed_steps(context, _last_training(context.text))
+    runtime = timed[1] if timed else runtime
     spent = sum(float(word) for word in re.findall(_SECONDS % b"eval", context.notes))
     if runtime > 0 and spent > _EVALUATION_SHARE * runtime:
         sentence = f"evaluation took {spent / runtime:.0%} of the time on which the rate is based"
@@ -99,8 +108,44 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             "the run resumed from a checkpoint: its summary counts earlier samples but only its own time"
         )
         found.append(Problem("resumed", sentence))
-    sentence = "the rate covers the whole run: its time includes start-up, warm-up and checkpoints"
+    covered = "the steps of the progress bar: their" if timed else "the whole run: its"
+    more = "" if timed else "start-up, warm-up and "
+    sentence = f"the rate covers {covered} time includes {more}checkpoints"
     return (*found, Problem("whole-run", sentence, Severity.NOTE))
+
+
+def by_progress_bar(context: LogContext) -> dict[str, float]:
+    """Return the samples per second by the progress bar of a log without a summary; empty if it cannot be known."""
+    training = _last_training(context.text)
+    timed = _timed_steps(context, training)
+    batch = search_integer(_TOTAL_BATCH, training)
+    if timed is None or not batch:
+        return {}
+    steps, seconds = timed
+    return {"progress-bar": batch * steps / seconds}
+
+
+def _timed_steps(context: LogContext, training: bytes) -> tuple[int, float] | None:
+    """Return the steps after the warm-up and their seconds by the progress bar; None with a summary or with doubt.
+
+    The bar must count the printed number of steps: some wrappers count micro-batches.
+    """
+    total = search_integer(_STEPS, training)
+    if b"train_runtime" in context.tail or b"train_samples_per_second" in context.tail or not total:
+        return None
+    bars = [(step, seconds) for step, steps, seconds in _all_bars(training) if steps == total]
+    if any(after < before or later < earlier for (before, earlier), (after, later) in pairwise(bars)):
+        return None
+    first = next((bar for bar in bars if bar[0] >= bars[0][0] + _BAR_WARMUP), None)
+    if first is None:
+        return None
+    steps, seconds = bars[-1][0] - first[0], bars[-1][1] - first[1]
+    return (int(steps), seconds) if steps >= _BAR_WARMUP and seconds >= _LEAST_BAR_S else None
+
+
+def _all_bars(text: bytes) -> Iterator[_Bar]:
+    for step, steps, hours, minutes, seconds in _BAR.findall(text):
+        yield int(step), int(steps), float(3600 * int(hours or 0) + 60 * int(minutes) + int(seconds))
 
 
 def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Problem]:
@@ -132,13 +177,10 @@ def _bars(context: LogContext, planned: float) -> list[_Bar]:
     """Return (step, steps, seconds) of the training bars: those with the planned number of steps."""
     if planned <= 0:
         return []
-    found: list[_Bar] = []
-    for step, steps, hours, minutes, seconds in _BAR.findall(context.text):
-        # Rates are printed with three decimals, or with four digits in total.
-        if abs(int(steps) / planned - 1) < _OFF + 0.0005 * int(steps) / planned:
-            passed = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)
-            found.append((int(step), int(steps), float(passed)))
-    return found
+    # Rates are printed with three decimals, or with four digits in total.
+    return [
+        bar for bar in _all_bars(context.text) if abs(bar[1] / planned - 1) < _OFF + 0.0005 * bar[1] / planned
+    ]
 
 
 def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
@@ -200,6 +242,7 @@ FORMAT = Format(
     figures={
         "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
     },
+    computed_figures=by_progress_bar,
     without_records="the program prints its rate only at the end of the run, which the log does not contain",
     header=re.compile(rb"Running training|loss"),
 )

@@ -1,5 +1,5 @@
-"""Charts as Vega-Lite specifications, built with Altair, and their rendering to SVG."""
+"""Charts as SVG, drawn when a report is written."""
 
-from trainmark.report.charts.theme import missing_packages, on_white, svg
+from trainmark.report.charts.drawing import Drawing, Panel
 
-__all__ = ["missing_packages", "on_white", "svg"]
+__all__ = ["Drawing", "Panel"]

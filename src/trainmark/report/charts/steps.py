@@ -1,14 +1,13 @@
 """The chart of step times: a panel per case, a line per run, the warm-up shaded, the first step omitted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.report.charts.theme import MUTED, Drawing, Rows, colours, themed
+from trainmark.report.charts.drawing import Drawing, Panel, clipped, line, rect, text, text_lines
+from trainmark.report.charts.theme import GRID, LINE, MUTED, colours, lines_of, ticks
 from trainmark.report.context import Context
 from trainmark.report.series import StepSeries
 from trainmark.schema.results import CaseResult
@@ -16,46 +15,37 @@ from trainmark.schema.results import CaseResult
 MOST_POINTS = 120
 """The largest number of points in a run's line; a longer series is reduced to the extremes of each group of steps."""
 
-TITLE_COLUMNS = 44
-"""The number of characters in a line of a panel's title: it fits a width of 340 in the widest usual font, in bold."""
+WIDTH, HEIGHT = 400, 150
+LEFT, BOTTOM = 52, 40
 
 
 @dataclass(frozen=True, slots=True)
-class StepsChart:
-    """The chart, and whether a warm-up step longer than its axis is cut off at the top."""
+class StepsPanel:
+    """A case's lines: (repeat, its (step, ms) pairs). The axis ends at ``top``; ``cut``: longer steps exceed it."""
 
-    drawing: Drawing
-    cut: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Panel:
     title: str
-    rows: Rows
+    lines: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
     warmup_steps: int
     top: float
     cut: bool
 
 
+@dataclass(frozen=True, slots=True)
+class StepsChart:
+    """The chart, its panels' data, and whether a warm-up step longer than its axis is cut off at the top."""
+
+    drawing: Drawing
+    panels: tuple[StepsPanel, ...]
+    cut: bool
+
+
 def steps_chart(context: Context) -> StepsChart | None:
     """Return the chart of the series in the context, or None if it has none."""
-    panels = [panel for case in context.results.cases if (panel := _panel(context, case)) is not None]
+    panels = tuple(panel for case in context.results.cases if (panel := _panel(context, case)) is not None)
     if not panels:
         return None
-    return StepsChart(Drawing(lambda: _concatenated(context, panels)), cut=any(panel.cut for panel in panels))
-
-
-def _concatenated(context: Context, panels: list[_Panel]) -> dict[str, Any]:
-    import altair as alt
-
-    repeats = sorted({row["repeat"] for panel in panels for row in panel.rows})
-    drawn = [_drawn(context, f"case-{i}", panel, repeats) for i, panel in enumerate(panels)]
-    datasets = {f"case-{i}": panel.rows for i, panel in enumerate(panels)}
-    datasets |= {
-        f"case-{i}-warmup": [{"from": 1, "to": panel.warmup_steps + 0.5}] for i, panel in enumerate(panels)
-    }
-    chart = alt.concat(*drawn, columns=2, spacing=24).resolve_scale(x="independent", y="independent")
-    return themed(chart, datasets)
+    drawing = Drawing(lambda: [_drawn(context, panel) for panel in panels], columns=2)
+    return StepsChart(drawing, panels, cut=any(panel.cut for panel in panels))
 
 
 def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int]:
@@ -71,22 +61,22 @@ def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int
         yield from sorted({int(low), int(high)})
 
 
-def _panel(context: Context, case: CaseResult) -> _Panel | None:
-    rows: Rows = []
+def _panel(context: Context, case: CaseResult) -> StepsPanel | None:
+    lines = []
     tops, longest, warmup = [], 0.0, 0
     for run in context.series.get(case.id, ()):
-        series = list(_series(run))
+        series = tuple(_series(run))
         if not series:
             continue
         warmup = int(np.argmax(run.measured))
         tops.append(float(np.nanmax(run.times_s[run.measured])) * 1000)
         longest = max([longest, *(ms for _, ms in series)])
-        rows += [{"repeat": run.repeat, "step": step, "ms": round(ms, 4)} for step, ms in series]
-    if not rows:
+        lines.append((run.repeat, series))
+    if not lines:
         return None
     # A warm-up step may take a thousand times as long as a measured one, which would flatten all other steps.
     top = min(longest, 1.5 * max(tops))
-    return _Panel(context.axes.label(case.case), rows, warmup, top, cut=longest > top)
+    return StepsPanel(context.axes.label(case.case), tuple(lines), warmup, top, cut=longest > top)
 
 
 def _series(run: StepSeries) -> Iterator[tuple[int, float]]:
@@ -98,44 +88,38 @@ def _series(run: StepSeries) -> Iterator[tuple[int, float]]:
         yield int(known[place]) + 1, float(times[place])
 
 
-def _drawn(context: Context, name: str, panel: _Panel, repeats: list[float]) -> Any:
-    import altair as alt
-
+def _drawn(context: Context, panel: StepsPanel) -> Panel:
     say = context.say
-    last = max(row["step"] for row in panel.rows)
-    lowest = min(row["ms"] for row in panel.rows)
-    margin = 0.05 * (panel.top - lowest) or 0.05 * panel.top
-    x = alt.X(
-        "step:Q",
-        title=say("axis_step"),
-        scale=alt.Scale(domain=[1, last], nice=False),
-        axis=alt.Axis(tickCount=6, grid=False),
-    )
-    y = alt.Y(
-        "ms:Q",
-        title=say("axis_step_time"),
-        scale=alt.Scale(domain=[lowest - margin, panel.top + margin], zero=False, nice=False),
-        axis=alt.Axis(tickCount=5),
-    )
-    colour = alt.Color(
-        "repeat:N",
-        title=say("column_repeat"),
-        scale=alt.Scale(domain=repeats, range=colours(repeats)),
-        legend=None,
-    )
-    shade = (
-        alt.Chart(alt.NamedData(f"{name}-warmup"))
-        .mark_rect(color=MUTED, opacity=0.18)
-        .encode(x=alt.X("from:Q", title=say("axis_step")), x2="to:Q")
-    )
-    tooltip = [
-        alt.Tooltip("repeat:N", title=say("column_repeat")),
-        alt.Tooltip("step:Q", title=say("axis_step")),
-        alt.Tooltip("ms:Q", title=say("axis_step_time"), format=".5~g"),
-    ]
-    lines = (
-        alt.Chart(alt.NamedData(name))
-        .mark_line(strokeWidth=1.1, opacity=0.85, clip=True)
-        .encode(x=x, y=y, color=colour, detail="repeat:N", tooltip=tooltip)
-    )
-    return alt.layer(shade, lines).properties(width=340, height=140, title=wrap(panel.title, TITLE_COLUMNS))
+    last = max(step for _, series in panel.lines for step, _ in series)
+    lowest = min(ms for _, series in panel.lines for _, ms in series)
+    margin = 0.05 * (panel.top - lowest) or 0.05 * panel.top or 1.0
+    low, high = lowest - margin, panel.top + margin
+    title = lines_of(panel.title, WIDTH)
+    above = LINE * (len(title) + 1) + 4
+    width, height = WIDTH - LEFT - 8, HEIGHT - BOTTOM
+
+    def x(step: float) -> float:
+        return (step - 1) / max(last - 1, 1) * width
+
+    def y(ms: float) -> float:
+        return height - (ms - low) / (high - low) * height
+
+    inner = [rect(0, 0, x(min(panel.warmup_steps + 0.5, last)), height, MUTED, 0.18)]
+    outer = [text_lines(0, 12, title, bold=True), text(0, LINE * len(title) + 12, say("axis_step_time"))]
+    for tick in ticks(low, high, 4):
+        inner.append(line([(0, y(tick)), (width, y(tick))], GRID, 1))
+        outer.append(text(LEFT - 8, above + y(tick) + 4, f"{tick:g}", "end"))
+    for tick in _whole(ticks(1, last, 5)):
+        anchor = "end" if x(tick) > width - 12 else "middle"
+        outer.append(text(LEFT + x(tick), above + height + 16, f"{tick:g}", anchor))
+    outer.append(text(LEFT + width / 2, above + height + 34, say("axis_step"), "middle"))
+    for (repeat, series), colour in zip(panel.lines, colours(panel.lines), strict=True):
+        points = [(x(step), y(ms)) for step, ms in series]
+        inner.append(line(points, colour, 1.1, tip=f"{say('column_repeat')} {repeat}"))
+    outer.append(clipped(LEFT, above, width, height, "".join(inner)))
+    outer.append(line([(LEFT, above), (LEFT, above + height), (LEFT + width, above + height)], MUTED, 1))
+    return Panel(WIDTH, above + HEIGHT, "".join(outer))
+
+
+def _whole(values: Sequence[float]) -> list[float]:
+    return [value for value in values if value == int(value)]

@@ -1,18 +1,21 @@
-"""The chart of all cases: a bar from zero to the median, its interval, and a dot per run."""
+"""The chart of all cases: a bar from zero to the median, its interval, and a dot per run; all bars share an axis."""
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
+from trainmark.report.charts.drawing import Drawing, Panel, circle, line, rect, text, text_lines
 from trainmark.report.charts.theme import (
+    GRID,
     INK,
-    LABEL_PADDING,
+    LINE,
+    MUTED,
     PALETTE,
     REACH,
-    Drawing,
-    Rows,
     colours,
+    lines_of,
     text_width,
-    themed,
+    ticks,
 )
 from trainmark.report.context import Context, UnitPart, marks, shown
 from trainmark.report.numbers import decimals, number
@@ -21,26 +24,43 @@ from trainmark.schema.results import CaseResult
 MOST_CASES = 200
 """The largest number of bars in the chart; the table has all cases."""
 
+WIDTH = 560
+BAR = 13
+BETWEEN = 8
+AXIS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class BarOfCase:
+    """A case's bar: ``median``, interval and runs are None or empty without a number; ``text`` is what is printed.
+
+    ``high`` is the interval's end or, if that is too far away, where the whisker is cut off (``cut``).
+    """
+
+    name: str
+    colour: str
+    median: float | None
+    low: float | None
+    high: float | None
+    cut: bool
+    runs: tuple[tuple[int, float], ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """The bars by number of devices, the end of their common axis, and the colours' names."""
+
+    panels: tuple[tuple[int, tuple[BarOfCase, ...]], ...]
+    end: float
+    legend: tuple[tuple[str, str], ...]
+
 
 def throughput_chart(context: Context, part: UnitPart) -> Drawing | None:
-    """Return the chart, one panel per number of devices; None if nothing or far too much was measured."""
+    """Return the chart, a group of bars per number of devices; None if nothing or far too much was measured."""
     if not any(case.estimate for case in part.cases) or len(part.cases) > MOST_CASES:
         return None
-    return Drawing(lambda: _drawn(context, part))
-
-
-def _drawn(context: Context, part: UnitPart) -> dict[str, Any]:
-    import altair as alt
-
-    cases = part.cases
-    sizes = sorted({case.case.world_size for case in cases})
-    datasets: dict[str, Rows] = {}
-    panels = [
-        _panel(context, part, [c for c in cases if c.case.world_size == size], size, datasets)
-        for size in sizes
-    ]
-    chart = alt.vconcat(*panels, spacing=14).resolve_scale(color="shared", x="independent")
-    return themed(chart, datasets)
+    return Drawing(lambda: [_drawn(context, part, bars(context, part))])
 
 
 def coloured(part: UnitPart) -> Aspect | None:
@@ -48,109 +68,115 @@ def coloured(part: UnitPart) -> Aspect | None:
     return next((a for a in (FRAMEWORK, PRECISION) if a in part.axes.varying), None)
 
 
-def _rows(
-    context: Context, part: UnitPart, cases: list[CaseResult], names: list[str], reach: float
-) -> tuple[Rows, Rows]:
-    """Return the values to draw for cases and for their runs."""
+def bars(context: Context, part: UnitPart) -> BarChart:
+    """Return what the chart of ``part`` shows."""
     aspect = coloured(part)
-    places = decimals(case.estimate.median for case in cases if case.estimate)
-    of_cases: Rows = [
-        {
-            "case": name,
-            "colour": part.axes.value(case.case, aspect) if aspect else "",
-            "median": case.estimate.median if case.estimate else None,
-            **_whisker(case, reach),
-            "end": _end(case, reach),
-            "text": _text(context, case, places),
-        }
-        for name, case in zip(names, cases, strict=True)
-    ]
-    of_runs: Rows = [
-        {"case": name, "throughput": run.measurement.throughput, "repeat": run.repeat}
-        for name, case in zip(names, cases, strict=True)
-        for run in case.runs
-        if run.measurement
-    ]
-    return of_cases, of_runs
-
-
-def _panel(
-    context: Context, part: UnitPart, cases: list[CaseResult], size: int, datasets: dict[str, Rows]
-) -> Any:
-    import altair as alt
-
-    say, axes, unit = context.say, part.axes, part.unit
-    several_nodes = len({case.case.nodes for case in cases}) > 1
-    hidden = () if several_nodes else (DEVICES,)
-    names = [axes.label(case.case, without=hidden) for case in cases]
-    aspect = coloured(part)
-    reach = REACH * max((case.estimate.maximum for case in cases if case.estimate), default=0.0)
-    datasets[f"cases-{size}"], datasets[f"runs-{size}"] = _rows(context, part, cases, names, reach)
-    largest = max((_end(case, reach) for case in cases), default=0.0) or 1.0
-    x = alt.X(
-        "median:Q",
-        title=say("axis_throughput", unit=unit),
-        scale=alt.Scale(domain=[0, largest * 1.18], nice=False),
-        axis=alt.Axis(tickCount=6),
-    )
-    # All panels are aligned at the left, and no label is cut off there.
-    labels = (axes.label(case.case, without=hidden) for case in part.cases)
-    extent = max(150, *map(text_width, labels)) + LABEL_PADDING
-    axis = alt.Axis(minExtent=extent, domain=False, ticks=False)
-    y = alt.Y("case:N", title=None, sort=names, axis=axis)
-    base = alt.Chart(alt.NamedData(f"cases-{size}")).encode(y=y)
-    tooltip = [alt.Tooltip("case:N", title=say("column_case")), alt.Tooltip("text:N", title=unit)]
-    if aspect:
-        order = list(dict.fromkeys(axes.value(case.case, aspect) for case in part.cases))
-        scale = alt.Scale(domain=order, range=colours(order))
-        colour: Any = alt.Color("colour:N", title=context.aspect(aspect), scale=scale)
-    else:
-        colour = alt.value(PALETTE[0])
-    bars = base.mark_bar(opacity=0.55, height={"band": 0.62}).encode(x=x, color=colour, tooltip=tooltip)
-    title = say("axis_throughput", unit=unit)
-    low = alt.X("low:Q", title=title)
-    whiskers = [
-        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=low, x2="drawn:Q"),
-        base.mark_tick(color=INK, thickness=1.5, size=11).encode(x=low),
-        base.mark_tick(color=INK, thickness=1.5, size=11).encode(x=alt.X("high_mark:Q", title=title)),
-    ]
-    text = base.mark_text(align="left", dx=8, color=INK).encode(x="end:Q", text="text:N")
-    dots = (
-        alt.Chart(alt.NamedData(f"runs-{size}"))
-        .mark_point(size=22, filled=False, color=INK, strokeWidth=1, opacity=0.75)
-        .encode(
-            x="throughput:Q",
-            y=y,
-            tooltip=[
-                alt.Tooltip("case:N", title=say("column_case")),
-                alt.Tooltip("repeat:Q", title=say("column_repeat")),
-                alt.Tooltip("throughput:Q", title=unit, format=".6~g"),
-            ],
+    values = list(dict.fromkeys(part.axes.value(case.case, aspect) for case in part.cases)) if aspect else []
+    palette = dict(zip(values, colours(values), strict=True))
+    reach = REACH * max((case.estimate.maximum for case in part.cases if case.estimate), default=0.0)
+    panels = []
+    for size in sorted({case.case.world_size for case in part.cases}):
+        cases = [case for case in part.cases if case.case.world_size == size]
+        hidden = () if len({case.case.nodes for case in cases}) > 1 else (DEVICES,)
+        places = decimals(case.estimate.median for case in cases if case.estimate)
+        panels.append(
+            (
+                size,
+                tuple(
+                    _bar(
+                        context,
+                        case,
+                        part.axes.label(case.case, without=hidden),
+                        palette[part.axes.value(case.case, aspect)] if aspect else PALETTE[0],
+                        places,
+                        reach,
+                    )
+                    for case in cases
+                ),
+            )
         )
-    )
-    return alt.layer(bars, *whiskers, dots, text).properties(
-        width=520, height=alt.Step(24), title=say.count("devices", size)
-    )
+    ends = [
+        max(bar.high or 0.0, *(rate for _, rate in bar.runs), 0.0) for _, group in panels for bar in group
+    ]
+    return BarChart(tuple(panels), max(ends, default=0.0) or 1.0, tuple(palette.items()))
 
 
-def _text(context: Context, case: CaseResult, places: int) -> str:
-    if case.estimate is None:
-        return shown(case, context.say) or "-"
-    return number(case.estimate.median, places) + "".join(marks(context, case))
-
-
-def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:
-    """Return a case's interval, the end of its whisker, and the position of its end mark (none if cut off)."""
+def _bar(context: Context, case: CaseResult, name: str, colour: str, places: int, reach: float) -> BarOfCase:
     sure = case.estimate.interval if case.estimate else None
-    if sure is None:
-        return dict.fromkeys(("low", "high", "drawn", "high_mark"))
-    mark = sure.high if sure.high <= reach else None
-    return {"low": sure.low, "high": sure.high, "drawn": min(sure.high, reach), "high_mark": mark}
+    words = shown(case, context.say) or "-"
+    if case.estimate is not None:
+        words = number(case.estimate.median, places) + "".join(marks(context, case))
+    return BarOfCase(
+        name=name,
+        colour=colour,
+        median=case.estimate.median if case.estimate else None,
+        low=sure.low if sure else None,
+        high=min(sure.high, reach) if sure else None,
+        cut=sure is not None and sure.high > reach,
+        runs=tuple((run.repeat, run.measurement.throughput) for run in case.runs if run.measurement),
+        text=words,
+    )
 
 
-def _end(case: CaseResult, reach: float) -> float:
-    """Return the end of a case's bar, including its whisker up to ``reach``."""
-    if case.estimate is None:
-        return 0.0
-    high = case.estimate.interval.high if case.estimate.interval else 0.0
-    return max(case.estimate.maximum, min(high, reach))
+def _drawn(context: Context, part: UnitPart, chart: BarChart) -> Panel:
+    say = context.say
+    room = max(text_width(bar.text) for _, group in chart.panels for bar in group) + 12
+    scale = (WIDTH - room) / chart.end
+    body, top = [], 0.0
+    if len(chart.legend) > 1:
+        legend, top = _legend(chart.legend)
+        body.append(legend)
+    first = top
+    marked = []
+    for size, group in chart.panels:
+        top += LINE
+        marked.append(text(0, top, say.count("devices", size), bold=True))
+        top += 6
+        for bar in group:
+            lines = lines_of(bar.name, WIDTH)
+            marked.append(text_lines(0, top + 12, lines))
+            top += LINE * len(lines) + 2
+            marked += _marks(bar, top, scale, part.unit, say("column_repeat"))
+            top += BAR + BETWEEN
+    at = ticks(0, chart.end, 5)
+    for value in at:
+        body.append(line([(value * scale, first + LINE), (value * scale, top)], GRID, 1))
+    body += marked
+    for value in at:
+        anchor = "start" if value == 0 else "middle"
+        body.append(text(value * scale, top + 14, f"{value:,.10g}", anchor))
+    body.append(text(0, top + 32, say("axis_throughput", unit=part.unit)))
+    body.append(line([(0, top), (WIDTH - room, top)], MUTED, 1))
+    return Panel(WIDTH, round(top) + AXIS, "".join(body))
+
+
+def _legend(entries: tuple[tuple[str, str], ...]) -> tuple[str, float]:
+    """Return the legend and its lower edge."""
+    parts, left, top = [], 0.0, 0.0
+    for name, colour in entries:
+        width = 18 + text_width(name) + 14
+        if left and left + width > WIDTH:
+            left, top = 0.0, top + LINE + 2
+        parts += [rect(left, top + 2, 12, 12, colour, 0.55), text(left + 18, top + 12, name)]
+        left += width
+    return "".join(parts), top + LINE + 6
+
+
+def _marks(bar: BarOfCase, top: float, scale: float, unit: str, repeat: str) -> Iterator[str]:
+    """Yield a bar, its whisker, the dots of its runs, and its text."""
+    middle = top + BAR / 2
+    end = 0.0
+    if bar.median is not None:
+        yield rect(0, top, bar.median * scale, BAR, bar.colour, 0.55, f"{bar.name}: {bar.text} {unit}")
+        end = bar.median * scale
+    if bar.low is not None and bar.high is not None:
+        low, high = bar.low * scale, bar.high * scale
+        yield line([(low, middle), (high, middle)], INK)
+        for x in (low,) if bar.cut else (low, high):
+            yield line([(x, top + 1), (x, top + BAR - 1)], INK)
+        end = max(end, high)
+    for number_of_run, rate in bar.runs:
+        tip = f"{bar.name}, {repeat} {number_of_run}: {rate:.6g} {unit}"
+        yield circle(rate * scale, middle, 2.6, "none", INK, tip)
+        end = max(end, rate * scale)
+    yield text(end + 8, top + BAR - 2, bar.text)

@@ -1,11 +1,13 @@
 """The waterfall of an experiment: from the rate of A by the effect of each added factor to the rate of B."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from trainmark.report.charts.theme import INK, LABEL_PADDING, PALETTE, Drawing, Rows, text_width, themed
+from trainmark.report.charts.drawing import Drawing, Panel, line, rect, text, text_lines
+from trainmark.report.charts.theme import GRID, INK, LINE, PALETTE, lines_of, text_width, ticks
 from trainmark.schema.decomposition import Decomposition
 from trainmark.schema.measurement import Ratio
+
+WIDTH, HEIGHT, BETWEEN, AXIS = 560, 13, 8, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +52,29 @@ def _step(label: str, rate: float, effect: Ratio) -> Bar:
 
 def waterfall_chart(bars: tuple[Bar, ...], unit: str) -> Drawing | None:
     """Return the chart; None without bars."""
-    return Drawing(lambda: _drawn(bars, unit)) if bars else None
+    return Drawing(lambda: [_drawn(bars, unit)]) if bars else None
 
 
-def _drawn(bars: tuple[Bar, ...], unit: str) -> dict[str, Any]:
-    import altair as alt
-
-    rows: Rows = [
-        {
-            "label": bar.label,
-            "start": bar.start,
-            "end": bar.end,
-            "reach": max(bar.start, bar.end, bar.high or 0.0),
-            "kind": "end" if number in (0, len(bars) - 1) else "up" if bar.end >= bar.start else "down",
-            "text": bar.text,
-            "low": bar.low,
-            "high": bar.high,
-        }
-        for number, bar in enumerate(bars)
-    ]
-    names = [bar.label for bar in bars]
-    extent = max(150, *map(text_width, names)) + LABEL_PADDING
-    most = max(row["reach"] for row in rows)
-    y = alt.Y("label:N", title=None, sort=names, axis=alt.Axis(minExtent=extent, domain=False, ticks=False))
-    x = alt.X(
-        "start:Q",
-        title=unit,
-        scale=alt.Scale(domain=[0, most * 1.18], nice=False),
-        axis=alt.Axis(tickCount=6),
-    )
-    base = alt.Chart(alt.NamedData("waterfall")).encode(y=y)
-    scale = alt.Scale(domain=["end", "up", "down"], range=[PALETTE[0], PALETTE[2], PALETTE[4]])
-    colour = alt.Color("kind:N", scale=scale, legend=None)
-    chart = alt.layer(
-        base.mark_bar(opacity=0.55, height={"band": 0.62}).encode(x=x, x2="end:Q", color=colour),
-        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=alt.X("low:Q", title=unit), x2="high:Q"),
-        base.mark_text(align="left", dx=8, color=INK).encode(x="reach:Q", text="text:N"),
-    ).properties(width=520, height=alt.Step(24))
-    return themed(chart, {"waterfall": rows})
+def _drawn(bars: tuple[Bar, ...], unit: str) -> Panel:
+    end = max(max(bar.start, bar.end, bar.high or 0.0) for bar in bars) or 1.0
+    scale = (WIDTH - max(text_width(bar.text) for bar in bars) - 12) / end
+    marked, top = [], 0.0
+    for i, bar in enumerate(bars):
+        colour = PALETTE[0] if i in (0, len(bars) - 1) else PALETTE[2 if bar.end >= bar.start else 4]
+        lines = lines_of(bar.label, WIDTH)
+        marked.append(text_lines(0, top + 12, lines))
+        top += LINE * len(lines) + 2
+        low, high = sorted((bar.start * scale, bar.end * scale))
+        marked.append(rect(low, top, high - low, HEIGHT, colour, 0.55, f"{bar.label}: {bar.text}"))
+        if bar.low is not None and bar.high is not None:
+            middle = top + HEIGHT / 2
+            marked.append(line([(bar.low * scale, middle), (bar.high * scale, middle)], INK))
+            high = max(high, bar.high * scale)
+        marked.append(text(high + 8, top + HEIGHT - 2, bar.text))
+        top += HEIGHT + BETWEEN
+    grid = []
+    for value in ticks(0, end, 5):
+        grid.append(line([(value * scale, 0), (value * scale, top)], GRID, 1))
+        marked.append(text(value * scale, top + 14, f"{value:,.10g}", "middle" if value else "start"))
+    marked.append(text(0, top + 32, unit))
+    return Panel(WIDTH, round(top) + AXIS, "".join(grid + marked))

@@ -24,7 +24,7 @@ def lead(context: Context) -> str:
         "lead",
         suite=results.suite,
         frameworks=say.joined(_frameworks(context)),
-        models=say.joined(_distinct(map(_trained, results.cases))),
+        models=say.joined(_distinct(map(trained, results.cases))),
         hardware=_hardware(context),
         date=days(*context.results.measured),
         protocol=results.protocol.name.value,
@@ -34,7 +34,28 @@ def lead(context: Context) -> str:
     )
 
 
-def _trained(case: CaseResult) -> str:
+def subtitle(context: Context) -> str:
+    """Return the opening sentence in a few words: models, hardware, day and number of runs."""
+    results, say = context.results, context.say
+    runs = [run for case in results.cases for run in case.runs]
+    models = _distinct(map(trained, results.cases))
+    more = [say("and_more", n=len(models) - MOST_MODELS)] if len(models) > MOST_MODELS else []
+    return say(
+        "subtitle",
+        models=say.joined([*models[:MOST_MODELS], *more]),
+        hardware=_hardware(context),
+        date=days(*results.measured),
+        cases=say.count("cases", len(results.cases)),
+        runs=say.count("runs", len(runs)),
+        ok=sum(run.outcome is Outcome.OK for run in runs),
+    )
+
+
+MOST_MODELS = 4
+"""The largest number of models named in the subtitle; of more, it gives the number."""
+
+
+def trained(case: CaseResult) -> str:
     """Return the model of a case; the program's name if the model is unknown."""
     return case.case.workload if case.case.model == UNKNOWN else case.case.model
 

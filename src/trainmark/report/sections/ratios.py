@@ -61,7 +61,9 @@ def _scaling(context: Context, part: UnitPart) -> Table:
     notes = footnotes(context, in_table, blanks=False, ratios=ratios)
     if missing:
         notes.append(say("no_baseline"))
-    return Table(heading_of(context, part, {}), tuple(columns), tuple(rows), tuple(notes))
+    return Table(
+        heading_of(context, part, {}), tuple(columns), tuple(rows), tuple(notes), keys=len(aspects) + 2
+    )
 
 
 def _is_scaled(cases: Iterable[CaseResult]) -> bool:
@@ -131,7 +133,7 @@ def _data(context: Context, part: UnitPart, found: list[RatioFinding]) -> Table:
         Column(say("column_data_wait")),
     )
     notes = footnotes(context, [side for pair in pairs for side in pair], blanks=False, ratios=found)
-    return Table(heading_of(context, part, {}), columns, rows, tuple(notes))
+    return Table(heading_of(context, part, {}), columns, rows, tuple(notes), keys=len(aspects) + 1)
 
 
 def _share(found: RatioFinding) -> Cell:

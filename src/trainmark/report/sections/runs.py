@@ -133,7 +133,7 @@ def _runs(context: Context, part: UnitPart) -> Table:
         *((Column(say("column_looked"), numeric=False),) if gates else ()),
         Column(say("column_log"), numeric=False),
     )
-    return Table("" if part.alone else part.unit, columns, tuple(rows))
+    return Table("" if part.alone else part.unit, columns, tuple(rows), keys=2)
 
 
 def _figures(run: RunResult) -> Iterator[float | None]:

@@ -152,9 +152,30 @@ def _table(context: Context, part: UnitPart, grid: Grid) -> Table:
         rows.append((*(cell(word) for word in words), *(content[i] for content in contents)))
     blanks = len(grid.cells) < len(grid.rows) * len(grid.columns)
     notes = footnotes(context, list(grid.cells.values()), blanks)
+    notes += _chosen(context, grid)
     if any(column.title.endswith(NOT_EQUAL) for column in columns):
         notes.append(say("not_equal_note", mark=NOT_EQUAL))
-    return Table(heading_of(context, part, grid.of), tuple(columns), tuple(rows), tuple(notes))
+    return Table(
+        heading_of(context, part, grid.of), tuple(columns), tuple(rows), tuple(notes), keys=len(sides)
+    )
+
+
+def _chosen(context: Context, grid: Grid) -> list[str]:
+    """Return the values that short runs chose for the cases of a table, as one footnote; none if none were chosen."""
+    by_column: dict[Key, dict[str, list[str]]] = {}
+    for (row, column), result in grid.cells.items():
+        chosen = fastest(result.trials)
+        if result.estimate is None or chosen is None:
+            continue
+        words = by_column.setdefault(column, {})
+        words.setdefault(context.say.joined(list(chosen.axes.values())), []).append(" ".join(row))
+    named = []
+    for column, choices in by_column.items():
+        name = " ".join(column)
+        for chosen_values, rows in choices.items():
+            where = "" if len(choices) == 1 else f" ({context.say.joined(rows)})"
+            named.append(f"{name}{where}{context.say('colon')}{chosen_values}")
+    return [context.say("chosen_note", what=context.say("semicolon").join(named))] if named else []
 
 
 def _column_title(
@@ -190,8 +211,6 @@ def _cell(context: Context, result: CaseResult | None, places: int, say_batch: b
     reported = [found.detail]
     if say_batch and result.estimate and (batch := result.largest_batch):
         reported.append(context.say("batch_in_cell", batch=batch))
-    if result.estimate and (chosen := fastest(result.trials)) is not None:
-        reported.append(context.say("chosen_in_cell", values=", ".join(chosen.axes.values())))
     return Cell(found.spans, " ".join(reported).strip())
 
 

@@ -33,6 +33,8 @@ TASK = Task(
     labels={
         "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
         "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
+        "parallel": AxisLabel("parallel", "并行方式"),
+        "activation_checkpointing": AxisLabel("activation checkpointing", "激活重计算", short="ac{}"),
     },
     data_kind="tokens",
     make=MakeTokens,

@@ -1,7 +1,24 @@
 """The axes of causal language modelling."""
 
+from enum import StrEnum
+
 from trainmark.schema.case import Count
 from trainmark.schema.task_catalogue import TaskAxes
+
+
+class Parallel(StrEnum):
+    """The share of the model that a rank has: all of it, or a part of each weight."""
+
+    DDP = "ddp"
+    FSDP2 = "fsdp2"
+
+
+class ActivationCheckpointing(StrEnum):
+    """The part of a block's activations that the backward pass computes again."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
 
 
 class LanguageAxes(TaskAxes):
@@ -9,11 +26,16 @@ class LanguageAxes(TaskAxes):
 
     sequence_length: Count = 1024
     accumulation: Count = 1
+    parallel: Parallel = Parallel.DDP
+    activation_checkpointing: ActivationCheckpointing = ActivationCheckpointing.NONE
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return the compiler, ``1024tok``, and ``acc4`` if the batch is split."""
+        """Return the compiler, ``1024tok``, and ``acc4``, ``fsdp2``, ``acfull`` where they are not the default."""
+        checkpointing = self.activation_checkpointing
         return (
             compiler,
             f"{self.sequence_length}tok",
             *([f"acc{self.accumulation}"] if self.accumulation > 1 else []),
+            *([self.parallel.value] if self.parallel is not Parallel.DDP else []),
+            *([f"ac{checkpointing.value}"] if checkpointing is not ActivationCheckpointing.NONE else []),
         )

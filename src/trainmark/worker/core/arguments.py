@@ -11,7 +11,7 @@ from .queues import DRAIN_STEPS
 from .settings import SYNTHETIC, Recipe, Settings
 from .task import Task
 
-PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16")
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
 SCHEDULES = ("cosine", "step", "linear", "constant")
 
 NATIVE = "native"

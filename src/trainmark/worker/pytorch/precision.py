@@ -9,6 +9,7 @@ import torch
 
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import Recipe
+from .scaled_linear import OPERAND
 
 
 class Precision(NamedTuple):
@@ -16,7 +17,7 @@ class Precision(NamedTuple):
 
     With ``autocast`` the weights stay in FP32 and are cast for each use; without it they are kept in ``weights``.
     ``tf32`` lets FP32 matrix products and convolutions round their inputs to TF32. ``scaled`` says that the loss
-    is scaled so that gradients do not vanish in FP16.
+    is scaled so that gradients do not vanish in FP16. ``fp8``: products of the blocks have FP8 operands.
     """
 
     compute: Any
@@ -24,6 +25,12 @@ class Precision(NamedTuple):
     autocast: bool = False
     tf32: bool = False
     scaled: bool = False
+    fp8: bool = False
+
+    @property
+    def operands(self) -> Any:
+        """The type of the operands of the blocks' matrix products."""
+        return OPERAND if self.fp8 else self.compute
 
 
 PRECISIONS: Dict[str, Precision] = {
@@ -33,6 +40,7 @@ PRECISIONS: Dict[str, Precision] = {
     "amp-bf16": Precision(torch.bfloat16, torch.float32, autocast=True),
     "fp16": Precision(torch.float16, torch.float16, scaled=True),
     "bf16": Precision(torch.bfloat16, torch.bfloat16),
+    "fp8": Precision(torch.bfloat16, torch.float32, autocast=True, fp8=True),
 }
 
 
@@ -46,9 +54,10 @@ def choose_precision(name: str, device: Any) -> Precision:
     precision = PRECISIONS[name]
     generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
     needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
-    if needs_ampere and generation is not None and generation < (8, 0):
-        have = ".".join(map(str, generation))
-        raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+    least = (9, 0) if precision.fp8 else (8, 0)
+    if needs_ampere and generation is not None and generation < least:
+        have, needed = (".".join(map(str, version)) for version in (generation, least))
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability {needed} or later; this GPU has {have}")
     # The older switches, because torch refuses a mixture and its own compiler reads these.
     torch.backends.cuda.matmul.allow_tf32 = precision.tf32
     torch.backends.cudnn.allow_tf32 = precision.tf32

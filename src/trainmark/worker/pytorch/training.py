@@ -21,9 +21,10 @@ from .capture import CapturedStep
 from .compilers import MODES, NONE, captures, check_compiler, compilations, compile_model, compile_s
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
-from .gradients import WhileComputed, check_gradients, choose_exchange
+from .gradients import Exchange, WhileComputed, check_gradients, choose_exchange
 from .loss_types import LossTypes
 from .precision import Precision, autocast, choose_precision, loss_scaler, type_name
+from .scaled_linear import products_in_fp8
 
 
 class Machine(NamedTuple):
@@ -134,27 +135,33 @@ class PyTorchTraining(Training):
         self._updates = 0
         optimizer.register_step_post_hook(self._count_update)
         self._captured: Optional[CapturedStep] = None
-        if captures(settings.compiler):
+        if self.is_recorded():
             other_batches = settings.equivalence is not None or self.feed.ahead is not None
             self._captured = CapturedStep(self._whole_step, self._device, other_batches, self.recorded)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:
                     parameters["capturable"] = True
-        self.exchange = choose_exchange(
-            settings.gradients,
-            self.ranks,
-            self._device,
-            self._precision,
-            static_graph,
-            captures(settings.compiler),
-        )
-        self.network = compile_model(self.exchange.wrap(model), settings.compiler, inductor)
+        self.exchange = self.choose_exchange(static_graph)
+        self.network = self.compile(self.exchange.wrap(model), inductor)
         self.scaler = loss_scaler(self._precision, settings.recipe, self._device, self.scaler_kind)
         self.autocast = autocast(self._precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.
         self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
         self._loss_of = list(self._losses.unbind())
+
+    def is_recorded(self) -> bool:
+        """Return whether the step is recorded as one CUDA graph."""
+        return captures(self.settings.compiler)
+
+    def choose_exchange(self, static_graph: bool) -> Exchange:
+        """Return the exchange of gradients; ``static_graph``: every step is the same."""
+        gradients, recorded = self.settings.gradients, self.is_recorded()
+        return choose_exchange(gradients, self.ranks, self._device, self._precision, static_graph, recorded)
+
+    def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
+        """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
+        return compile_model(network, self.settings.compiler, inductor)
 
     def _count_update(self, *_: Any) -> None:
         self._updates += 1
@@ -249,8 +256,8 @@ class PyTorchTraining(Training):
 
     def expected(self) -> Expected:
         """Return the precision in words."""
-        compute, weights = (type_name(kind) for kind in self._precision[:2])
-        return Expected(compute, weights, self._precision.tf32)
+        precision = self._precision
+        return Expected(type_name(precision.operands), type_name(precision.weights), precision.tf32)
 
     def compile_s(self) -> Optional[float]:
         """Return the seconds that torch.compile has spent so far."""
@@ -322,7 +329,9 @@ class PyTorchTraining(Training):
         return tuple(weights_of.read({"": tensor})[""] for tensor in self.batch)
 
     def products(self, size: int) -> Callable[[int], None]:
-        """Return products by ``torch.mm`` into one result."""
+        """Return products by ``torch.mm`` into one result, in FP8 by ``torch._scaled_mm``."""
+        if self._precision.fp8:
+            return self._products_in_fp8(size)
         kind = self._precision.compute
         one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
         result = torch.empty_like(one)
@@ -331,6 +340,17 @@ class PyTorchTraining(Training):
             with torch.no_grad():
                 for _ in range(count):
                     torch.mm(one, other, out=result)
+            self.synchronize()
+
+        return times
+
+    def _products_in_fp8(self, size: int) -> Callable[[int], None]:
+        once = products_in_fp8(size, self._device)
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    once()
             self.synchronize()
 
         return times

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -37,9 +38,12 @@ def facts(context: LogContext) -> Facts:
 
 def parameters(context: LogContext) -> dict[str, str]:
     """Return the single values of all POINT_IN_TIME events."""
-    return {
-        str(event["key"]): str(event.get("value")) for event in read_events(context.text) if "key" in event
-    }
+    return dict(_parameters(context.text))
+
+
+@lru_cache(maxsize=1)
+def _parameters(text: bytes) -> dict[str, str]:
+    return {str(event["key"]): str(event.get("value")) for event in read_events(text) if "key" in event}
 
 
 def extract(text: bytes) -> Extract:

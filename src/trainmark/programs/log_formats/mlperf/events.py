@@ -4,7 +4,10 @@ Epochs and blocks are the spans between their start and stop events.
 """
 
 import json
+import math
 import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,28 +24,41 @@ COLUMNS = ("key", "time_s", "number", "count", "samples", "value", "first_step",
 """``number`` is an epoch's or a step's, ``count`` of epochs, ``samples`` is ``samples_count``, ``value`` the event's
 own or the throughput in it. NaN for what an event does not have."""
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
+_COUNTING = re.compile(rb'"key"\s*:\s*"(?:%s)"' % b"|".join(key.encode() for key in KEYS))
+_decode = json.JSONDecoder().raw_decode
 _CLOSE = 0.01
 _TIME, _NUMBER, _COUNT, _SAMPLES, _FIRST_STEP, _STEP_COUNT = 1, 2, 3, 4, 6, 7
 _LARGEST = 1e18
 """Largest valid time, count or rate: larger numbers come from damaged lines."""
 
 
-def read_events(text: bytes) -> list[dict[str, Any]]:
-    """Return the events in ``text``; damaged lines are left out."""
-    events = []
-    for body in _EVENT.findall(text):
+def read_events(text: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the events in ``text``; damaged lines are left out."""
+    return _decoded(_EVENT.findall(text))
+
+
+def _decoded(bodies: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for body in bodies:
         try:
-            event = json.loads(body)
+            line = str(body, "utf-8")
+            event, end = _decode(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(event, dict):
-            events.append(event)
-    return events
+        # Nothing may follow the object, which ends with the line's last brace.
+        if isinstance(event, dict) and end == len(line):
+            yield event
 
 
 def rows_of(text: bytes) -> dict[str, Floats]:
     """Return the events that time or count something as columns (``COLUMNS``), one row each; empty without any."""
-    rows = [row for event in read_events(text) if (row := _row(event)) is not None]
+    return dict(_rows_of(text))
+
+
+@lru_cache(maxsize=1)
+def _rows_of(text: bytes) -> dict[str, Floats]:
+    # A short log is asked for its records and for its doubts.
+    bodies = (body for body in _EVENT.findall(text) if _COUNTING.search(body))
+    rows = [row for event in _decoded(bodies) if (row := _row(event)) is not None]
     if not rows:
         return {}
     table = np.array(rows, dtype=np.float64)
@@ -62,7 +78,7 @@ def of_key(rows: Floats, *keys: str) -> Floats:
 
 def _row(event: dict[str, Any]) -> tuple[float, ...] | None:
     key, time_s, value = event.get("key"), _number(event.get("time_ms")) / 1000, event.get("value")
-    if key not in KEYS or not np.isfinite(time_s):
+    if key not in KEYS or not math.isfinite(time_s):
         return None
     metadata = event.get("metadata")
     about: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
@@ -87,7 +103,7 @@ def _row(event: dict[str, Any]) -> tuple[float, ...] | None:
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
-        return np.nan
+        return math.nan
     return float(value)
 
 

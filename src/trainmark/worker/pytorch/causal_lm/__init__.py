@@ -1,5 +1,5 @@
 """Trains language models."""
 
-from .train import open_training
+from .decoder_training import open_training
 
 __all__ = ["open_training"]

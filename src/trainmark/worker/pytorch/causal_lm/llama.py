@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from ...tasks.causal_lm.architectures import NORM_EPSILON, Llama
 from .attention import Shape, attend
+from .block import Recomputable
 from .model import Decoder
 
 SHARES_HEADS = torch.__version__ >= "2.5"
@@ -92,7 +93,7 @@ class Mlp(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-class Block(nn.Module):
+class Block(Recomputable):
     """Attention and perceptron, each with a residual connection."""
 
     def __init__(self, model: Llama) -> None:
@@ -100,7 +101,7 @@ class Block(nn.Module):
         super().__init__()
         self.attention, self.mlp = Attention(model), Mlp(model)
 
-    def forward(self, x: Any, angles: Any) -> Any:
+    def body(self, x: Any, angles: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
         x = x + self.attention(x, angles)
         return x + self.mlp(x)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from ...tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt
 from ..products import NamedModel
 from .attention import Shape, attend
+from .block import Recomputable
 
 
 def product_type(x: Any) -> Any:
@@ -71,7 +72,7 @@ class Mlp(nn.Module):
         return self.down(functional.gelu(self.up(self.norm(x))))
 
 
-class Block(nn.Module):
+class Block(Recomputable):
     """Attention and perceptron, each added to what it got."""
 
     def __init__(self, model: Gpt) -> None:
@@ -79,7 +80,7 @@ class Block(nn.Module):
         super().__init__()
         self.attention, self.mlp = Attention(model), Mlp(model)
 
-    def forward(self, x: Any) -> Any:
+    def body(self, x: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
         x = x + self.attention(x)
         return x + self.mlp(x)

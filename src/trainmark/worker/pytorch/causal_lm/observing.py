@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List
 from ...tasks.causal_lm.observing import LayersSeen
 from ..precision import type_name
 from ..products import noting
+from ..scaled_linear import operand_type
 from .model import LanguageModel
 
 
@@ -15,8 +16,8 @@ def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
     types: Dict[str, str] = {}
     lengths: List[int] = []
 
-    def note(name: str, _product: Any, given: Any, output: Any) -> None:
-        types[name] = type_name(output.dtype)
+    def note(name: str, product: Any, given: Any, output: Any) -> None:
+        types[name] = type_name(operand_type(product, output))
         lengths.append(given[0].shape[1])
 
     with noting(model, note):

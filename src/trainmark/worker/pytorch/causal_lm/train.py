@@ -16,35 +16,20 @@ from ...core.settings import LAMB
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import LayersSeen
-from ...tasks.causal_lm.tokens import token_file
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
 from ...tasks.products import Observation
 from ..compilers import COMPILED_FUSED, NONE, cache_hits
-from ..loading import open_native
 from ..optimizer import adaptive, moments, steps_taken
 from ..precision import type_name
 from ..products import observe
-from ..training import Machine, OutputsAlone, PyTorchTraining, batches_of, choose_machine, moved
-from ..weights import count_parameters, read
+from ..scaled_linear import operand_type
+from ..training import Machine, OutputsAlone, PyTorchTraining
+from ..weights import count_parameters, read, whole
 from . import attention
 from .building import build_model
 from .model import LanguageModel
 from .observing import watched
-
-
-def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
-    """Return the training, ready for its first step."""
-    machine = choose_machine(settings, place)
-    device = machine.device
-    feed = None
-    if not settings.synthetic:
-        file = token_file(settings)
-        feed = open_native(
-            file.sequences, file.batch, settings, place, device, lambda tensors: moved(tensors, device)
-        )
-    return PyTorchLanguageTraining(settings, place, machine, batches_of(device), feed)
-
 
 WHOLE, FEW = 1 << 28, 1 << 18
 """Models with more parameters than the first number are verified by rows, about the second number of elements each."""
@@ -88,6 +73,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         with device:
             model = self.build()
         model.to(precision.weights)
+        self.prepare(model)
         self.parts = settings.accumulation
         shape = model.attention(settings.part, settings.sequence_length)
         self._attention_ms = attention.measured(shape, precision.compute, device)
@@ -97,6 +83,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             from ..kernels.cross_entropy import cross_entropy
 
             model.cross_entropy = cross_entropy
+        self.distribute(model)
         self._watching, self._passed = True, cast("List[Tuple[int, ...]]", [])
         self._seen_output: Any = None
         self._hooks = [
@@ -111,6 +98,12 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
         self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
 
+    def prepare(self, model: LanguageModel) -> None:
+        """Change the model as the task's own axes require, before its optimizer exists."""
+
+    def distribute(self, model: LanguageModel) -> None:
+        """Share the model between the ranks if the run does; its hooks exist already."""
+
     def build(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
         return build_model(self.settings.model, self.settings.sequence_length)
@@ -119,8 +112,8 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         """Return whether a parameter decays, by its shared name."""
         return not is_norm(name)
 
-    def _see(self, _product: Any, _given: Any, output: Any) -> None:
-        self._seen_output = (output.dtype, output.shape)
+    def _see(self, product: Any, _given: Any, output: Any) -> None:
+        self._seen_output = (operand_type(product, output), output.shape)
 
     def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
@@ -229,7 +222,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
         return read(
             {
-                name: tensor if self._rows.get(name) is None else tensor.detach()[self._rows[name]]
+                name: tensor if self._rows.get(name) is None else whole(tensor.detach())[self._rows[name]]
                 for name, tensor in tensors.items()
             }
         )

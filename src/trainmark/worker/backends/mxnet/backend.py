@@ -1,0 +1,368 @@
+"""MXNet as a backend, with Gluon: precision, the engine's progress, SGD out of the fused update, the step."""
+
+import ctypes
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.base import _LIB, check_call
+from mxnet.contrib import amp
+from mxnet.gluon import HybridBlock
+
+from ...core.choices import one_of
+from ...core.facts import Expected, Facts
+from ...core.feed import Feed
+from ...core.gaps import refuse_gaps
+from ...core.host import cpu_name, peak_resident_bytes
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.settings import Recipe, Settings
+from ...core.training import Training
+from ...core.window import HostMarks, Marks, slots_for
+from .collectives import algorithm_search, choose_context, import_horovod, open_collective, openmp_threads
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of convolutions; weights are FP32. ``scaled``: the loss is scaled, for FP16."""
+
+    compute: str
+    scaled: bool = False
+
+
+PRECISIONS = {
+    "fp32": Precision("float32"),
+    "amp-bf16": Precision("bfloat16"),
+    "amp-fp16": Precision("float16", scaled=True),
+}
+
+
+def choose_precision(name: str) -> Precision:
+    """Return the precision, and switch MXNet to it permanently; raise ``RunError`` if the CPU lacks it.
+
+    AMP replaces MXNet's operators by ones that cast their inputs, so it comes before the model.
+    """
+    one_of("the MXNet worker", "precision", name, PRECISIONS)
+    if name == "amp-bf16" and not _has_avx512():
+        raise RunError(UNSUPPORTED, "MXNet's BF16 needs a CPU with AVX-512, which this one does not have")
+    # MXNet has no switch for TF32: NVIDIA's libraries read this one when they are first used.
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    precision = PRECISIONS[name]
+    if precision.compute != "float32":
+        amp.init(target_dtype=precision.compute)
+    return precision
+
+
+class LossScale:
+    """Scales the loss for FP16: by a number, or by AMP's own scaler, which reads a flag from the GPU each step."""
+
+    def __init__(self, precision: Precision, recipe: Recipe, trainer: Any) -> None:
+        """Take Gluon's trainer."""
+        self._trainer = trainer
+        self.dynamic = precision.scaled and recipe.loss_scale is None
+        self.fixed: float | None = recipe.loss_scale if precision.scaled else None
+        if self.dynamic:
+            amp.init_trainer(trainer)
+
+    @property
+    def divisor(self) -> float:
+        """Return the divisor of the gradients in the update; AMP's scaler sets it in the trainer."""
+        return self.fixed or 1.0
+
+    @contextmanager
+    def scaled(self, loss: Any) -> Iterator[Any]:
+        """Yield the loss for the backward pass."""
+        if self.dynamic:
+            with amp.scale_loss(loss, self._trainer) as scaled:
+                yield scaled
+        else:
+            yield loss if self.fixed is None else loss * self.fixed
+
+
+def dtype_name(array: Any) -> str:
+    """Return ``float32``, ``float16`` or ``bfloat16``: for numpy the last is a structure."""
+    dtype = np.dtype(array.dtype)
+    return "bfloat16" if dtype.names else str(dtype)
+
+
+def _has_avx512() -> bool:
+    """Return whether the CPU has the instructions of oneDNN's BF16 kernels."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return "avx512bw" in text
+
+
+_ALMOST_NOTHING = 1e-30
+"""In place of a momentum of 0, for which MXNet would call its update without momentum."""
+
+
+def optimizer_parameters(recipe: Recipe) -> Any:
+    """Return the arguments of MXNet's ``sgd``. Gluon lets every parameter decay whose ``wd_mult`` is not 0."""
+    return {"learning_rate": recipe.learning_rate, "momentum": recipe.momentum, "wd": recipe.weight_decay}
+
+
+class Rate:
+    """Sets the learning rate of each step.
+
+    The recipe is v = m v + (g + d w), w = w - l v. MXNet has the rate in the velocity, V = m V - l (g + d w),
+    w = w + V, which is the same with V = -l v as long as the rate does not change. When it does, V of the step
+    before still has the old rate in it; a momentum of m l / l_before puts the new one in.
+    """
+
+    def __init__(self, trainer: Any, momentum: float) -> None:
+        """Take Gluon's trainer."""
+        self._trainer, self._momentum = trainer, momentum
+        self._before: float | None = None
+
+    def set(self, rate: float) -> None:
+        """Train the next step with this rate. A velocity does not outlive a rate of 0."""
+        before = rate if self._before is None else self._before
+        ratio = rate / before if before else 0.0
+        self._trainer.set_learning_rate(rate)
+        if self._momentum:
+            self._trainer.optimizer.momentum = self._momentum * ratio or _ALMOST_NOTHING
+        self._before = rate
+
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+# FnProperty of mxnet/engine.h: run by the thread that computes, or by the one for urgent work.
+_NORMAL, _PRIORITIZED = 0, 3
+
+
+class _Context(ctypes.Structure):
+    """``mxnet::Context``: the type of a device (1 is a CPU) and its number."""
+
+    _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
+
+
+class Progress(Marks):
+    """Marks of MXNet's engine, without waiting for each step and without running far ahead of it.
+
+    MXNet is asynchronous on a CPU too: an operator is handed to the engine, which runs it once the arrays that it reads
+    are written. The C interface takes other functions in the same way (``MXEnginePushSyncND`` of mxnet/c_api.h;
+    Horovod uses its sibling). A function that reads all weights runs when the update of the step is done, in a thread
+    that the engine has for urgent work, and notes the time there. The next step does not wait for it.
+
+    A function that depends on a failed operator is never called. But the engine calls the function's *deleter* in
+    either case. So the host waits for the deleter, in Python, where a lost rank can end the waiting.
+    """
+
+    def __init__(self, slots: int, weights: Sequence[Any]) -> None:
+        """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
+        self._marks, self._weights = HostMarks(slots), weights
+        self.marked = 0
+        """The ticket of the last mark, to wait with."""
+        self._pushed = 0
+        self._over = 0
+        self._problem: RunError | None = None
+        self._changed = threading.Condition()
+        # The engine has bare pointers to these two.
+        self._note = _FUNCTION(self._noted)
+        self._give_up = _DELETER(self._given_up)
+
+    def mark(self, slot: int) -> None:
+        """Note the time in ``slot``, in the engine, once all weights are written."""
+        self.marked = self._push(slot + 1, self._weights)
+
+    def ticket(self, *arrays: Any) -> int:
+        """Return a ticket to wait with until the weights and ``arrays`` are written, or given up."""
+        return self._push(0, [*self._weights, *arrays])
+
+    def wait_to_read(self, ticket: int) -> None:
+        """Wait for a ticket; raise the problem of ``fail``, if that comes first."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._over >= ticket or self._problem is not None)
+            if self._problem is not None:
+                raise self._problem
+
+    def fail(self, problem: RunError) -> None:
+        """Raise ``problem`` in every wait, now or later. Called by another thread."""
+        with self._changed:
+            self._problem = self._problem or problem
+            self._changed.notify_all()
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        """Return the seconds between two marks."""
+        return self._marks.seconds_between(earlier, later)
+
+    def _push(self, parameter: int, arrays: Sequence[Any]) -> int:
+        push(self._note, self._give_up, parameter, arrays, _PRIORITIZED)
+        self._pushed += 1
+        return self._pushed
+
+    def _noted(self, _context: Any, parameter: int | None) -> None:
+        if parameter:
+            self._marks.mark(parameter - 1)
+
+    def _given_up(self, _parameter: int | None) -> None:
+        with self._changed:
+            self._over += 1
+            self._changed.notify_all()
+
+
+def in_engine(function: Callable[[], int]) -> int:
+    """Return the result of ``function`` in a thread that computes."""
+    answer: list[int] = []
+    done = threading.Event()
+    note = _FUNCTION(lambda _context, _parameter: answer.append(function()))
+    give_up = _DELETER(lambda _parameter: done.set())
+    push(note, give_up, 0, (), _NORMAL)
+    done.wait()
+    return answer[0]
+
+
+def push(function: Any, deleter: Any, parameter: int, arrays: Sequence[Any], kind: int) -> None:
+    """Hand a C function to the engine, to be called with ``parameter`` once all ``arrays`` are written."""
+    handles = (ctypes.c_void_p * len(arrays))(*[array.handle for array in arrays])
+    check_call(
+        _LIB.MXEnginePushSyncND(
+            function,
+            ctypes.c_void_p(parameter),
+            deleter,
+            ctypes.byref(_Context(1, 0)),
+            handles,
+            ctypes.c_int(len(arrays)),
+            None,
+            ctypes.c_int(0),
+            ctypes.byref(ctypes.c_int(kind)),
+            ctypes.c_int(0),
+            b"trainmark",
+        )
+    )
+
+
+def trainable(model: HybridBlock) -> list[Any]:
+    """Return the parameters that have a gradient; running statistics are parameters without one in Gluon."""
+    return [parameter for parameter in model.collect_params().values() if parameter.grad_req != "null"]
+
+
+def count_parameters(model: HybridBlock) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.data().size for parameter in trainable(model))
+
+
+NONE, HYBRIDIZE = "none", "hybridize"
+COMPILERS: dict[str, str | None] = {NONE: None, HYBRIDIZE: "static_alloc, static_shape"}
+
+
+class MXNetTraining(Training):
+    """Model, trainer, batches and marks of one rank; a model's subclass has ``build`` and ``forward``."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Choose device and precision, open the feed, build the model, and meet the other ranks.
+
+        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
+        """
+        if not mx.__version__.startswith("1.9."):
+            raise RunError(UNSUPPORTED, f"MXNet 1.9 is needed; this is {mx.__version__}")
+        self.context = choose_context(settings.device, place)
+        refuse_gaps(settings, place, "cpu" if self.context.device_type == "cpu" else "cuda")
+        one_of("MXNet", "compiler", settings.compiler, COMPILERS)
+        if settings.collective == "horovod" and place.world_size > 1:
+            import_horovod()
+        self.precision = choose_precision(settings.precision)
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        mx.random.seed(settings.seed)
+        self.model, self.loss = self.build(settings)
+        if settings.compiler == HYBRIDIZE:
+            self.model.hybridize(static_alloc=True, static_shape=True)
+            self.loss.hybridize(static_alloc=True, static_shape=True)
+        weights = [parameter.data() for parameter in trainable(self.model)]
+        self._progress = Progress(slots_for(settings.steps), weights)
+        collective = open_collective(settings.collective, place, self._progress.fail)
+        super().__init__(settings, collective, self._progress, self.to_batch_of(settings), feed)
+
+        recipe = settings.recipe
+        self.trainer = collective.trainer(self.model.collect_params(), optimizer_parameters(recipe))
+        self.loss_scale = LossScale(self.precision, recipe, self.trainer)
+        self._divisor = collective.divisor * self.loss_scale.divisor
+        self._rate = Rate(self.trainer, recipe.momentum)
+        # The losses stay in one array on the device, until the window is over.
+        self._losses = mx.nd.full((settings.steps,), float("nan"), ctx=self.context)
+
+    @abstractmethod
+    def build(self, settings: Any) -> tuple[HybridBlock, HybridBlock]:
+        """Return the model, in which parameters with a ``wd_mult`` of 0 do not decay, and its loss."""
+
+    @abstractmethod
+    def to_batch_of(self, settings: Any) -> Callable[..., Any]:
+        """Return the function that copies the task's numpy arrays to the device."""
+
+    @abstractmethod
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a new feed of the loader that the settings name."""
+
+    @abstractmethod
+    def forward(self) -> tuple[Any, Any]:
+        """Return outputs and loss of the current batch."""
+
+    def step(self, index: int) -> None:
+        """Hand all of the step to the engine, fetch the next batch, and wait for the step before.
+
+        So the engine always has a whole step to do, and never more than two.
+        """
+        super().step(index)
+        self._progress.wait_to_read(self._progress.marked)
+
+    def train(self, index: int) -> None:
+        """Train on the current batch."""
+        self._rate.set(self.rates[index])
+        with autograd.record():
+            _, loss = self.forward()
+            with self.loss_scale.scaled(loss) as scaled:
+                autograd.backward(scaled)
+        self.trainer.step(self._divisor)
+        self._losses[index : index + 1] = loss
+
+    def synchronize(self) -> None:
+        """Wait until the engine has done everything; errors of its operators are raised here."""
+        self._progress.wait_to_read(self._progress.ticket(self._losses))
+        mx.nd.waitall()
+        self._losses.wait_to_read()
+
+    def facts(self) -> Facts:
+        """Return the facts of the run; MXNet has no names of GPUs."""
+        cpu = self._on_cpu
+        return Facts(
+            framework_version=mx.__version__,
+            device="cpu" if cpu else "cuda",
+            device_name=cpu_name() if cpu else "GPU",
+            parameters=count_parameters(self.model),
+            threads=in_engine(openmp_threads),
+            implementation="sgd, in the workers",
+            loss_scaled=self.precision.scaled,
+            compiler_mode=COMPILERS[self.settings.compiler],
+            peak_memory_of="process, resident" if cpu else "device, in use after the run",
+            others={
+                "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
+                "algorithm_search": None if cpu else algorithm_search(),
+            },
+        )
+
+    def expected(self) -> Expected:
+        """Return the types of the precision."""
+        return Expected(self.precision.compute)
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(loss) for loss in self._losses.asnumpy()]
+
+    def peak_memory_bytes(self) -> int:
+        """Return the process's peak memory, or the GPU's memory in use."""
+        if self._on_cpu:
+            return peak_resident_bytes()
+        free, whole = mx.context.gpu_memory_info(self.context.device_id)
+        return int(whole - free)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return str(self.context.device_type) == "cpu"

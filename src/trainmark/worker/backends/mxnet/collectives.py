@@ -1,0 +1,253 @@
+"""The device of a rank in MXNet, and the exchange of gradients: MXNet's parameter server, or Horovod."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mxnet as mx
+from mxnet import gluon
+
+from ...core.choices import own_gpu
+from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
+from ...core.peers import Peers
+from ...core.place import Place
+from ...core.ranks import Ranks
+
+
+def choose_context(asked: str, place: Place) -> Any:
+    """Return the device of this rank; raise ``RunError`` if it does not exist."""
+    index = own_gpu("MXNet", asked, 0 if asked == "cpu" else mx.context.num_gpus(), place)
+    return mx.cpu() if index is None else mx.gpu(index)
+
+
+def openmp_threads() -> int:
+    """Return the number of threads that OpenMP would start for an operator of the calling thread."""
+    return int(ctypes.CDLL("libgomp.so.1").omp_get_max_threads())
+
+
+def algorithm_search() -> str:
+    """Return how MXNet chooses cuDNN's algorithms; by default it measures them in a limited workspace."""
+    chosen = os.environ.get("MXNET_CUDNN_AUTOTUNE_DEFAULT", "1")
+    return {"0": "cudnn, heuristic", "1": "cudnn, measured, workspace limited"}.get(chosen, "cudnn, measured")
+
+
+SERVER = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("trainmark-worker: the rank that started this parameter server has ended")
+sys.path[:] = [entry for entry in sys.path if entry]
+import mxnet
+"""
+"""The scheduler or a server of MXNet's parameter server, by ``DMLC_ROLE``; ``argv[1]`` is the process of its rank.
+
+It dies with that process. ``import mxnet`` does the work and returns when all ranks have left.
+"""
+
+END_S = 10.0
+
+
+class Collective(Ranks):
+    """Base class of gradient exchange; used as is for a single rank: Gluon's trainer updates the weights in place."""
+
+    divisor = 1
+    """The divisor of the sum of the ranks' gradients."""
+
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
+        """Return Gluon's trainer with MXNet's SGD; all ranks have the parameters of rank 0 then."""
+        return gluon.Trainer(parameters, "sgd", optimizer, kvstore=None)
+
+
+class SeveralRanks(Collective):
+    """Several ranks: everything but gradients goes over the plain connections of ``Peers``."""
+
+    def __init__(self, peers: Peers) -> None:
+        """Take the connections to the others."""
+        super().__init__(peers.place)
+        self._peers = peers
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self._peers.barrier()
+
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Return every rank's values."""
+        return self._peers.gather(list(values))
+
+
+class ParameterServer(SeveralRanks):
+    """MXNet's ``dist_sync``: gradients are pushed to servers, summed there and pulled, one server a node.
+
+    The update happens in the workers (``update_on_kvstore=False``), because an optimizer on the servers cannot be
+    given a new learning rate.
+    """
+
+    backend = "kvstore dist_sync"
+
+    def __init__(self, peers: Peers) -> None:
+        """Start the scheduler (rank 0) and this node's server, and meet all of them."""
+        super().__init__(peers)
+        place = peers.place
+        self.divisor = place.world_size
+        assert place.address is not None
+        os.environ.update(_variables(place))
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        if place.rank == 0:
+            self._helpers.append(_start("scheduler"))
+        if place.local_rank == 0:
+            self._helpers.append(_start("server"))
+        os.environ["DMLC_ROLE"] = "worker"
+        self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
+
+    def counted(self) -> int:
+        """Return the store's own number of workers."""
+        return int(self._store.num_workers)
+
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
+        """Return Gluon's trainer around the store, with the weights of rank 0 in every rank.
+
+        Gluon would send them around in the first step, under the names that its gradients have too; a rank's
+        gradients could then come to the server before its weights were fetched, and the ranks would differ from
+        there on (in 2 of 17 runs). So they are sent now, and all ranks wait for them.
+        """
+        trainer = gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
+        trainer._init_kvstore()
+        trainer._init_params()
+        self._peers.run(mx.nd.waitall)
+        self._peers.barrier()
+        return trainer
+
+    def leave(self) -> None:
+        """Sign off at the servers, which then end."""
+        self._peers.barrier()
+        # The trainer holds the store as well; its handle is what the servers wait for.
+        self._peers.run(self._store.__del__)
+        self._store.handle = mx.base.KVStoreHandle()
+        for helper in self._helpers:
+            try:
+                helper.wait(END_S)
+            except subprocess.TimeoutExpired:
+                helper.kill()
+                helper.wait()
+        self._peers.leave()
+
+
+class Horovod(SeveralRanks):
+    """Horovod over gloo: a ring of all ranks, which rank 0's rendezvous server brings together."""
+
+    backend = "horovod gloo"
+
+    def __init__(self, peers: Peers) -> None:
+        """Meet the other ranks."""
+        super().__init__(peers)
+        self._hvd = import_horovod()
+        place = peers.place
+        self._rendezvous: Any = None
+        port = 0
+        if place.rank == 0:
+            self._rendezvous = _start_rendezvous(place)
+            port = self._rendezvous.server_port
+        os.environ.update(_horovod_variables(place, peers.gather(port)[0]))
+        peers.run(self._hvd.init)
+
+    def counted(self) -> int:
+        """Return the ranks of the ring."""
+        return int(self._hvd.size())
+
+    def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
+        """Return Horovod's trainer, which averages the gradients."""
+        self._hvd.broadcast_parameters(parameters, root_rank=0)
+        return self._hvd.DistributedTrainer(parameters, "sgd", optimizer)
+
+    def leave(self) -> None:
+        """Leave the ring at the same time."""
+        self._peers.barrier()
+        self._peers.run(self._hvd.shutdown)
+        self._peers.barrier()
+        if self._rendezvous is not None:
+            self._rendezvous.shutdown()
+        self._peers.leave()
+
+
+def open_collective(name: str, place: Place, on_lost: Callable[[RunError], None]) -> Collective:
+    """Return the requested collective, with all ranks in it; ``on_lost`` is called for a lost one."""
+    return COLLECTIVES[name](Peers(place, on_lost)) if place.world_size > 1 else Collective(place)
+
+
+def import_horovod() -> Any:
+    """Return ``horovod.mxnet``; raise ``RunError`` (unsupported), with the remedy, if it is missing."""
+    try:
+        import horovod.mxnet as hvd
+    except ImportError as error:
+        raise RunError(
+            UNSUPPORTED,
+            f"Horovod is not in this environment ({first_sentence(error)}); "
+            "make one with: trainmark env create mxnet --extra horovod",
+        ) from error
+    return hvd
+
+
+COLLECTIVES: dict[str, type[SeveralRanks]] = {"native": ParameterServer, "horovod": Horovod}
+
+
+def _variables(place: Place) -> dict[str, str]:
+    """Return the variables of ps-lite; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training.
+
+    ZeroMQ connects to names, but listens only on numeric addresses.
+    """
+    nodes = place.world_size // place.local_world_size
+    return {
+        "DMLC_PS_ROOT_URI": place.numeric_address_of(0),
+        "DMLC_PS_ROOT_PORT": str(place.port),
+        "DMLC_NUM_WORKER": str(place.world_size),
+        "DMLC_NUM_SERVER": str(nodes),
+        "DMLC_NODE_HOST": place.numeric_address_of(place.rank),
+    }
+
+
+def _start(role: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(os.getpid())],
+        env={**os.environ, "DMLC_ROLE": role},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _start_rendezvous(place: Place) -> Any:
+    """Return Horovod's rendezvous server, which serves until it is shut down.
+
+    Its own ``RendezvousServer`` would listen on every interface of the host.
+    """
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    nodes = place.world_size // place.local_world_size
+    hosts = ",".join(f"node{node}:{place.local_world_size}" for node in range(nodes))
+    server = RendezvousHTTPServer((place.address, 0), RendezvousHandler, 0)
+    server.init(get_host_assignments(parse_hosts(hosts), place.world_size))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _horovod_variables(place: Place, port: int) -> dict[str, str]:
+    """Return the variables of ``horovodrun --gloo`` (horovod/runner/gloo_run.py)."""
+    node, nodes = place.rank // place.local_world_size, place.world_size // place.local_world_size
+    return {
+        "HOROVOD_HOSTNAME": f"node{node}",
+        "HOROVOD_RANK": str(place.rank),
+        "HOROVOD_SIZE": str(place.world_size),
+        "HOROVOD_LOCAL_RANK": str(place.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(place.local_world_size),
+        "HOROVOD_CROSS_RANK": str(node),
+        "HOROVOD_CROSS_SIZE": str(nodes),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": str(place.address),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }

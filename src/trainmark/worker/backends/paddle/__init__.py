@@ -1,0 +1,71 @@
+"""The backend of PaddlePaddle, 3.0 or later; its failures."""
+
+import faulthandler
+import re
+import signal
+import warnings
+
+from ...core.failures import (
+    LOST_PEER,
+    OUT_OF_MEMORY,
+    Known,
+    first_known,
+    loader_ended,
+    lost_peer,
+    out_of_memory,
+)
+from ...core.outcomes import OOM, RunError
+from ...core.signals import STOPPING
+
+__all__ = ["stopped_by"]
+
+# Every import, and every batch norm that trains, prints one of these.
+warnings.filterwarnings("ignore", message="No ccache found")
+warnings.filterwarnings("ignore", message="When training, we now always track global mean and variance")
+
+# Paddle's import replaces the worker's handlers, which end the loader's processes.
+_handlers = {number: signal.getsignal(number) for number in STOPPING}
+
+import paddle  # noqa: E402
+
+paddle.disable_signal_handler()
+for _number, _handler in _handlers.items():
+    signal.signal(_number, _handler)
+if faulthandler.is_enabled():
+    # Paddle has replaced its handlers too, which show the stack.
+    faulthandler.disable()
+    faulthandler.enable()
+
+WANTED_ON_HOST = re.compile(r"Fail to alloc memory of (\d+)")
+WANTED_ON_GPU = re.compile(r"Cannot allocate ([\d.]+[KMG]?B) memory on GPU")
+GLOO_TIMEOUT = re.compile(r"TIMEOUT self_rank = \w+ pair_rank = -?\w+")
+LOADER_ENDED = re.compile("DataLoader process")
+
+
+def stopped_by(error: BaseException) -> RunError | None:
+    """Return the outcome of a failure that is known by its type or its text, or None.
+
+    Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and exceptions of other
+    libraries, such as gloo, into RuntimeError, ValueError or OSError.
+    """
+    return first_known(error, FAILURES)
+
+
+def _on_gpu(_error: BaseException, found: "re.Match[str]") -> RunError:
+    return RunError(OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}")
+
+
+def _on_host(_error: BaseException, found: "re.Match[str]") -> RunError:
+    return RunError(OOM, f"the host is out of memory: it could not allocate {found.group(1)} bytes")
+
+
+_MEMORY = (MemoryError, RuntimeError)
+_CONTACT = (RuntimeError, ValueError, OSError)
+FAILURES = (
+    Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
+    Known(_MEMORY, WANTED_ON_HOST, _on_host),
+    Known(_MEMORY, OUT_OF_MEMORY, out_of_memory),
+    Known(_CONTACT, GLOO_TIMEOUT, lost_peer),
+    Known(_CONTACT, LOST_PEER, lost_peer),
+    Known((SystemError,), LOADER_ENDED, loader_ended),
+)

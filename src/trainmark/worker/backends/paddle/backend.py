@@ -1,0 +1,566 @@
+"""PaddlePaddle as a backend: precision, compiler, optimizer, the step, weights, observation of products."""
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.optimizer.lr import LambdaDecay, LRScheduler
+
+from ...core.choices import one_of, require_version
+from ...core.facts import Expected, Facts
+from ...core.feed import Feed
+from ...core.gaps import refuse_gaps
+from ...core.optimizers import Moments
+from ...core.outcomes import INVALID, UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
+from ...core.training import Training
+from ...core.window import EventMarks, HostMarks, Marks, slots_for
+from ...tasks.products import Observation, ProductSeen, product_seen
+from .collectives import (
+    Group,
+    algorithm_search,
+    choose_device,
+    device_name,
+    limit_threads,
+    math_threads,
+    peak_memory_bytes,
+    peak_memory_of,
+)
+
+FP32 = "float32"
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of the convolutions; weights are FP32 in every precision.
+
+    With ``autocast`` Paddle casts them for each use (its AMP level O1). ``tf32`` lets FP32 matrix products and
+    convolutions round their inputs to TF32. ``scaled``: the loss is scaled so that gradients do not vanish.
+    """
+
+    compute: str
+    autocast: bool = False
+    tf32: bool = False
+    scaled: bool = False
+
+
+PRECISIONS: dict[str, Precision] = {
+    "fp32": Precision(FP32),
+    "tf32": Precision(FP32, tf32=True),
+    "amp-fp16": Precision("float16", autocast=True, scaled=True),
+    "amp-bf16": Precision("bfloat16", autocast=True),
+}
+
+
+MIXED_ON_A_GPU = {"FLAGS_cudnn_batchnorm_spatial_persistent": True, "FLAGS_max_inplace_grad_add": 8}
+"""What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and
+gradients that are summed in place."""
+
+
+def choose_precision(name: str, device: str) -> Precision:
+    """Return the precision and set Paddle's TF32 switches for it; raise ``RunError`` if the device lacks it.
+
+    ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32: ``gaps.json`` refuses it earlier.
+    """
+    one_of("the PaddlePaddle worker", "precision", name, PRECISIONS)
+    precision = PRECISIONS[name]
+    if device == "cpu":
+        return precision
+    generation = paddle.device.cuda.get_device_capability()
+    needed = (7, 0) if precision.compute == "float16" else (8, 0)
+    if precision != PRECISIONS["fp32"] and generation < needed:
+        have, need = ".".join(map(str, generation)), ".".join(map(str, needed))
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability {need} or later; this GPU has {have}")
+    paddle.base.core.set_cublas_switch(precision.tf32)
+    paddle.base.core.set_cudnn_switch(precision.tf32)
+    if precision.autocast:
+        paddle.set_flags(MIXED_ON_A_GPU)
+    return precision
+
+
+def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
+    """Return a fresh context in which the forward pass and the loss run."""
+    if not precision.autocast:
+        return nullcontext()
+    return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
+
+
+def type_name(dtype: Any) -> str:
+    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
+    return str(dtype).rpartition(".")[2].lower()
+
+
+def tf32_switches() -> dict[str, Any]:
+    """Return Paddle's TF32 switches by the names of the observations; a build for CPUs has none."""
+    if not paddle.device.is_compiled_with_cuda():
+        return {"tf32_matmul": None, "tf32_convolution": None}
+    core = paddle.base.core
+    return {"tf32_matmul": bool(core.get_cublas_switch()), "tf32_convolution": bool(core.get_cudnn_switch())}
+
+
+def loss_scaler(precision: Precision, recipe: Recipe) -> Any | None:
+    """Return the gradient scaler, or None for a precision that needs none; with a fixed scale it never changes."""
+    if not precision.scaled:
+        return None
+    if recipe.loss_scale is None:
+        return paddle.amp.GradScaler()
+    return paddle.amp.GradScaler(init_loss_scaling=recipe.loss_scale, use_dynamic_loss_scaling=False)
+
+
+NONE = "none"
+BACKENDS: dict[str, str | None] = {NONE: None, "to_static": None, "to_static-cinn": "CINN"}
+
+
+def check_compiler(name: str) -> None:
+    """Raise ``RunError`` if this Paddle has no such compiler.
+
+    ``to_static`` takes CINN as a backend from any build, and leaves it out silently if it is missing.
+    """
+    one_of("PaddlePaddle", "compiler", name, BACKENDS)
+    if BACKENDS[name] == "CINN" and not paddle.is_compiled_with_cinn():
+        raise RunError(UNSUPPORTED, f"{name}: this PaddlePaddle is built without the compiler CINN")
+
+
+def compile_learner(learner: nn.Layer, name: str, specification: list[Any]) -> None:
+    """Make the learner one program of static shapes, which its first call compiles.
+
+    ``specification`` has an ``InputSpec`` for each input. ``full_graph``: all of it, or an error; never a part that
+    falls back to Python unnoticed.
+    """
+    if name != NONE:
+        paddle.jit.to_static(learner, input_spec=specification, backend=BACKENDS[name], full_graph=True)
+
+
+def trace(learner: nn.Layer, batch: tuple[Any, ...]) -> float:
+    """Compile the learner for the batch, as its first call would; return the seconds that it took."""
+    program: Any = learner.forward
+    started = time.perf_counter()
+    program.get_concrete_program(*batch)
+    return time.perf_counter() - started
+
+
+def programs(learner: nn.Layer) -> int:
+    """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
+    return len(getattr(learner.forward, "program_cache", ()))
+
+
+@contextmanager
+def operator_by_operator() -> Iterator[None]:
+    """Run compiled layers operator by operator meanwhile, without discarding their programs."""
+    paddle.jit.enable_to_static(False)
+    try:
+        yield
+    finally:
+        paddle.jit.enable_to_static(True)
+
+
+def make_schedule(rates: Sequence[float]) -> LRScheduler:
+    """Return a scheduler with the rate of each step; ``step(index)`` chooses one."""
+    return LambdaDecay(1.0, lambda step: rates[step])
+
+
+def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.optimizer.Momentum:
+    """Return the optimizer of all parameters.
+
+    Paddle's velocity is mu * velocity + (gradient + decay * weight), and the weight moves by rate * velocity: the
+    rate is outside of the velocity, so a rate that changes needs no correction. Parameters with their own
+    regularizer (batch norm) do not use ``weight_decay``. ``use_multi_tensor`` updates all parameters in one operator.
+    """
+    return paddle.optimizer.Momentum(
+        learning_rate=schedule,
+        momentum=recipe.momentum,
+        parameters=parameters,
+        use_nesterov=False,
+        weight_decay=recipe.weight_decay,
+        use_multi_tensor=True,
+    )
+
+
+def _clip(recipe: AdamRecipe) -> Any:
+    return None if recipe.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
+
+
+def adamw(
+    parameters: list[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
+) -> paddle.optimizer.AdamW:
+    """Return AdamW; the parameters of these names (Paddle's own) decay."""
+    return paddle.optimizer.AdamW(
+        learning_rate=schedule,
+        beta1=recipe.momentum,
+        beta2=recipe.second_momentum,
+        epsilon=recipe.epsilon,
+        parameters=parameters,
+        grad_clip=_clip(recipe),
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=lambda name: name in decaying,
+    )
+
+
+def adaptive(
+    parameters: list[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
+) -> paddle.optimizer.Optimizer:
+    """Return the recipe's optimizer: Adam, AdamW, or LAMB, which scales the updates of what decays alone."""
+    if recipe.optimizer == ADAM:
+        return paddle.optimizer.Adam(
+            learning_rate=schedule,
+            beta1=recipe.momentum,
+            beta2=recipe.second_momentum,
+            epsilon=recipe.epsilon,
+            parameters=parameters,
+        )
+    if recipe.optimizer != LAMB:
+        return adamw(parameters, schedule, recipe, decaying)
+    return paddle.optimizer.Lamb(
+        learning_rate=schedule,
+        lamb_weight_decay=recipe.weight_decay,
+        beta1=recipe.momentum,
+        beta2=recipe.second_momentum,
+        epsilon=recipe.epsilon,
+        parameters=parameters,
+        grad_clip=_clip(recipe),
+        exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
+    )
+
+
+def steps_taken(optimizer: Any, parameter: Any, recipe: AdamRecipe) -> int | None:
+    """Return how many updates an adaptive optimizer has made of a parameter, after its first step; see ``steps_of``."""
+    kinds = ("beta1_pow_acc", "beta2_pow_acc")
+    return steps_of([optimizer._get_accumulator(kind, parameter).item() for kind in kinds], recipe)
+
+
+def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int | None:
+    """Return how many updates an adaptive optimizer has made, from the stored powers of its two betas.
+
+    Paddle counts no steps, and after an overflow leaves both as they are; they begin as the betas themselves. That of
+    the first is the finer measure, until FP32 has no room for it. None where neither tells one step from the next:
+    each product may be rounded, as the beta is.
+    """
+    for power, beta in zip(powers, (recipe.momentum, recipe.second_momentum)):
+        if power > 1e-30:
+            count = math.log(power) / math.log(beta)
+            return round(count) - 1 if count * 2.0**-23 < -0.5 * math.log(beta) else None
+    return None
+
+
+def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Copy numpy arrays into the tensors of the same names."""
+    for name, tensor in tensors.items():
+        tensor.set_value(np.ascontiguousarray(_transposed(name, weights[name])))
+
+
+def read(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tensors as numpy arrays in FP32, copied."""
+    return {
+        name: np.array(_transposed(name, tensor.astype("float32").numpy()), np.float32, order="C")
+        for name, tensor in tensors.items()
+    }
+
+
+def _transposed(name: str, array: Any) -> Any:
+    """Transpose the weights of products, which Paddle stores as (inputs, outputs); tables have other names."""
+    return array.T if array.ndim == 2 and name.endswith("weight") else array
+
+
+PRODUCTS = ("conv2d", "depthwise_conv2d", "depthwise_conv2d_bias", "matmul_v2", "matmul", "linear_v2")
+"""The kernels of convolutions and linear layers in the forward pass."""
+
+FLAG = "FLAGS_low_precision_op_list"
+COUNTED = ("float16", "bfloat16", "float32", "another type")
+"""Paddle counts the calls of each kernel by these types."""
+
+
+@contextmanager
+def operand_types(layers: Sequence[tuple[str, Any]]) -> Iterator[dict[str, str]]:
+    """Yield a dictionary that gets, by the names of layers, the type that their products' kernels were chosen for.
+
+    Paddle's debugging of mixed precision counts kernels by type: only it shows a layer that casts its inputs to another
+    type and its output back, and the casts of ``auto_cast``. A compiled program shows its own types.
+    """
+    types: dict[str, str] = {}
+    core, hooks = paddle.base.core, []
+
+    def entered(_layer: Any, _given: Any) -> None:
+        core.clear_low_precision_op_list()
+
+    def leaving(name: str) -> Any:
+        def left(_layer: Any, _given: Any, _output: Any) -> None:
+            found = _computed_in(core.get_low_precision_op_list())
+            if found:
+                types[name] = "+".join(found)
+
+        return left
+
+    for name, layer in layers:
+        hooks += [
+            layer.register_forward_pre_hook(entered),
+            layer.register_forward_post_hook(leaving(name)),
+        ]
+    before = paddle.get_flags(FLAG)
+    paddle.set_flags({FLAG: 1})
+    try:
+        yield types
+    finally:
+        paddle.set_flags(before)
+        core.clear_low_precision_op_list()
+        for hook in hooks:
+            hook.remove()
+
+
+def _computed_in(counts: dict[str, str]) -> list[str]:
+    """Return the types of the products among kernels, each with its calls as ``0,0,1,0``."""
+    numbers = [counts[kernel].split(",") for kernel in counts if kernel in PRODUCTS]
+    return [kind for at, kind in enumerate(COUNTED) if any(int(calls[at]) for calls in numbers)]
+
+
+def observe_products(
+    products: Mapping[str, nn.Linear],
+    tensors: Mapping[str, Any],
+    logits_of: Callable[[], Any],
+    loss_of: Callable[[], Any],
+) -> Observation:
+    """Run ``logits_of``, then ``loss_of`` and the backward pass; return what they computed."""
+    found: list[ProductSeen] = []
+
+    def noting(name: str) -> Callable[[Any, Any, Any], None]:
+        def note(layer: Any, _given: Any, output: Any) -> None:
+            inputs, outputs = layer.weight.shape
+            values = output.astype("float32").numpy()
+            found.append(product_seen(name, inputs, outputs, layer.bias is not None, values))
+
+        return note
+
+    hooks = [layer.register_forward_post_hook(noting(name)) for name, layer in products.items()]
+    try:
+        logits = logits_of().astype("float32").numpy()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    loss = loss_of()
+    loss.backward()
+    gradients = read({name: tensor.grad for name, tensor in tensors.items()})
+    for tensor in tensors.values():
+        tensor.clear_gradient(set_to_zero=False)
+    return Observation(logits, float(loss), gradients, found)
+
+
+class PaddleTraining(Training):
+    """Learner, optimizer, batches and marks of one rank.
+
+    A model's subclass builds the learner, which maps a batch to outputs and loss, and passes it to ``take_over``; it
+    has ``named_tensors``.
+    """
+
+    ranks: Group
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Choose device and precision, open the feed, meet the other ranks, and build the model.
+
+        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
+        """
+        require_version("PaddlePaddle", paddle.version.full_version, (3, 0))
+        self.device = choose_device(settings.device, place)
+        refuse_gaps(settings, place, self.device)
+        self.precision = choose_precision(settings.precision, self.device)
+        check_compiler(settings.compiler)
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        group = Group(place, self.device)
+        if settings.threads:
+            limit_threads(settings.threads, self.device)
+        slots = slots_for(settings.steps)
+        marks: Marks = HostMarks(slots)
+        if self.device == "cuda":
+            marks = EventMarks(slots, lambda: paddle.device.cuda.Event(enable_timing=True))
+        super().__init__(settings, group, marks, self.to_batch, feed)
+        paddle.seed(settings.seed)
+        self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the learner, and pass it to ``take_over``."""
+
+    @abstractmethod
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        """Return a new feed of the loader that the settings name."""
+
+    @abstractmethod
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the model's parameters and running statistics by the shared names."""
+
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return numpy's arrays on the device."""
+        return tuple(map(paddle.to_tensor, arrays))
+
+    def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
+        """Return the optimizer of these parameters: SGD, unless a task overrides it."""
+        return sgd(parameters, schedule, self.settings.recipe)
+
+    def take_over(self, learner: nn.Layer, parameters: list[Any], specification: list[Any]) -> None:
+        """Train these parameters by this learner; see ``compile_learner`` for ``specification``."""
+        settings = self.settings
+        self._learner, self._parameters = learner, parameters
+        compile_learner(learner, settings.compiler, specification)
+        self._compile_s: float | None = None if settings.compiler == NONE else 0.0
+        self.learner = self.ranks.wrap(learner)
+        self._schedule = make_schedule(self.rates)
+        self.optimizer = self.make_optimizer(parameters, self._schedule)
+        self.scaler = loss_scaler(self.precision, settings.recipe)
+        # One number a step, which stays on the device until the window is over.
+        self._losses: list[Any] = []
+
+    def train(self, index: int) -> None:
+        """Train on the current batch."""
+        self._schedule.step(index)
+        if index == 0 and self._compile_s is not None:
+            with auto_cast(self.precision):
+                self._compile_s = trace(self._learner, self.passed_at_once())
+        loss = self._pass()
+        self.ranks.average(self._parameters)
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        # Released, and not filled with zeros to which the next step would have to add.
+        self.optimizer.clear_grad(set_to_zero=False)
+        self._losses.append(loss)
+
+    def passed_at_once(self) -> tuple[Any, ...]:
+        """Return the inputs of one call of the learner: the whole batch, if a task does not divide it."""
+        return self.batch
+
+    def _pass(self) -> Any:
+        """Pass the current batch forward and backward; return its loss."""
+        _, loss = self._forward()
+        self._backward(loss)
+        return loss.detach()
+
+    def _backward(self, loss: Any) -> None:
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return outputs and loss of the current batch."""
+        with auto_cast(self.precision):
+            return self.learner(*self.batch)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics."""
+        load(self.named_tensors(), weights)
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return parameters and running statistics."""
+        return read(self.named_tensors())
+
+    def steps_taken(self) -> int | None:
+        """Return how many steps the optimizer has counted, less those that overflowed; SGD counts none."""
+        recipe = self.settings.recipe
+        if not isinstance(recipe, AdamRecipe):
+            return None
+        if not self._losses:
+            return 0
+        return steps_taken(self.optimizer, next(iter(self.named_tensors().values())), recipe)
+
+    def read_moments(self) -> Moments | None:
+        """Return the moments of an adaptive optimizer."""
+        if not self._losses or not isinstance(self.settings.recipe, AdamRecipe):
+            return None
+        first, second = (
+            read(
+                {
+                    name: self.optimizer._get_accumulator(kind, tensor)
+                    for name, tensor in self.named_tensors().items()
+                }
+            )
+            for kind in ("moment1", "moment2")
+        )
+        taken = self.steps_taken()
+        return Moments(len(self._losses) if taken is None else taken, first, second)
+
+    def synchronize(self) -> None:
+        """Wait for the GPU; a CPU has computed when a call returns."""
+        if self.device == "cuda":
+            paddle.device.synchronize()
+
+    def facts(self) -> Facts:
+        """Return the facts of the run."""
+        cuda = self.device == "cuda"
+        return Facts(
+            framework_version=paddle.version.full_version,
+            device=self.device,
+            device_name=device_name(self.device),
+            parameters=sum(int(parameter.size) for parameter in self._parameters),
+            threads=math_threads(),
+            optimizer=type(self.optimizer).__name__,
+            implementation="multi-tensor"
+            if getattr(self.optimizer, "_use_multi_tensor", False)
+            else "an operator each",
+            loss_scaled=self.scaler is not None,
+            compiler_mode=BACKENDS[self.settings.compiler],
+            peak_memory_of=peak_memory_of(self.device),
+            others={
+                "cuda": paddle.version.cuda() if cuda else None,
+                "cudnn": paddle.device.get_cudnn_version() if cuda else None,
+                "algorithm_search": algorithm_search(self.device),
+            },
+        )
+
+    def compiled_programs(self) -> int:
+        """Return the programs of the first step; raise ``RunError`` (invalid) for an unexpected number."""
+        compiled, expected = programs(self._learner), int(self.settings.compiler != NONE)
+        if compiled != expected:
+            raise RunError(INVALID, f"the first step made {compiled} compiled programs, not {expected}")
+        return compiled
+
+    def compiled_program(self) -> Any:
+        """Return the program of the current batch, as it was compiled."""
+        concrete, _ = self._learner.forward.get_concrete_program(*self.batch)
+        return concrete.main_program
+
+    def expected(self) -> Expected:
+        """Return the types of the precision."""
+        return Expected(self.precision.compute, FP32, self.precision.tf32)
+
+    def compile_s(self) -> float | None:
+        """Return the seconds that making the program took, in the first step."""
+        return self._compile_s
+
+    def compilations(self) -> int | None:
+        """Return how many programs were made so far."""
+        return programs(self._learner)
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(loss) for loss in paddle.stack(self._losses).tolist()]
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``paddle.matmul``."""
+        one, other = (paddle.randn([size, size]).astype(self.precision.compute) for _ in range(2))
+
+        def times(count: int) -> None:
+            with paddle.no_grad():
+                for _ in range(count):
+                    paddle.matmul(one, other)
+            self.synchronize()
+
+        return times
+
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``add_``."""
+        one, other = paddle.zeros([values]), paddle.zeros([values])
+
+        def times(count: int) -> None:
+            with paddle.no_grad():
+                for _ in range(count):
+                    one.add_(other)
+            self.synchronize()
+
+        return times
+
+    def peak_memory_bytes(self) -> int:
+        """Return this rank's peak memory."""
+        return peak_memory_bytes(self.device)

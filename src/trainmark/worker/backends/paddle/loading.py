@@ -1,0 +1,181 @@
+"""``native``: paddle.io.DataLoader, whose processes read text and clicks by numbers, and images."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.io import DataLoader, Dataset
+
+from ...core.choices import one_of
+from ...core.feed import LoadedFeed
+from ...core.outcomes import RunError
+from ...core.place import Place
+from ...core.queues import AHEAD, in_parts, joined
+from ...core.settings import Settings
+from ...tasks.by_numbers import ByNumbers
+from ...tasks.causal_lm.tokens import dealt
+from ...tasks.image_classification.decoding import single_threaded
+from ...tasks.image_classification.loading import Photos, collate
+from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.settings import ImageSettings
+
+
+class Batches(Dataset):
+    """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
+
+    def __init__(self, samples: int, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
+        """Store the function that reads the samples of some numbers, as arrays."""
+        super().__init__()
+        self._samples, self.read = samples, ByNumbers(batch_of)
+
+    def __len__(self) -> int:
+        """Return the samples."""
+        return self._samples
+
+    def __getitem__(self, numbers: Any) -> Any:
+        """Return the batch, or a ``RunError`` next to an array.
+
+        Paddle's loader takes a batch without any array in it for the end of the data.
+        """
+        batch = self.read(numbers)
+        return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
+
+
+class Dealt:
+    """The numbers of a rank's batches, without end, each as the one index of a batch; it can be pickled."""
+
+    def __init__(self, *given: Any) -> None:
+        """Take the arguments of ``dealt``."""
+        self._given = given
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """Yield them from the first batch on."""
+        return ([numbers] for numbers in dealt(*self._given))
+
+
+class NumbersFeed(LoadedFeed):
+    """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
+
+    def __init__(
+        self,
+        samples: int,
+        batch_of: Callable[[Any], tuple[Any, ...]],
+        settings: Settings,
+        place: Place,
+        ready: Callable[[Any], Any] = tuple,
+    ) -> None:
+        """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
+
+        ``ready`` makes of a loaded batch what the step needs.
+        """
+        batches, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+        loader = DataLoader(
+            batches,
+            batch_sampler=Dealt(samples, settings.batch_per_device, place, settings.seed),
+            num_workers=workers,
+            collate_fn=_only,
+            prefetch_factor=AHEAD // workers if workers else AHEAD,
+            # A second queue, of batches on their way to the device: the copy is a small part of a step.
+            use_buffer_reader=False,
+            use_shared_memory=True,
+        )
+        self._loader = iter(loader)
+        # Without processes a thread works ahead, with a queue that cannot be taken away.
+        ahead = AHEAD // workers * workers if workers else AHEAD
+        super().__init__(_read(self._loader), ready, samples, None, ahead, batches.read.produced)
+        self.workers = workers
+
+    def close(self) -> None:
+        """End the loader processes."""
+        super().close()
+        self._loader._try_shutdown_all()
+
+
+def _only(batches: list[Any]) -> Any:
+    return batches[0]
+
+
+def _read(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch[-1] if isinstance(batch[-1], RunError) else batch
+
+
+class Normalise:
+    """Turns bytes into normalised images, on the device: bytes are a quarter of the floats to copy."""
+
+    def __init__(self, settings: ImageSettings) -> None:
+        """Put the constants on the device."""
+        self._layout = settings.layout
+        self._mean = paddle.to_tensor(MEAN) * 255
+        self._scale = 1 / (paddle.to_tensor(DEVIATION) * 255)
+
+    def __call__(self, batch: Any) -> tuple[Any, Any]:
+        """Return a batch of (bytes (batch, size, size, 3), labels)."""
+        pixels, labels = batch
+        with paddle.no_grad():
+            images = (pixels.astype("float32") - self._mean) * self._scale
+            if self._layout == "nchw":
+                images = paddle.transpose(images, [0, 3, 1, 2])
+        return images, labels
+
+
+class ImageFeed(LoadedFeed):
+    """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
+
+    def __init__(self, photos: Photos, settings: ImageSettings) -> None:
+        """Start the loader processes of this rank."""
+        if not settings.loader_workers:
+            single_threaded()
+        share = in_parts(settings.batch_per_device, settings.loader_workers)
+        loader = DataLoader(
+            photos,
+            batch_sampler=photos.parts(share.in_batch),
+            num_workers=share.workers,
+            collate_fn=_collate,
+            prefetch_factor=share.tasks,
+            # A second queue, of batches on their way to the device: the copy is a small part of a step.
+            use_buffer_reader=False,
+            use_shared_memory=True,
+            worker_init_fn=_start_worker,
+        )
+        self._loader = iter(loader)
+        batches = joined(_read_images(self._loader), share.in_batch, _join)
+        # Without processes a thread works ahead, with a queue that cannot be taken away.
+        more = (len(photos), photos.decoder.name, share.ahead or AHEAD, photos.produced)
+        super().__init__(batches, Normalise(settings), *more)
+        self.workers = share.workers
+
+    def close(self) -> None:
+        """End the loader processes."""
+        super().close()
+        self._loader._try_shutdown_all()
+
+
+def open_images(settings: ImageSettings, place: Place) -> ImageFeed:
+    """Return the feed of the images of this rank; raise ``RunError`` if there is no such loader."""
+    one_of("PaddlePaddle", "loader", settings.loader, ("native",))
+    return ImageFeed(Photos(settings, place), settings)
+
+
+def _start_worker(_worker: int) -> None:
+    single_threaded()
+
+
+def _collate(samples: list[Any]) -> Any:
+    """Return (bytes (batch, size, size, 3), labels (batch,)), or a ``RunError`` next to an array.
+
+    Paddle's loader takes a batch without any array in it for the end of the data.
+    """
+    batch = collate(samples)
+    return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
+
+
+def _join(parts: list[Any]) -> Any:
+    pixels, labels = zip(*parts)
+    return paddle.concat(list(pixels)), paddle.concat(list(labels))
+
+
+def _read_images(batches: Iterator[Any]) -> Iterator[Any]:
+    for pixels, labels in batches:
+        yield labels if isinstance(labels, RunError) else (pixels, labels)

@@ -1,0 +1,588 @@
+"""TensorFlow as a backend, with Keras for the layers: precision, compiler, optimizer, the step, weights."""
+
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
+
+from ...core.choices import one_of, require_version
+from ...core.facts import Expected, Facts
+from ...core.feed import Feed
+from ...core.gaps import refuse_gaps
+from ...core.optimizers import Moments
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
+from ...core.training import Training
+from ...core.window import HostMarks, slots_for
+from .collectives import (
+    Device,
+    Group,
+    choose_device,
+    compute_threads,
+    device_name,
+    limit_threads,
+    peak_memory_bytes,
+    peak_memory_of,
+    wait_for,
+)
+
+
+class Precision(NamedTuple):
+    """A Keras dtype policy: ``compute`` is the type of its layers' outputs; the weights are always in FP32.
+
+    ``tf32`` lets FP32 matrix products and convolutions of a GPU round their inputs to TF32. ``scaled``: the loss is
+    scaled so that gradients do not vanish in FP16.
+    """
+
+    policy: str
+    compute: str
+    tf32: bool = False
+    scaled: bool = False
+
+
+PRECISIONS: dict[str, Precision] = {
+    "fp32": Precision("float32", "float32"),
+    "tf32": Precision("float32", "float32", tf32=True),
+    "amp-fp16": Precision("mixed_float16", "float16", scaled=True),
+    "amp-bf16": Precision("mixed_bfloat16", "bfloat16"),
+}
+
+
+def choose_precision(name: str, device: Device) -> Precision:
+    """Return the precision, as the default of Keras and TensorFlow; raise ``RunError`` for an unsupported one."""
+    one_of("TensorFlow", "precision", name, PRECISIONS)
+    precision = PRECISIONS[name]
+    if device.gpu is not None and (precision.tf32 or precision.compute == "bfloat16"):
+        capability = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))
+        if capability < (8, 0):
+            have = ".".join(map(str, capability))
+            raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+    tf.config.experimental.enable_tensor_float_32_execution(precision.tf32)
+    keras.config.set_dtype_policy(precision.policy)
+    return precision
+
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _xla(function: Callable[..., Any]) -> Callable[..., Any]:
+    return tf.function(function, jit_compile=True, autograph=False)
+
+
+def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    return tf.function(function, autograph=False)
+
+
+class Compiler(NamedTuple):
+    """How a step is compiled: as a whole, and its two parts before and after the ranks' sum of gradients.
+
+    XLA has no collectives between processes, so it gets the parts, inside a graph. ``pack_bytes`` is
+    how much of the gradients the ranks sum in one operation; 0 is all of them.
+    """
+
+    mode: str
+    whole: Wrapper
+    part: Wrapper
+    pack_bytes: int
+
+    def traces(self, whole: Any) -> int:
+        """Return how many graphs were made of the step so far: none of an eager one."""
+        return 0 if self.whole is _as_it_is else int(whole.experimental_get_tracing_count())
+
+
+# As PyTorch's DistributedDataParallel does: the last layers' gradients go out while the first ones' are computed. XLA's
+# program gives all of them at its end, and eager TensorFlow sums each by itself.
+PACK_BYTES = 25 << 20
+
+COMPILERS: dict[str, Compiler] = {
+    "none": Compiler("eager", _as_it_is, _as_it_is, 0),
+    "graph": Compiler("tf.function", _graph, _as_it_is, PACK_BYTES),
+    "xla": Compiler("tf.function(jit_compile=True)", _graph, _xla, 0),
+}
+
+
+FIRST_SCALE = 65536.0
+GROWTH_STEPS = 2000
+"""Steps without an overflow after which the scale is doubled, as in PyTorch and Keras."""
+
+
+class Momentum:
+    """v = m v + (g + d w); w = w - lr v.
+
+    Not ``keras.optimizers.SGD``: its velocity holds the learning rate (v = m v - lr g), which is another update when
+    the rate changes, and its weight decay is not part of the gradient. The kernel is the one of TensorFlow 1's
+    MomentumOptimizer; velocity and weights are updated in one pass.
+    """
+
+    name, kernel = "SGD", "ResourceApplyMomentum"
+
+    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> None:
+        """Take the Keras variables, and for each whether it decays; make the velocities, zero."""
+        self._variables = list(variables)
+        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
+        self._momentum = recipe.momentum
+        self._velocities = [
+            tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables
+        ]
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        for variable, velocity, decay, gradient in zip(
+            self._variables, self._velocities, self._decays, gradients
+        ):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=rate,
+                grad=gradient + decay * variable.value if decay else gradient,
+                momentum=self._momentum,
+            )
+
+
+class AdamW:
+    """w = w - lr (a + d w), with a of Adam in its first form: epsilon is added to the root of the corrected moment.
+
+    Not ``keras.optimizers.AdamW``, which adds epsilon before the correction, as the kernel does too: here the kernel
+    gets an epsilon that is corrected as well. It updates moments and weights in one pass.
+    """
+
+    name, kernel = "AdamW", "ResourceApplyAdam"
+
+    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: AdamRecipe) -> None:
+        """Take the Keras variables, and for each whether it decays; make the moments, zero."""
+        self.variables, self._recipe = list(variables), recipe
+        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
+        self.first, self.second = (
+            [tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables]
+            for _ in range(2)
+        )
+        self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
+
+    def clipped(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Return the gradients, with the norm of all of them clipped."""
+        longest = self._recipe.clip_norm
+        if longest is None:
+            return gradients
+        shortened: Sequence[Any] = tf.clip_by_global_norm(gradients, longest)[0]
+        return shortened
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
+        recipe = self._recipe
+        powers = [
+            tf.pow(tf.constant(beta, tf.float32), step) for beta in (recipe.momentum, recipe.second_momentum)
+        ]
+        epsilon = recipe.epsilon * tf.sqrt(1.0 - powers[1])
+        for variable, first, second, decay, gradient in zip(
+            self.variables, self.first, self.second, self._decays, gradients
+        ):
+            if decay:
+                variable.value.assign_sub(rate * decay * variable.value)
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first.handle,
+                v=second.handle,
+                beta1_power=powers[0],
+                beta2_power=powers[1],
+                lr=rate,
+                beta1=recipe.momentum,
+                beta2=recipe.second_momentum,
+                epsilon=epsilon,
+                grad=gradient,
+            )
+
+
+class Adam(AdamW):
+    """The same without a decay."""
+
+    name = "Adam"
+
+
+class Lamb(AdamW):
+    """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by TensorFlow's operations.
+
+    What decays moves by the rate times ``norm(w) / norm(r)`` times r, with r Adam's direction and the decayed weight;
+    what does not decay moves as by Adam.
+    """
+
+    name, kernel = "LAMB", "operations"
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
+        beta1, beta2 = self._recipe.momentum, self._recipe.second_momentum
+        left = [1.0 - tf.pow(tf.constant(beta, tf.float32), step) for beta in (beta1, beta2)]
+        for variable, first, second, decay, gradient in zip(
+            self.variables, self.first, self.second, self._decays, gradients
+        ):
+            mean = first.assign(beta1 * first + (1 - beta1) * gradient)
+            square = second.assign(beta2 * second + (1 - beta2) * tf.square(gradient))
+            direction = mean / left[0] / (tf.sqrt(square / left[1]) + self._recipe.epsilon)
+            if decay:
+                direction += decay * variable.value
+                own, its = tf.norm(variable.value), tf.norm(direction)
+                direction *= tf.where((own > 0) & (its > 0), tf.math.divide_no_nan(own, its), 1.0)
+            variable.value.assign_sub(rate * direction)
+
+
+def make_optimizer(variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> AdamW | Momentum:
+    """Return the optimizer of a recipe."""
+    if isinstance(recipe, AdamRecipe) and recipe.optimizer == LAMB:
+        return Lamb(variables, decays, recipe)
+    if isinstance(recipe, AdamRecipe):
+        return (Adam if recipe.optimizer == ADAM else AdamW)(variables, decays, recipe)
+    return Momentum(variables, decays, recipe)
+
+
+class LossScale:
+    """A factor on the loss that prevents underflow of FP16 gradients, and is divided out of them.
+
+    Not ``keras.optimizers.LossScaleOptimizer``: with several ranks it looks for an overflow in each rank's own
+    gradients, before they are summed, so that one rank could skip an update that the others make.
+    """
+
+    def __init__(self, enabled: bool, recipe: Recipe) -> None:
+        """Start with the recipe's scale; a fixed one is only ever halved, after an overflow."""
+        self.enabled = enabled
+        self._grows = recipe.loss_scale is None
+        if enabled:
+            first = FIRST_SCALE if recipe.loss_scale is None else recipe.loss_scale
+            self._scale = tf.Variable(first, trainable=False, dtype=tf.float32)
+            self._good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
+
+    def scaled(self, loss: Any) -> Any:
+        """Return the loss times the scale."""
+        return loss * self._scale.read_value() if self.enabled else loss
+
+    def unscaled(self, gradients: list[Any]) -> list[Any]:
+        """Return the gradients without the scale."""
+        if not self.enabled:
+            return gradients
+        inverse = 1.0 / self._scale.read_value()
+        return [gradient * inverse for gradient in gradients]
+
+    def update(self, gradients: list[Any], apply: Callable[[list[Any]], None]) -> None:
+        """Call ``apply`` with the gradients unless they overflowed, and adapt the scale.
+
+        The gradients are the sums over the ranks, and not unscaled yet: all ranks decide alike.
+        """
+        if not self.enabled:
+            apply(gradients)
+            return
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+
+        def go_on() -> None:
+            apply(self.unscaled(gradients))
+            if not self._grows:
+                return
+            grown = tf.equal(self._good_steps + 1, GROWTH_STEPS)
+            self._set(tf.where(grown, self._scale * 2, self._scale), tf.where(grown, 0, self._good_steps + 1))
+
+        def back_off() -> None:
+            self._set(self._scale * 0.5, 0)
+
+        tf.cond(finite, go_on, back_off)
+
+    def _set(self, scale: Any, good_steps: Any) -> None:
+        self._scale.assign(scale)
+        self._good_steps.assign(good_steps)
+
+
+class NamedVariable(NamedTuple):
+    """A Keras variable, and the order of its axes in the form that the frameworks exchange."""
+
+    variable: Any
+    order: tuple[int, ...]
+
+    def to_exchange(self, array: Any) -> Any:
+        """Return an array of the variable's shape in the exchanged form, float32."""
+        return np.ascontiguousarray(array.transpose(self.order), np.float32)
+
+    def read(self) -> Any:
+        """Return a copy of the variable in the exchanged form."""
+        return self.to_exchange(self.variable.numpy()).copy()
+
+    def load(self, array: Any) -> None:
+        """Load values in the exchanged form."""
+        self.variable.assign(np.transpose(array, np.argsort(self.order)))
+
+
+def count_parameters(model: Any) -> int:
+    """Return the number of trainable parameters."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
+"""The operations of convolutions and dense layers in the forward pass."""
+
+
+@contextmanager
+def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
+    """Yield a dictionary that gets, by the names of Keras layers, the type of what goes into their products.
+
+    A layer that casts its inputs to another type and its output back is observed only here. ``layers`` are called
+    operator by operator meanwhile; ``graph`` shows the types of a compiled step.
+    """
+    types: dict[str, str] = {}
+    calling: list[str] = []
+
+    def entering(layer: Any, call: Any) -> Any:
+        def called(*given: Any, **named: Any) -> Any:
+            calling.append(layer.name)
+            try:
+                return call(*given, **named)
+            finally:
+                calling.pop()
+
+        return called
+
+    def note(kind: Any, given: Any, _attributes: Any, _outputs: Any, *_names: Any, **_more: Any) -> None:
+        # Operations that Keras calls by TensorFlow's fast path are named by bytes.
+        word = kind.decode() if isinstance(kind, bytes) else kind
+        if calling and word in PRODUCTS:
+            types[calling[-1]] = given[0].dtype.name
+
+    calls = [layer.call for layer in layers]
+    for layer, call in zip(layers, calls):
+        layer.call = entering(layer, call)
+    op_callbacks.add_op_callback(note)
+    try:
+        yield types
+    finally:
+        op_callbacks.remove_op_callback(note)
+        for layer, call in zip(layers, calls):
+            layer.call = call
+
+
+class TensorFlowTraining(Training):
+    """Model, optimizer, batches and marks of one rank.
+
+    A model's subclass builds the Keras model and passes it to ``take_over``; it has ``forward``.
+    """
+
+    ranks: Group
+
+    parts = 1
+    """How often the model is passed in one step."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Choose device, precision and compiler, meet the other ranks, open the feed, and build the model.
+
+        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
+        """
+        require_version("TensorFlow", tf.__version__, (2, 16))
+        # Its warnings (eager collectives are slow) would come once a step; errors are raised.
+        tf.get_logger().setLevel(logging.ERROR)
+        self.device = choose_device(settings.device, place)
+        refuse_gaps(settings, place, self.device.type)
+        limit_threads(settings.threads, self.device)
+        self.precision = choose_precision(settings.precision, self.device)
+        one_of("TensorFlow", "compiler", settings.compiler, COMPILERS)
+        self._compiler = COMPILERS[settings.compiler]
+        self.find_data(settings)
+        group = Group(place, self.device)
+        # Before the loader: its order is drawn from this seed too.
+        keras.utils.set_random_seed(settings.seed)
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        super().__init__(settings, group, HostMarks(slots_for(settings.steps)), self.to_batch, feed)
+        with group.scope():
+            self.build()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build the model in the scope of all ranks, and pass it to ``take_over``."""
+
+    def find_data(self, settings: Any) -> None:
+        """Raise ``RunError`` for a data set that cannot be read, before the ranks meet."""
+
+    @abstractmethod
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        """Return a new feed of the loader that the settings name."""
+
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return numpy's arrays on the device, whole numbers in 32 bits."""
+        with tf.device(self.device.path):
+            return tuple(
+                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
+            )
+
+    def take_over(self, model: Any, tensors: dict[str, NamedVariable], decays: Callable[[str], bool]) -> None:
+        """Train this model; ``tensors`` are its variables by the shared names, ``decays`` whether one decays."""
+        self.model, self.tensors = model, tensors
+        self._variables = model.trainable_variables
+        names = {id(tensors[name].variable): name for name in tensors}
+        decaying = [decays(names[id(variable)]) for variable in self._variables]
+        self.optimizer = make_optimizer(self._variables, decaying, self.settings.recipe)
+        self._scale = LossScale(self.precision.scaled, self.settings.recipe)
+
+        compiler = self._compiler
+        self._pass = compiler.part(self._forward_and_backward)
+        self._update = compiler.part(self._apply)
+        self._train = compiler.whole(self._all_ranks)
+
+        # Made beforehand: a scalar that is made in the step would have to be copied to the device in it.
+        with tf.device(self.device.path):
+            self._rates = [tf.constant(rate, tf.float32) for rate in self.rates]
+        self._losses: list[Any] = []
+
+    def forward(self, *batch: Any) -> tuple[Any, Any]:
+        """Return the loss of a batch, the mean over its samples, and the outputs; in training mode."""
+        raise NotImplementedError
+
+    def train(self, index: int) -> None:
+        """Train on the current batch."""
+        self._losses.append(self._train(self._rates[index], *self.batch))
+
+    def _all_ranks(self, rate: Any, *batch: Any) -> Any:
+        return self.ranks.run(self._one_rank, rate, *batch)
+
+    def _one_rank(self, rate: Any, *batch: Any) -> Any:
+        """Do one step as this rank's replica; return the loss of its own batch."""
+        loss, _, gradients = self._pass(*self.prepared(batch, self.parts, alone=False))
+        self._update(self.ranks.total(gradients, self._compiler.pack_bytes), rate)
+        return loss
+
+    def prepared(self, batch: tuple[Any, ...], _parts: int, alone: bool) -> tuple[Any, ...]:  # noqa: ARG002
+        """Return a batch as ``forward`` takes it, to be cut into so many parts; ``alone``: the other ranks do not."""
+        return batch
+
+    def _forward_and_backward(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        """Return loss, outputs, and the gradients of this rank's part of the global loss, times the loss scale."""
+        with tf.GradientTape() as tape:
+            loss, outputs = self.forward(*batch)
+            part = self._scale.scaled(loss / self.ranks.place.world_size)
+        return loss, outputs, tape.gradient(part, [variable.value for variable in self._variables])
+
+    def _apply(self, gradients: list[Any], rate: Any) -> None:
+        self._scale.update(gradients, lambda unscaled: self.optimizer.apply(unscaled, rate))
+
+    def observed_pass(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Return loss, outputs and gradients by name of the current batch, by the function that ``train`` calls.
+
+        They are this rank's own: ``train`` sums them over the ranks elsewhere.
+        """
+        ranks = self.ranks.place.world_size
+
+        def passed(*batch: Any) -> Any:
+            return self.ranks.run(self._pass, *batch)
+
+        # Eager replicas would wait for each other.
+        whole = passed if ranks == 1 else tf.function(passed, autograph=False)
+        loss, outputs, gradients = whole(*self.batch)
+        return loss, outputs, self.by_name([gradient * ranks for gradient in self._scale.unscaled(gradients)])
+
+    def by_name(self, arrays: list[Any]) -> dict[str, Any]:
+        """Return arrays in the order of the trained variables as numpy arrays by the shared names."""
+        found = dict(zip((id(variable) for variable in self._variables), arrays))
+        return {
+            name: tensor.to_exchange(found[id(tensor.variable)].numpy())
+            for name, tensor in self.tensors.items()
+            if id(tensor.variable) in found
+        }
+
+    def graph(self, index: int, batch: tuple[Any, ...]) -> Any:
+        """Return the graph of the step that is run, with the functions in it."""
+        whole: Any = self._train
+        return whole.get_concrete_function(self._rates[index], *batch).graph.as_graph_def()
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        wait_for(self.device)
+
+    def facts(self) -> Facts:
+        """Return the facts of the run."""
+        build = tf.sysconfig.get_build_info() if self.device.gpu is not None else {}
+        return Facts(
+            framework_version=tf.__version__,
+            device=self.device.type,
+            device_name=device_name(self.device),
+            parameters=count_parameters(self.model),
+            threads=compute_threads(),
+            optimizer=self.optimizer.name,
+            implementation=self.optimizer.kernel,
+            loss_scaled=self._scale.enabled,
+            compiler_mode=self._compiler.mode,
+            peak_memory_of=peak_memory_of(self.device),
+            others={
+                "keras_version": keras.__version__,
+                # TensorFlow has no events to record in a GPU's stream.
+                "step_marks": "done" if self.device.gpu is None else "handed over",
+                "cuda": build.get("cuda_version"),
+                "cudnn": build.get("cudnn_version"),
+            },
+        )
+
+    def expected(self) -> Expected:
+        """Return the types of the precision."""
+        return Expected(self.precision.compute, tf32=self.precision.tf32)
+
+    def compilations(self) -> int:
+        """Return how often the step was traced: shapes are static, so that XLA compiles for a new trace alone."""
+        return self._compiler.traces(self._train)
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(loss) for loss in self._losses]
+
+    def steps_taken(self) -> int | None:
+        """Return how many steps the optimizer has counted; SGD counts none."""
+        return int(self.optimizer.steps.numpy()) if isinstance(self.optimizer, AdamW) else None
+
+    def read_moments(self) -> Moments | None:
+        """Return the moments of the optimizer; SGD has none."""
+        adam = self.optimizer
+        if not isinstance(adam, AdamW):
+            return None
+        return Moments(int(adam.steps.numpy()), self.by_name(adam.first), self.by_name(adam.second))
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``tf.matmul``."""
+        with tf.device(self.device.path):
+            one, other = (tf.cast(tf.random.normal((size, size)), self.precision.compute) for _ in range(2))
+
+        def times(count: int) -> None:
+            with tf.device(self.device.path):
+                for _ in range(count):
+                    tf.matmul(one, other)
+            self.synchronize()
+
+        return times
+
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``assign_add``."""
+        with tf.device(self.device.path):
+            one, other = tf.Variable(tf.zeros(values), trainable=False), tf.zeros(values)
+
+        def times(count: int) -> None:
+            with tf.device(self.device.path):
+                for _ in range(count):
+                    one.assign_add(other)
+            self.synchronize()
+
+        return times
+
+    def peak_memory_bytes(self) -> int:
+        """Return this rank's peak memory."""
+        return peak_memory_bytes(self.device)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics."""
+        for name, tensor in self.tensors.items():
+            tensor.load(weights[name])
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return parameters and running statistics."""
+        return {name: tensor.read() for name, tensor in self.tensors.items()}

@@ -1,0 +1,160 @@
+"""The device of a rank in TensorFlow, and all ranks: MultiWorkerMirroredStrategy, one replica a process."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from ...core.choices import own_gpu
+from ...core.host import cpu_name, peak_resident_bytes
+from ...core.place import Place
+from ...core.ranks import Ranks
+
+
+class Device(NamedTuple):
+    """What this rank computes on; ``gpu`` is TensorFlow's physical device, None for the CPU."""
+
+    type: str
+    gpu: Any | None
+
+    @property
+    def path(self) -> str:
+        """Return the name by which TensorFlow places work on it: each rank sees its own GPU alone."""
+        return "/CPU:0" if self.gpu is None else "/GPU:0"
+
+
+def choose_device(asked: str, place: Place) -> Device:
+    """Return the device of this rank and hide all others from TensorFlow; raise ``RunError`` if it is not there."""
+    gpus = tf.config.list_physical_devices("GPU")
+    index = own_gpu("TensorFlow", asked, len(gpus), place)
+    if index is None:
+        tf.config.set_visible_devices([], "GPU")
+        return Device("cpu", None)
+    tf.config.set_visible_devices(gpus[index], "GPU")
+    # Otherwise TensorFlow takes all of the GPU's memory at once, and nobody could say what the training needs.
+    tf.config.experimental.set_memory_growth(gpus[index], True)
+    return Device("cuda", gpus[index])
+
+
+def limit_threads(threads: int, device: Device) -> None:
+    """Let this process compute with ``threads`` threads (0: leave TensorFlow's choice, one a core).
+
+    On a CPU one operation at a time, shared out among the threads: with more at a time each of them would bring its
+    own. A GPU's operations are only handed over, and those of the input go beside them.
+    """
+    if not threads:
+        return
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    if device.gpu is None:
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def compute_threads() -> int:
+    """Return how many threads share the work of one operation."""
+    asked = int(tf.config.threading.get_intra_op_parallelism_threads())
+    return asked or len(os.sched_getaffinity(0))
+
+
+def wait_for(device: Device) -> None:
+    """Wait for all that was handed over: the GPU's stream, and then what TensorFlow itself still queues.
+
+    What ``tf.test.experimental.sync_devices`` does, which fails beside other ranks: it names their devices too. The end
+    of ``async_scope`` waits for the queues.
+    """
+    with tf.experimental.async_scope(), tf.device(device.path):
+        tf.raw_ops.SyncDevice()
+
+
+def device_name(device: Device) -> str:
+    """Return what the vendor calls the device."""
+    if device.gpu is not None:
+        return str(tf.config.experimental.get_device_details(device.gpu).get("device_name", "GPU"))
+    return cpu_name()
+
+
+def peak_memory_bytes(device: Device) -> int:
+    """Return the most memory held: in TensorFlow's allocator on a GPU, by the process (resident) on a CPU."""
+    if device.gpu is not None:
+        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    return peak_resident_bytes()
+
+
+def peak_memory_of(device: Device) -> str:
+    """Return in words what ``peak_memory_bytes`` counts."""
+    return "device, in use by TensorFlow" if device.gpu is not None else "process, resident"
+
+
+ROLE = "worker"
+
+
+class Group(Ranks):
+    """The ranks; a single rank needs no strategy.
+
+    Ring all-reduce over gRPC between CPUs, NCCL between GPUs.
+    """
+
+    def __init__(self, place: Place, device: Device) -> None:
+        """Meet the other ranks, if there are any: nothing may have been computed in this process before."""
+        super().__init__(place)
+        self._strategy: Any = None
+        if place.world_size == 1:
+            return
+        self.backend = "ring" if device.gpu is None else "nccl"
+        kinds = tf.distribute.experimental.CommunicationImplementation
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            cluster_resolver=_cluster(place),
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                implementation=kinds.RING if device.gpu is None else kinds.NCCL
+            ),
+        )
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Return the context in which variables are made: they start as rank 0's."""
+        return nullcontext() if self._strategy is None else self._strategy.scope()
+
+    def run(self, replica: Callable[..., Any], *arguments: Any) -> Any:
+        """Call ``replica`` as this rank's part of a step of all ranks."""
+        return replica(*arguments) if self._strategy is None else self._strategy.run(replica, arguments)
+
+    def total(self, values: list[Any], pack_bytes: int) -> list[Any]:
+        """Return the sums over the ranks, in packs of ``pack_bytes`` (0: in one); only within ``run``."""
+        if self._strategy is None:
+            return values
+        # Here, because the strategy's own options do not reach this call.
+        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=pack_bytes)
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values, packs)
+
+    def counted(self) -> int:
+        """Return the replicas that the strategy keeps in step."""
+        return 1 if self._strategy is None else int(self._strategy.num_replicas_in_sync)
+
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Return the 64-bit values of every rank, by rank."""
+        if self._strategy is None:
+            return super().gather(values)
+        own = tf.constant([list(values)], tf.int64)
+        strategy = self._strategy
+
+        def gathered() -> Any:
+            return strategy.run(lambda: tf.distribute.get_replica_context().all_gather(own, axis=0))
+
+        # As a graph: an eager collective is slow, and TensorFlow warns of it.
+        return tf.function(gathered)().numpy().tolist()
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self.gather([0])
+
+    def leave(self) -> None:
+        """Leave with the others."""
+        self.barrier()
+
+
+def _cluster(place: Place) -> Any:
+    """Return what ``TF_CONFIG`` would say: where each rank listens, and which one this is."""
+    addresses = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({ROLE: addresses}), task_type=ROLE, task_id=place.rank, rpc_layer="grpc"
+    )

@@ -1,0 +1,417 @@
+"""Image networks as Gluon blocks, and their loss; ``architectures.py`` describes the layers."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+from mxnet.gluon import HybridBlock, nn
+
+from ..backends.mxnet.backend import MXNetTraining, count_parameters, dtype_name
+from ..backends.mxnet.loading import ToDevice, open_images
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.training import OwnPass
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Architecture,
+    Convolution,
+    is_trainable,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.known_data import RECORDIO
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    Observation,
+    by_shared_names,
+    convolution_seen,
+)
+from ..tasks.image_classification.settings import ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
+"""Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
+
+
+def _prefix_of(name: str) -> str:
+    """Return the prefix of a layer's parameters in MXNet's flat dictionary."""
+    return name.replace(".", "_") + "_"
+
+
+def _unit(description: Convolution, layout: str, relu: bool) -> nn.HybridSequential:
+    """Return a convolution with its batch norm, and a ReLU if requested."""
+    prefix = _prefix_of(description.name)
+    unit = nn.HybridSequential(prefix=prefix)
+    unit.add(
+        nn.Conv2D(
+            description.outputs,
+            description.kernel,
+            strides=description.stride,
+            padding=description.padding,
+            groups=description.groups,
+            layout=layout,
+            in_channels=description.inputs,
+            use_bias=False,
+            weight_initializer=HE_FAN_IN,
+            prefix=prefix + "conv_",
+        ),
+        nn.BatchNorm(
+            axis=layout.index("C"),
+            momentum=BATCH_NORM_MOMENTUM,
+            epsilon=BATCH_NORM_EPSILON,
+            in_channels=description.outputs,
+            prefix=prefix + "bn_",
+        ),
+    )
+    if relu:
+        unit.add(nn.Activation("relu"))
+    return unit
+
+
+class _Bottleneck(HybridBlock):
+    """The three convolutions of a ResNet block and the shortcut beside them."""
+
+    def __init__(self, layers: dict[str, Convolution], layout: str) -> None:
+        """Take the convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        self.body = nn.HybridSequential()
+        self.body.add(*(_unit(layers[word], layout, relu=word != "c") for word in "abc"))
+        self.shortcut = _unit(layers["shortcut"], layout, relu=False) if "shortcut" in layers else None
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:  # noqa: N803 (Gluon's name)
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        out = self.body(x)
+        return F.Activation(out + (x if self.shortcut is None else self.shortcut(x)), act_type="relu")
+
+
+def _resnet50(architecture: Architecture, layout: str) -> list[HybridBlock]:
+    return [
+        _unit(architecture.convolutions[0], layout, relu=True),
+        nn.MaxPool2D(3, strides=2, padding=1, layout=layout),
+        *(_Bottleneck(layers, layout) for layers in architecture.blocks().values()),
+    ]
+
+
+def _mobilenet_v1(architecture: Architecture, layout: str) -> list[HybridBlock]:
+    return [_unit(layer, layout, relu=True) for layer in architecture.convolutions]
+
+
+BUILDERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
+
+
+def build_model(name: str, classes: int, layout: str, context: Any) -> nn.HybridSequential:
+    """Return the network with fresh weights in FP32 on ``context``; its number of parameters is asserted.
+
+    ``layout`` is ``NCHW`` or ``NHWC``.
+    """
+    architecture = ARCHITECTURES[name]
+    model = nn.HybridSequential()
+    model.add(
+        *BUILDERS[name](architecture, layout),
+        nn.GlobalAvgPool2D(layout=layout),
+        nn.Flatten(),
+        nn.Dense(
+            classes,
+            in_units=architecture.features,
+            weight_initializer=mx.init.Uniform(architecture.features**-0.5),
+            prefix="classifier_",
+        ),
+    )
+    model.initialize(ctx=context)
+    expected, found = architecture.parameters(classes), count_parameters(model)
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model
+
+
+def blocks(model: HybridBlock, kind: Any) -> list[Any]:
+    """Return the network's blocks of a kind, in the order of its description."""
+    found: list[Any] = []
+    model.apply(lambda block: found.append(block) if isinstance(block, kind) else None)
+    return found
+
+
+class CrossEntropy(HybridBlock):
+    """Cross entropy with label smoothing, averaged over the batch; Gluon's own has no smoothing."""
+
+    def __init__(self, smoothing: float) -> None:
+        """Take the share of the target that is spread evenly over all classes."""
+        super().__init__()
+        self._smoothing = smoothing
+
+    def hybrid_forward(self, F: Any, logits: Any, labels: Any) -> Any:  # noqa: N803 (Gluon's name)
+        """Map logits (batch, classes) and labels (batch,) to the mean loss, (1,), computed in FP32."""
+        log = F.log_softmax(F.cast(logits, dtype="float32"))
+        loss = -F.pick(log, labels)
+        if self._smoothing:
+            loss = (1 - self._smoothing) * loss - self._smoothing * F.mean(log, axis=-1)
+        return F.mean(loss)
+
+
+_VECTORS = {
+    "weight": "gamma",
+    "bias": "beta",
+    "running_mean": "running_mean",
+    "running_var": "running_var",
+}
+
+
+def named_parameters(model: HybridBlock, name: str) -> dict[str, Any]:
+    """Return Gluon's parameters, running statistics among them, by the names of ``Architecture.shapes``."""
+    (classifier,) = blocks(model, nn.Dense)
+    return by_shared_names(name, blocks(model, nn.Conv2D), blocks(model, nn.BatchNorm), classifier, _VECTORS)
+
+
+def load_parameters(parameters: Mapping[str, Any], weights: Mapping[str, Any], layout: str) -> None:
+    """Copy numpy arrays into the parameters of the same names."""
+    for name, parameter in parameters.items():
+        parameter.set_data(mx.nd.array(_to_layout(weights[name], layout), dtype="float32"))
+
+
+def read_parameters(parameters: Mapping[str, Any], layout: str) -> dict[str, Any]:
+    """Return the parameters as numpy arrays in FP32, copied."""
+    return {name: _from_layout(parameter.data().asnumpy(), layout) for name, parameter in parameters.items()}
+
+
+def _to_layout(array: Any, layout: str) -> Any:
+    return array.transpose(0, 2, 3, 1) if layout == "nhwc" and array.ndim == 4 else array
+
+
+def _from_layout(array: Any, layout: str) -> Any:
+    return array.transpose(0, 3, 1, 2) if layout == "nhwc" and array.ndim == 4 else array
+
+
+def observe_convolutions(
+    model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
+) -> Observation:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
+    found: list[ConvolutionSeen] = []
+    hooks = [
+        conv.register_forward_hook(_noting(layer.name, layout, found))
+        for layer, conv in zip(ARCHITECTURES[name].convolutions, blocks(model, nn.Conv2D))
+    ]
+    try:
+        with autograd.record():
+            logits, loss = forward()
+    finally:
+        for hook in hooks:
+            hook.detach()
+    loss.backward()
+    gradients = {
+        shared: _from_layout(parameter.grad().asnumpy(), layout)
+        for shared, parameter in named_parameters(model, name).items()
+        if parameter.grad_req != "null"
+    }
+    return Observation(logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found)
+
+
+@contextmanager
+def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
+    """Run hybridized networks operator by operator meanwhile, without discarding their traces."""
+    active: list[Any] = []
+    for network in networks:
+        network.apply(lambda block: active.append(block) if getattr(block, "_active", False) else None)
+    for block in active:
+        block._active = False
+    try:
+        yield
+    finally:
+        for block in active:
+            block._active = True
+
+
+def gradients_of(
+    model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
+) -> dict[str, Any]:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
+    with autograd.record():
+        _, loss = forward()
+    loss.backward()
+    named = named_parameters(model, name)
+    return {
+        shared: _from_layout(parameter.grad().asnumpy(), layout)
+        if parameter.grad_req != "null"
+        else mx.nd.zeros_like(parameter.data()).asnumpy()
+        for shared, parameter in named.items()
+        if is_trainable(shared)
+    }
+
+
+def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[], Any]) -> LayersSeen:
+    """Do ``step``, in which ``model`` is called, and return the types of its layers, and its images.
+
+    The types are those of the network's graph: the one that was traced, or one that is traced now; they are those of
+    the operands of its convolutions and products.
+    """
+    images: list[Any] = []
+    hook = model.register_forward_pre_hook(lambda _block, given: images.append(given[0]))
+    try:
+        step()
+    finally:
+        hook.detach()
+    if not images:
+        return LayersSeen()
+    size, mean, deviation = measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
+    return LayersSeen(_types(model, name), size, mean, deviation)
+
+
+def _types(model: HybridBlock, name: str) -> list[LayerSeen]:
+    traced = getattr(model, "_cached_graph", ())
+    if traced:
+        symbol = traced[1]
+    else:
+        with operator_by_operator(model):
+            symbol = model(mx.sym.var("data"))
+    outputs = symbol.get_internals()
+    _, types, _ = outputs.infer_type_partial(**dict.fromkeys(symbol.list_inputs(), "float32"))
+    described = iter([conv.name for conv in ARCHITECTURES[name].convolutions])
+    kinds = {"Convolution": lambda: next(described, "?"), "FullyConnected": lambda: "classifier"}
+    nodes = {node["name"]: node["op"] for node in json.loads(outputs.tojson())["nodes"]}
+    found: list[LayerSeen] = []
+    for output, dtype in zip(outputs.list_outputs(), types):
+        kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
+        if kind in kinds:
+            known = np.dtype(dtype)
+            found.append(LayerSeen(kinds[kind](), "bfloat16" if known.names else str(known)))
+    return found
+
+
+def _noting(name: str, layout: str, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+    def note(conv: Any, _inputs: Any, output: Any) -> None:
+        values = _from_layout(output.astype("float32").asnumpy(), layout)
+        # The arguments that Gluon passes to the operator.
+        operator = conv._kwargs
+        top, left = operator["pad"]
+        padding = ((top, top), (left, left))
+        groups = operator["num_group"]
+        found.append(convolution_seen(name, operator["kernel"], operator["stride"], padding, groups, values))
+
+    return note
+
+
+class SecondConvolution:
+    """The output of the network's second convolution, by a forward hook: its input has been through the stem.
+
+    A network that runs operator by operator has an output in each pass. A hybridized one calls its blocks only to be
+    traced, with symbols; the hook stores the symbol, up to which the traced graph itself can be run.
+    """
+
+    def __init__(self, model: HybridBlock, name: str) -> None:
+        """Hook into the network before its first pass."""
+        self._parameters = {parameter.name: parameter for parameter in model.collect_params().values()}
+        self._description = ARCHITECTURES[name].convolutions[1]
+        self._second = blocks(model, nn.Conv2D)[1]
+        self._output: Any = None
+        self.traces = 0
+        """How often the network was traced so far."""
+        self._hook = self._second.register_forward_hook(self.note)
+
+    def note(self, _conv: Any, _inputs: Any, output: Any) -> None:
+        """Store the output."""
+        self._output = output
+        self.traces += isinstance(output, mx.sym.Symbol)
+
+    def observed(self, images: Any) -> Seen:
+        """Return the observations of the pass of ``images``. MXNet's arrays are contiguous: shapes show the layout.
+
+        The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
+        NVIDIA's libraries, which MXNet does not report.
+        """
+        output = self._output
+        if isinstance(output, mx.sym.Symbol):
+            output = self._run(output, images)
+        else:
+            self._hook.detach()
+        layer, weight = self._description, self._second.weight.data()
+        return Seen(
+            compute_dtype=dtype_name(output),
+            weight_dtype=dtype_name(weight),
+            activation_layout=layout_by_axes(output.shape, layer.outputs),
+            weight_layout=layout_by_axes(weight.shape, layer.inputs // layer.groups),
+            batch_per_device=output.shape[0],
+            unseen=("tf32_matmul", "tf32_convolution"),
+        )
+
+    def _run(self, symbol: Any, images: Any) -> Any:
+        """Run the traced graph up to a symbol; the running statistics stay as they are."""
+        inputs = [
+            self._parameters[name].data() if name in self._parameters else images
+            for name in symbol.list_inputs()
+        ]
+        return mx.nd.CachedOp(symbol)(*inputs)
+
+
+class MXNetImageTraining(MXNetTraining, ImageTraining):
+    """An image network, its loss, and the observation of its second convolution."""
+
+    settings: ImageSettings
+    forms = MappingProxyType({"native": RECORDIO})
+
+    def build(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
+        """Return network and loss."""
+        model = build_model(settings.model, settings.classes, settings.layout.upper(), self.context)
+        self._second = SecondConvolution(model, settings.model)
+        if not settings.recipe.bn_weight_decay:
+            model.collect_params(".*_gamma|.*_beta").setattr("wd_mult", 0.0)
+        return model, CrossEntropy(settings.recipe.label_smoothing)
+
+    def to_batch_of(self, settings: ImageSettings) -> Callable[..., Any]:
+        """Return what copies images and labels in the network's layout."""
+        return ToDevice(settings, self.context)
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a feed of one of MXNet's loaders."""
+        return open_images(settings, place, self.context)
+
+    def forward(self) -> tuple[Any, Any]:
+        """Return logits and loss of the current batch."""
+        images, labels = self.batch
+        logits = self.model(images)
+        return logits, self.loss(logits, labels)
+
+    def seen(self) -> Seen:
+        """Return the observations of the first step."""
+        return self._second.observed(self.batch[0])
+
+    def compilations(self) -> int | None:
+        """Return how often the network was traced so far; never without ``hybridize``."""
+        return self._second.traces
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Load parameters and running statistics."""
+        load_parameters(named_parameters(self.model, self.settings.model), weights, self.settings.layout)
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return parameters and running statistics."""
+        return read_parameters(named_parameters(self.model, self.settings.model), self.settings.layout)
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
+        return observe_convolutions(self.model, self.settings.model, self.forward, self.settings.layout)
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and return the types of its layers in the graph of the network."""
+        return observe_layers(self.model, self.settings.model, self.settings.layout, lambda: self.step(index))
+
+    def own_pass(self) -> OwnPass:
+        """Pass the batch forward and backward operator by operator, as the step's layers are written."""
+        with operator_by_operator(self.model, self.loss):
+            return OwnPass(gradients_of(self.model, self.settings.model, self.forward, self.settings.layout))
+
+    def open_feed(self, settings: ImageSettings) -> Feed:
+        """Return a new feed of the run's loader."""
+        return self.open_loader(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its loader has normalised."""
+        images = batch[0].astype("float32").asnumpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
+
+
+open_training = MXNetImageTraining

@@ -1,0 +1,262 @@
+"""GPT-2 as Paddle layers; ``architectures.py`` describes the layers."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import paddle
+from paddle import ParamAttr, nn
+from paddle.nn import functional
+from paddle.nn.initializer import Normal
+from paddle.static import InputSpec
+
+from ..backends.paddle.backend import (
+    PaddleTraining,
+    adaptive,
+    auto_cast,
+    observe_products,
+    tf32_switches,
+    type_name,
+)
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, is_norm
+from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.tokens import token_file
+from ..tasks.causal_lm.training import LanguageTraining
+from ..tasks.language import LanguageSettings
+from ..tasks.products import Observation
+
+
+def drawn(deviation: float) -> ParamAttr:
+    """Return the attribute of weights that begin normal, with this deviation."""
+    return ParamAttr(initializer=Normal(0.0, deviation))
+
+
+def _product(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
+    return nn.Linear(inputs, outputs, weight_attr=drawn(deviation), bias_attr=False)
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, NORM_EPSILON, bias_attr=False)
+
+
+class Attention(nn.Layer):
+    """Each position attends to itself and to those before it, by the kernel that Paddle finds best."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = _norm(model.width)
+        self.qkv = _product(model.width, 3 * model.width)
+        self.output = _product(model.width, model.width, model.added_deviation)
+        self._heads = model.heads
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        parts = self.qkv(self.norm(x)).split(3, axis=-1)
+        heads = (part.reshape([0, 0, self._heads, -1]) for part in parts)
+        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return self.output(attended.reshape([0, 0, -1]))
+
+
+class Mlp(nn.Layer):
+    """A product to four times the width, GELU, and a product back."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = _norm(model.width)
+        self.up = _product(model.width, model.inner)
+        self.down = _product(model.inner, model.width, model.added_deviation)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.down(functional.gelu(self.up(self.norm(x)), approximate=False))
+
+
+class Block(nn.Layer):
+    """Attention and perceptron, each added to what it got."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model), Mlp(model)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class LanguageModel(nn.Layer):
+    """A row of ``blocks`` with the loss behind it, so that a compiled program holds both.
+
+    ``tokens`` is the embedding; ``forward`` returns the loss twice: as output, and as what is differentiated.
+    """
+
+    tokens: nn.Embedding
+    blocks: nn.LayerList
+
+    def observe(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+
+class GptModel(LanguageModel):
+    """GPT-2 with its loss."""
+
+    def __init__(self, name: str) -> None:
+        """Draw the weights from Paddle's generator; their number is asserted."""
+        super().__init__()
+        model = ARCHITECTURES[name]
+        assert isinstance(model, Gpt)
+        self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=drawn(DEVIATION))
+        self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
+        self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
+        self.norm = _norm(model.width)
+        found = sum(int(parameter.size) for parameter in self.parameters())
+        assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
+
+    def logits(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return paddle.matmul(self.norm(x), self.tokens.weight, transpose_y=True)
+
+    def observe(self, tokens: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(tokens[:, :-1])
+
+    def forward(self, tokens: Any) -> tuple[Any, Any]:
+        """Return the loss of tokens (batch, length + 1) twice: as output, and as what is differentiated."""
+        logits = self.logits(tokens[:, :-1]).astype("float32")
+        loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        return loss, loss
+
+
+def named_products(model: LanguageModel) -> dict[str, nn.Linear]:
+    """Return the products by the shared names, in forward order."""
+    return {shared(name): layer for name, layer in model.named_sublayers() if isinstance(layer, nn.Linear)}
+
+
+def named_tensors(model: LanguageModel) -> dict[str, Any]:
+    """Return the parameters by the shared names."""
+    return {shared(name): tensor for name, tensor in model.named_parameters()}
+
+
+def shared(name: str) -> str:
+    """Return the shared name of a layer or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
+
+
+class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
+    """A language model, which returns its own loss, and hooks in its first block."""
+
+    settings: LanguageSettings
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        self.language_model = self.make_model()
+        self._first: tuple[Any, tuple[int, ...]] | None = None
+        self._passed: list[int] = []
+        block = self.language_model.blocks[0]
+        self._stream: Any = None
+        self._hooks = [
+            block.attention.qkv.register_forward_post_hook(self._note),
+            block.register_forward_post_hook(self._note_stream),
+        ]
+        shapes = [[self.settings.part, *array.shape[1:]] for array in self.batch]
+        specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
+        self.take_over(self.language_model, list(self.language_model.parameters()), specification)
+
+    def make_model(self) -> LanguageModel:
+        """Return the model with fresh weights."""
+        return GptModel(self.settings.model)
+
+    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
+        """Return a feed of Paddle's DataLoader."""
+        from ..backends.paddle.loading import NumbersFeed
+
+        file = token_file(settings)
+        return NumbersFeed(file.sequences, file.batch, settings, place)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
+
+    def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
+        """Return the recipe's optimizer."""
+        decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
+        return adaptive(parameters, schedule, self.settings.recipe, decaying)
+
+    def _note(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._first = (output.dtype, tuple(output.shape))
+
+    def _note_stream(self, _block: Any, _given: Any, output: Any) -> None:
+        self._stream = output.dtype
+
+    def passed_at_once(self) -> tuple[Any, ...]:
+        """Return the first part of the batch."""
+        return tuple(array[: self.settings.part] for array in self.batch)
+
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch as the model's loss takes it, to be cut into so many parts."""
+        return self.batch
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return outputs and loss of the whole current batch."""
+        with auto_cast(self.precision):
+            return self.learner(*self.prepared(1))
+
+    def _pass(self) -> Any:
+        """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
+        count, total = self.settings.accumulation, None
+        parts = list(zip(*(array.split(count) for array in self.prepared(count))))
+        self._passed = [part[0].shape[0] for part in parts]
+        for index, part in enumerate(parts):
+            with self.ranks.withheld(self.learner) if index < count - 1 else nullcontext():
+                with auto_cast(self.precision):
+                    loss = self.learner(*part)[1] / count
+                self._backward(loss)
+            total = loss.detach() if total is None else total + loss.detach()
+        return total
+
+    def seen(self) -> Seen:
+        """Return the observations of the hooks; a compiled program called them once, while it was made."""
+        for hook in self._hooks:
+            hook.remove()
+        assert self._first is not None
+        dtype, shape = self._first
+        return Seen(
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(self.language_model.tokens.weight.dtype),
+            batch_per_device=sum(self._passed),
+            **tf32_switches(),
+            sequence_length=shape[1],
+            accumulation=len(self._passed),
+            others={STREAM: type_name(self._stream), "compiled_programs": self.compiled_programs()},
+        )
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return named_tensors(self.language_model)
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward with the step's own model and loss."""
+        return observe_products(
+            named_products(self.language_model),
+            self.named_tensors(),
+            self._logits,
+            lambda: self._forward()[1],
+        )
+
+    def _logits(self) -> Any:
+        with paddle.no_grad(), auto_cast(self.precision):
+            return self.language_model.observe(*self.batch)
+
+
+open_training = PaddleLanguageTraining

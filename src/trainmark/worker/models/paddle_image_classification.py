@@ -1,0 +1,422 @@
+"""ResNet-50 v1.5 and MobileNetV1 as Paddle layers, and their loss; ``architectures.py`` describes the layers."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import paddle
+from paddle import ParamAttr, nn
+from paddle.nn.initializer import KaimingNormal, Uniform
+from paddle.regularizer import L2Decay
+from paddle.static import InputSpec
+
+from ..backends.paddle.backend import (
+    NONE,
+    PaddleTraining,
+    operand_types,
+    operator_by_operator,
+    read,
+    tf32_switches,
+    type_name,
+)
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.training import OwnPass
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Architecture,
+    Convolution,
+    is_trainable,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    Observation,
+    by_shared_names,
+    convolution_seen,
+)
+from ..tasks.image_classification.settings import ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+
+class Options:
+    """What the layers of a network have in common: the layout, and whether batch norm decays."""
+
+    def __init__(self, layout: str, bn_weight_decay: bool) -> None:
+        """Take a layout of the ``layout`` axis."""
+        self.data_format = layout.upper()
+        self._bn_weight_decay = bn_weight_decay
+
+    def norm_attribute(self) -> ParamAttr:
+        """Return the attribute of a scale or shift; a regularizer of its own goes before the optimizer's."""
+        return ParamAttr(regularizer=None if self._bn_weight_decay else L2Decay(0.0))
+
+
+class ConvNorm(nn.Layer):
+    """A convolution, its batch norm and, unless it ends a branch, a ReLU."""
+
+    def __init__(self, description: Convolution, options: Options, activated: bool = True) -> None:
+        """Draw weights of variance 2 / fan-in. Paddle's batch-norm momentum is the share that is kept."""
+        super().__init__()
+        self.description = description
+        self.conv = nn.Conv2D(
+            description.inputs,
+            description.outputs,
+            description.kernel,
+            stride=description.stride,
+            padding=description.padding,
+            groups=description.groups,
+            weight_attr=ParamAttr(initializer=KaimingNormal(nonlinearity="relu")),
+            bias_attr=False,
+            data_format=options.data_format,
+        )
+        self.norm = nn.BatchNorm2D(
+            description.outputs,
+            momentum=BATCH_NORM_MOMENTUM,
+            epsilon=BATCH_NORM_EPSILON,
+            weight_attr=options.norm_attribute(),
+            bias_attr=options.norm_attribute(),
+            data_format=options.data_format,
+        )
+        self.act = nn.ReLU() if activated else None
+
+    def forward(self, x: Any) -> Any:
+        """Map a batch of images in the network's layout to one with the convolution's channels."""
+        x = self.norm(self.conv(x))
+        return x if self.act is None else self.act(x)
+
+
+class Bottleneck(nn.Layer):
+    """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut beside them."""
+
+    def __init__(self, layers: dict[str, Convolution], options: Options) -> None:
+        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        self.a = ConvNorm(layers["a"], options)
+        self.b = ConvNorm(layers["b"], options)
+        self.c = ConvNorm(layers["c"], options, activated=False)
+        short = layers.get("shortcut")
+        self.shortcut = None if short is None else ConvNorm(short, options, activated=False)
+        self.act = nn.ReLU()
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        out = self.c(self.b(self.a(x)))
+        short = x if self.shortcut is None else self.shortcut(x)
+        return self.act(out + short)
+
+
+class Classifier(nn.Layer):
+    """The mean over the image, and a linear layer."""
+
+    def __init__(self, features: int, classes: int, options: Options) -> None:
+        """Draw weights uniformly within 1 / sqrt(features); biases are zero."""
+        super().__init__()
+        bound = 1 / math.sqrt(features)
+        self.pool = nn.AdaptiveAvgPool2D(1, data_format=options.data_format)
+        self.flatten = nn.Flatten()
+        self.linear = nn.Linear(features, classes, weight_attr=ParamAttr(initializer=Uniform(-bound, bound)))
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, features, h, w) to logits (batch, classes)."""
+        return self.linear(self.flatten(self.pool(x)))
+
+
+class ResNet50(nn.Layer):
+    """16 bottleneck blocks in four stages between a 7x7 stem and the classifier."""
+
+    def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
+        """Draw the weights from Paddle's generator."""
+        super().__init__()
+        self.stem = ConvNorm(architecture.convolutions[0], options)
+        self.max_pool = nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format)
+        self.blocks = nn.Sequential(
+            *(Bottleneck(layers, options) for layers in architecture.blocks().values())
+        )
+        self.classifier = Classifier(architecture.features, classes, options)
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(self.blocks(self.max_pool(self.stem(images))))
+
+
+class MobileNetV1(nn.Layer):
+    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and the classifier."""
+
+    def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
+        """Draw the weights from Paddle's generator."""
+        super().__init__()
+        self.features = nn.Sequential(*(ConvNorm(layer, options) for layer in architecture.convolutions))
+        self.classifier = Classifier(architecture.features, classes, options)
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(self.features(images))
+
+
+NETWORKS: dict[str, type[nn.Layer]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+
+
+def build_network(name: str, classes: int, options: Options) -> nn.Layer:
+    """Return the network with fresh weights in FP32; its number of parameters is asserted."""
+    architecture = ARCHITECTURES[name]
+    network = NETWORKS[name](architecture, classes, options)
+    expected = architecture.parameters(classes)
+    found = sum(int(parameter.size) for parameter in trainable(network))
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return network
+
+
+def trainable(network: nn.Layer) -> list[Any]:
+    """Return the parameters that are learned: ``Layer.parameters()`` holds running statistics as well."""
+    return [parameter for parameter in network.parameters() if parameter.trainable]
+
+
+def conv_norms(network: nn.Layer) -> list[ConvNorm]:
+    """Return the convolutions with their norms."""
+    return [layer for layer in network.sublayers() if isinstance(layer, ConvNorm)]
+
+
+class Learner(nn.Layer):
+    """The network and the loss, so that a compiled program contains both."""
+
+    def __init__(self, network: nn.Layer, label_smoothing: float) -> None:
+        """Take the network; the loss is the mean over the batch."""
+        super().__init__()
+        self.network = network
+        self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
+
+    def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Return logits (batch, classes) and their loss, both in FP32."""
+        # Paddle's cross entropy is in FP32 under AMP as well; the cast is nothing where logits are FP32.
+        logits = self.network(images).astype("float32")
+        return logits, self.loss(logits, labels)
+
+
+def specification(settings: ImageSettings) -> list[InputSpec]:
+    """Return shapes and types of images and labels."""
+    side = settings.image_size
+    shape = [settings.batch_per_device, 3, side, side]
+    if settings.layout == "nhwc":
+        shape = [settings.batch_per_device, side, side, 3]
+    return [InputSpec(shape, "float32"), InputSpec(shape[:1], "int64")]
+
+
+_VECTORS = {"weight": "weight", "bias": "bias", "running_mean": "_mean", "running_var": "_variance"}
+
+
+def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
+    """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
+    units = conv_norms(network)
+    convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
+    return by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
+
+
+def observe_convolutions(
+    network: nn.Layer, forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]
+) -> Observation:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
+    found: list[ConvolutionSeen] = []
+    hooks = [unit.conv.register_forward_post_hook(_noting(unit, found)) for unit in conv_norms(network)]
+    try:
+        logits, loss = forward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    loss.backward()
+    gradients = read({name: tensor.grad for name, tensor in tensors.items() if is_trainable(name)})
+    for tensor in tensors.values():
+        tensor.clear_gradient(set_to_zero=False)
+    return Observation(logits.numpy(), float(loss), gradients, found)
+
+
+def gradients_of(forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
+    _, loss = forward()
+    loss.backward()
+    found = {
+        name: paddle.zeros_like(tensor) if tensor.grad is None else tensor.grad
+        for name, tensor in tensors.items()
+        if is_trainable(name)
+    }
+    read_out = read(found)
+    for tensor in tensors.values():
+        tensor.clear_gradient(set_to_zero=False)
+    return read_out
+
+
+def observe_layers(
+    learner: nn.Layer, layout: str, step: Callable[[], Any], program: Any | None
+) -> LayersSeen:
+    """Do ``step``, in which ``learner`` is called, and return the types of its layers, and its images.
+
+    ``program`` is the compiled one, whose layers have no hooks.
+    """
+    images: list[Any] = []
+    norms: dict[str, bool] = {}
+    network = learner.network
+
+    def note_norm(name: str) -> Callable[[Any, Any], None]:
+        def note(norm: Any, _given: Any) -> None:
+            norms[name] = bool(norm.training)
+
+        return note
+
+    units = conv_norms(network)
+    products = [(unit.description.name, unit.conv) for unit in units]
+    products.append(("classifier", network.classifier.linear))
+    hooks = [learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
+    if program is None:
+        hooks += [unit.norm.register_forward_pre_hook(note_norm(unit.description.name)) for unit in units]
+    try:
+        with operand_types(products if program is None else ()) as types:
+            step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    layers = [LayerSeen(name, dtype) for name, dtype in types.items()]
+    if program is not None:
+        layers = _in_program(program)
+        norms = {unit.description.name: bool(unit.norm.training) for unit in units}
+    if not images:
+        return LayersSeen()
+    pictures = images[0].numpy()
+    size, mean, deviation = measured(pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures)
+    return LayersSeen(
+        layers, size, mean, deviation, [name for name, training in norms.items() if not training]
+    )
+
+
+def _in_program(program: Any) -> list[LayerSeen]:
+    """Return the convolutions and products of a compiled program, and the types of their results."""
+    kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
+    operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
+    return [
+        LayerSeen(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
+        for number, operation in enumerate(operations)
+    ]
+
+
+def _noting(unit: ConvNorm, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+    name = unit.description.name
+
+    def note(conv: Any, _inputs: Any, output: Any) -> None:
+        values = output.numpy()
+        if conv._data_format == "NHWC":
+            values = values.transpose(0, 3, 1, 2)
+        height, width = conv._updated_padding
+        padding = ((height, height), (width, width))
+        found.append(
+            convolution_seen(name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values)
+        )
+
+    return note
+
+
+class SecondConvolution:
+    """Type and shape of the output of the network's second convolution, by a forward hook.
+
+    Its input has been through the stem, so its type and layout are those of the network's computation.
+    ``to_static`` calls the hook once, while it makes the program, with a value of that program: it has the type
+    that the compiled step computes in.
+    """
+
+    def __init__(self, network: nn.Layer) -> None:
+        """Hook into the network before it is compiled."""
+        self._dtype: str | None = None
+        self._shape: tuple[int, ...] = ()
+        self._second = conv_norms(network)[1]
+        self._hook = self._second.conv.register_forward_post_hook(self._note)
+
+    def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
+        self._dtype = type_name(output.dtype)
+        self._shape = tuple(output.shape)
+
+    def observed(self, **others: Any) -> Seen:
+        """Return the observations, and Paddle's TF32 switches; the hook is removed.
+
+        Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
+        in either layout; how a convolution reads them is not observable.
+        """
+        self._hook.remove()
+        shape = self._shape
+        return Seen(
+            compute_dtype=self._dtype,
+            weight_dtype=type_name(self._second.conv.weight.dtype),
+            activation_layout=layout_by_axes(shape, self._second.description.outputs) if shape else None,
+            weight_layout=None,
+            batch_per_device=shape[0] if shape else None,
+            **tf32_switches(),
+            unseen=("weight_layout",),
+            others=others,
+        )
+
+
+class PaddleImageTraining(PaddleTraining, ImageTraining):
+    """An image network, its loss, and the observation of its second convolution."""
+
+    settings: ImageSettings
+
+    def build(self) -> None:
+        """Build network, loss and optimizer."""
+        settings = self.settings
+        options = Options(settings.layout, settings.recipe.bn_weight_decay)
+        self.network = build_network(settings.model, settings.classes, options)
+        self._second = SecondConvolution(self.network)
+        learner = Learner(self.network, settings.recipe.label_smoothing)
+        self.take_over(learner, trainable(self.network), specification(settings))
+
+    def to_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        pixels = paddle.to_tensor(images)
+        if self.settings.layout == "nhwc":
+            pixels = paddle.transpose(pixels, [0, 2, 3, 1])
+        return pixels, paddle.to_tensor(labels)
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a feed of Paddle's DataLoader."""
+        from ..backends.paddle.loading import open_images
+
+        return open_images(settings, place)
+
+    def seen(self) -> Seen:
+        """Return the observations of the first step."""
+        return self._second.observed(compiled_programs=self.compiled_programs())
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return parameters and running statistics by the shared names."""
+        return named_tensors(self.network, self.settings.model)
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own network and loss."""
+        return observe_convolutions(self.network, self._forward, self.named_tensors())
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and return the types of its layers: by hooks, or in the compiled program."""
+        program = None if self.settings.compiler == NONE else self.compiled_program()
+        return observe_layers(self._learner, self.settings.layout, lambda: self.step(index), program)
+
+    def own_pass(self) -> OwnPass | None:
+        """Pass the batch forward and backward operator by operator, as the step's layers are written.
+
+        With NCCL DataParallel averages in any backward pass: a rank's own gradients are not observable.
+        """
+        if self.ranks.backend == "nccl":
+            return None
+        with operator_by_operator():
+            return OwnPass(gradients_of(self._forward, self.named_tensors()))
+
+    def open_feed(self, settings: ImageSettings) -> Feed:
+        """Return a new feed of the run's loader."""
+        return self.open_loader(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its feed has normalised."""
+        images = batch[0].numpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
+
+
+open_training = PaddleImageTraining

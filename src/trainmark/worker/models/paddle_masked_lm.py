@@ -1,0 +1,204 @@
+"""BERT with the heads of its pre-training as Paddle layers; ``architectures.py`` describes the layers."""
+
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.nn import functional
+
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.masked_lm.architectures import (
+    ARCHITECTURES,
+    DEVIATION,
+    NORM_EPSILON,
+    SEGMENTS,
+    Bert,
+    decays,
+)
+from ..tasks.masked_lm.facts import Seen
+from ..tasks.masked_lm.records import RecordFiles, counting
+from ..tasks.masked_lm.settings import MaskedSettings
+from ..tasks.masked_lm.task import WEIGHTS
+from ..tasks.masked_lm.training import MaskedTraining
+from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
+
+
+def _product(inputs: int, outputs: int) -> nn.Linear:
+    return nn.Linear(inputs, outputs, weight_attr=drawn(DEVIATION))
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, NORM_EPSILON)
+
+
+def _embedding(count: int, width: int) -> nn.Embedding:
+    return nn.Embedding(count, width, weight_attr=drawn(DEVIATION))
+
+
+class Attention(nn.Layer):
+    """Each position attends to all that are no padding, by Paddle's best kernel; the norm is behind the sum."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.qkv = _product(model.width, 3 * model.width)
+        self.output = _product(model.width, model.width)
+        self.norm = _norm(model.width)
+        self._heads, self._dropout = model.heads, dropout
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Map (batch, length, width) to the same shape; ``mask`` is what is added to the scores, if anything."""
+        heads = (part.reshape([0, 0, self._heads, -1]) for part in self.qkv(x).split(3, axis=-1))
+        attended = functional.scaled_dot_product_attention(
+            *heads, attn_mask=mask, dropout_p=self._dropout, training=self.training
+        )
+        output = self.output(attended.reshape([0, 0, -1]))
+        return self.norm(x + functional.dropout(output, self._dropout, training=self.training))
+
+
+class Mlp(nn.Layer):
+    """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.up = _product(model.width, model.inner)
+        self.down = _product(model.inner, model.width)
+        self.norm = _norm(model.width)
+        self._dropout = dropout
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        output = self.down(functional.gelu(self.up(x), approximate=False))
+        return self.norm(x + functional.dropout(output, self._dropout, training=self.training))
+
+
+class Block(nn.Layer):
+    """Attention, then the perceptron."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.mlp(self.attention(x, mask))
+
+
+class Words(nn.Layer):
+    """The head that finds hidden words, less its matrix, which is the embedding's."""
+
+    def __init__(self, model: Bert) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.transform = _product(model.width, model.width)
+        self.norm = _norm(model.width)
+        self.bias = self.create_parameter([model.vocabulary], is_bias=True)
+
+    def forward(self, x: Any, embedding: Any) -> Any:
+        """Map (batch, predictions, width) to logits (batch, predictions, vocabulary)."""
+        x = self.norm(functional.gelu(self.transform(x), approximate=False))
+        return paddle.matmul(x, embedding, transpose_y=True) + self.bias
+
+
+class BertModel(LanguageModel):
+    """BERT with its loss."""
+
+    def __init__(self, name: str, dropout: float, padded: bool) -> None:
+        """Draw the weights from Paddle's generator; their number is asserted. Not ``padded``: there is no mask."""
+        super().__init__()
+        model = ARCHITECTURES[name]
+        self.tokens = _embedding(model.vocabulary, model.width)
+        self.positions = _embedding(model.positions, model.width)
+        self.segments = _embedding(SEGMENTS, model.width)
+        self.embedding = nn.LayerDict({"norm": _norm(model.width)})
+        self.blocks = nn.LayerList([Block(model, dropout) for _ in range(model.layers)])
+        self.words = Words(model)
+        self.pooler = _product(model.width, model.width)
+        self.sentences = _product(model.width, 2)
+        self._dropout, self._padded = dropout, padded
+        found = sum(int(parameter.size) for parameter in self.parameters())
+        assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
+
+    def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
+        """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segments(segments)
+        x = functional.dropout(self.embedding["norm"](x), self._dropout, training=self.training)
+        mask = self._mask(lengths, tokens.shape[1]) if self._padded else None
+        for block in self.blocks:
+            x = block(x, mask)
+        hidden = paddle.take_along_axis(x, places.unsqueeze(-1), 1)
+        words = self.words(hidden, self.tokens.weight)
+        return words, self.sentences(paddle.tanh(self.pooler(x[:, :1])))
+
+    def _mask(self, lengths: Any, length: int) -> Any:
+        """Return 0 for each key that is no padding and a large negative number for others, (batch, 1, length, length).
+
+        As NVIDIA's BERT has it: 16 bits have room for that number.
+        """
+        outside = (paddle.arange(length) >= lengths.unsqueeze(1)).astype("float32") * -1e4
+        return outside.unsqueeze([1, 2]).expand([-1, 1, length, length])
+
+    def observe(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
+        """Return the words' logits (batch, predictions, vocabulary)."""
+        return self.heads(tokens, segments, lengths, places)[0]
+
+    def forward(
+        self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
+    ) -> tuple[Any, Any]:
+        """Return the loss twice: the words' cross entropies times the weights, and the mean of the next sentence's."""
+        found, told = self.heads(tokens, segments, lengths, places)
+        flat = found.flatten(0, 1).astype("float32")
+        losses = functional.cross_entropy(flat, words.flatten(), reduction="none")
+        of_words = (losses.flatten() * weights.flatten()).sum()
+        loss = of_words + functional.cross_entropy(told.flatten(0, 1).astype("float32"), follows)
+        return loss, loss
+
+
+class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def open_loader(self, settings: Any, place: Place) -> Feed:
+        """Return a feed of Paddle's DataLoader, which counts the tokens of each batch."""
+        from ..backends.paddle.loading import NumbersFeed
+
+        files = RecordFiles(settings.data, settings)
+        return counting(lambda made: NumbersFeed(files.sequences, files.rows, settings, place, made), tuple)
+
+    def make_model(self) -> BertModel:
+        """Return the model with fresh weights."""
+        model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: only dropout draws from here on.
+        paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
+        self._predicted: int | None = None
+        self._words_hook = model.words.transform.register_forward_post_hook(self._note_words)
+        return model
+
+    def prepared(self, parts: int) -> tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        batch = list(self.batch)
+        batch[WEIGHTS] = batch[WEIGHTS] / self.ranks.mean(batch[WEIGHTS].sum() / parts)
+        return tuple(batch)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._predicted = output.shape[1]
+
+    def seen(self) -> Seen:
+        """Return the observations of the hooks; a compiled program called them once, while it was made."""
+        self._words_hook.remove()
+        return Seen(**{**vars(super().seen()), "predictions": self._predicted})
+
+    def own_pass(self) -> Any:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
+
+
+open_training = PaddleMaskedTraining

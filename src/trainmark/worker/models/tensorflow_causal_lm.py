@@ -1,0 +1,230 @@
+"""GPT-2 on Keras variables; ``architectures.py`` describes the layers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, is_norm
+from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.tokens import token_file
+from ..tasks.causal_lm.training import LanguageTraining
+from ..tasks.language import LanguageSettings
+from ..tasks.products import Observation, product_seen
+
+Tap = Callable[[str, Any], None]
+"""Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""
+
+
+class LanguageModel:
+    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
+
+    def __init__(self, description: Any, compute: str, deviations: Callable[[str], float]) -> None:
+        """Draw the weights from Keras' generator, ``deviations`` by name; their number is asserted."""
+        self.description, self._compute = description, compute
+        self.variables: dict[str, Any] = {}
+        products = {f"{product}.weight" for product in description.products()}
+        for parameter, shape in description.shapes().items():
+            drawn: Any = keras.initializers.RandomNormal(stddev=deviations(parameter))
+            if len(shape) == 1:
+                one = parameter.endswith("norm.weight")
+                drawn = keras.initializers.Ones() if one else keras.initializers.Zeros()
+            self.variables[parameter] = keras.Variable(
+                drawn,
+                shape=shape[::-1] if parameter in products else shape,
+                dtype="float32",
+                name=parameter.replace(".", "_"),
+            )
+        self.trainable_variables: list[Any] = list(self.variables.values())
+        self.tensors = {
+            parameter: NamedVariable(
+                variable, (1, 0) if parameter in products else tuple(range(len(variable.shape)))
+            )
+            for parameter, variable in self.variables.items()
+        }
+        found = sum(int(tf.size(variable.value)) for variable in self.trainable_variables)
+        expected = description.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+    def observe(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the loss of a batch, in FP32."""
+        raise NotImplementedError
+
+
+class GptModel(LanguageModel):
+    """GPT-2."""
+
+    def __init__(self, name: str, compute: str) -> None:
+        """Take the model's name."""
+        model = ARCHITECTURES[name]
+
+        def deviation(parameter: str) -> float:
+            added = parameter.endswith(("output.weight", "down.weight"))
+            return model.added_deviation if added else DEVIATION
+
+        super().__init__(model, compute, deviation)
+
+    def observe(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(batch[0][:, :-1], tap)
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the mean cross entropy of all tokens but the first."""
+        # In FP32: loss scaling does not help a logarithm of FP16 sums.
+        return cross_entropy(self.observe(batch, tap), batch[0][:, 1:])
+
+    def logits(self, tokens: Any, tap: Tap) -> Any:
+        """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type; norms are in FP32."""
+        model, (batch, length) = self.description, tokens.shape
+
+        def product(name: str, given: Any) -> Any:
+            weight = tf.cast(self.variables[f"{name}.weight"].value, self._compute)
+            result = tf.tensordot(given, weight, 1)
+            tap(name, result)
+            return result
+
+        def norm(name: str, given: Any) -> Any:
+            wide = tf.cast(given, tf.float32)
+            mean, variance = tf.nn.moments(wide, -1, keepdims=True)
+            scaled = (wide - mean) * tf.math.rsqrt(variance + NORM_EPSILON)
+            return tf.cast(scaled * self.variables[f"{name}.weight"].value, self._compute)
+
+        embedding = self.variables["embedding.tokens"].value
+        x = tf.gather(embedding, tokens) + self.variables["embedding.positions"].value[:length]
+        x = tf.cast(x, self._compute)
+        for block in range(model.layers):
+            name = f"block{block}.attention"
+            parts = tf.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
+            heads = (
+                tf.transpose(tf.reshape(part, (batch, length, model.heads, -1)), (0, 2, 1, 3))
+                for part in parts
+            )
+            attended = tf.transpose(_attention(*heads), (0, 2, 1, 3))
+            x = x + product(f"{name}.output", tf.reshape(attended, (batch, length, model.width)))
+            name = f"block{block}.mlp"
+            inner = tf.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
+            x = x + product(f"{name}.down", inner)
+            if block == 0:
+                tap(STREAM, x)
+        return tf.tensordot(norm("norm", x), tf.transpose(tf.cast(embedding, self._compute)), 1)
+
+
+def cross_entropy(logits: Any, targets: Any) -> Any:
+    """Return the mean cross entropy, in FP32."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, tf.cast(logits, tf.float32))
+    return tf.reduce_mean(losses)
+
+
+def _attention(queries: Any, keys: Any, values: Any) -> Any:
+    """Attend to the positions up to one's own; the softmax is in FP32. TensorFlow has no fused kernel for it."""
+    length, width = queries.shape[-2:]
+    scores = tf.cast(tf.matmul(queries, keys, transpose_b=True), tf.float32) * width**-0.5
+    mask = tf.linalg.band_part(tf.ones((length, length), tf.bool), -1, 0)
+    weights = tf.nn.softmax(tf.where(mask, scores, -1e9))
+    return tf.matmul(tf.cast(weights, values.dtype), values)
+
+
+class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
+    """A language model, its loss, and the observation of its products."""
+
+    settings: LanguageSettings
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        self.parts = self.settings.accumulation
+        self._noting = False
+        self.first: dict[str, tuple[str, tuple[int, ...]]] = {}
+        """Of each product the type and the shape of its result in the first step."""
+        self.language_model = self.make_model(self.precision.compute)
+        self.take_over(self.language_model, self.language_model.tensors, self.decays)
+
+    def make_model(self, compute: str) -> LanguageModel:
+        """Return the model with fresh weights, which computes in a type."""
+        return GptModel(self.settings.model, compute)
+
+    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
+        """Return a feed of tf.data's."""
+        from ..backends.tensorflow.loading import open_numbers
+
+        file = token_file(settings)
+        return open_numbers(file.sequences, file.batch, settings, place, lambda batch: self.to_batch(*batch))
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
+
+    def forward(self, *batch: Any) -> tuple[Any, Any]:
+        """Return the loss, and nothing."""
+        return self.language_model.loss(batch, self._note), ()
+
+    def _note(self, name: str, result: Any) -> None:
+        if self._noting:
+            self.first.setdefault(name, (result.dtype.name, tuple(result.shape)))
+
+    def _forward_and_backward(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        """Return loss, nothing, and the gradients: of the parts of the batch, one after another, the means."""
+        self._noting, parts = True, self.parts
+        if parts == 1:
+            return super()._forward_and_backward(*batch)
+        cut = [tf.stack(tf.split(array, parts)) for array in batch]
+        one = super()._forward_and_backward
+
+        def add(index: Any, total: Any, summed: list[Any]) -> tuple[Any, Any, list[Any]]:
+            loss, _, gradients = one(*(tf.gather(array, index) for array in cut))
+            return index + 1, total + loss, [a + b for a, b in zip(summed, gradients)]
+
+        zeros = [tf.zeros(variable.shape, variable.dtype) for variable in self._variables]
+        start = (tf.constant(0), tf.constant(0.0), zeros)
+        _, total, summed = tf.while_loop(
+            lambda index, *_: index < parts, add, start, parallel_iterations=1, maximum_iterations=parts
+        )
+        return total / parts, (), [gradient / parts for gradient in summed]
+
+    def seen(self) -> Seen:
+        """Return the observation of the first product; in a graph, while it was traced."""
+        dtype, (part, length, _) = next(iter(self.first.values()))
+        rows = int(self.batch[0].shape[0])
+        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+        return Seen(
+            compute_dtype=dtype,
+            weight_dtype=self._variables[0].value.dtype.name,
+            batch_per_device=rows,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            sequence_length=length,
+            accumulation=rows // part,
+            others={STREAM: self.first[STREAM][0]},
+        )
+
+    def own_pass(self) -> Observation | None:
+        """Pass the batch forward and backward, by the very function that the step calls."""
+        return self.observe() if self.ranks.place.world_size == 1 else None
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward, and read the products."""
+        self._noting = False
+        loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))
+        results: dict[str, Any] = {}
+        logits = self.language_model.observe(self.batch, results.setdefault)
+        products = []
+        results.pop(STREAM)
+        for name, result in results.items():
+            variables = self.language_model.variables
+            inputs, outputs = variables[f"{name}.weight"].shape
+            values = tf.cast(result, tf.float32).numpy()
+            products.append(product_seen(name, inputs, outputs, f"{name}.bias" in variables, values))
+        by_name = self.by_name(self._scale.unscaled(gradients))
+        wide = np.asarray(tf.cast(logits, tf.float32))
+        return Observation(wide, float(loss), by_name, products)
+
+
+open_training = TensorFlowLanguageTraining

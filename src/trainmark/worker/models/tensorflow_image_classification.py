@@ -1,0 +1,438 @@
+"""Image networks as functional Keras models, and their loss; ``architectures.py`` describes the layers."""
+
+import math
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+from ..backends.tensorflow import FAILURES, OWN
+from ..backends.tensorflow.backend import (
+    PRODUCTS,
+    NamedVariable,
+    TensorFlowTraining,
+    count_parameters,
+    operand_types,
+)
+from ..core.failures import Known, first_known
+from ..core.feed import Feed
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.place import Place
+from ..core.training import NONE, OwnPass
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Convolution,
+    is_batch_norm,
+)
+from ..tasks.image_classification.facts import Seen, layout_by_axes
+from ..tasks.image_classification.known_data import TFRECORD
+from ..tasks.image_classification.normalisation import DEVIATION, MEAN
+from ..tasks.image_classification.observing import ConvolutionSeen, Observation, convolution_seen
+from ..tasks.image_classification.settings import ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
+
+
+def stopped_by(error: BaseException) -> RunError | None:
+    """Return the outcome of a failure that is known by its type or its text, or None."""
+    return first_known(error, (Known(OWN, LAYOUT, _no_layout), *FAILURES))
+
+
+def _no_layout(_error: BaseException, _found: "re.Match[str]") -> RunError:
+    return RunError(
+        UNSUPPORTED,
+        "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
+        "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
+    )
+
+
+class FusedBatchNormalization(keras.layers.Layer):
+    """Batch norm over the channels, always with the statistics of the current batch: it is only trained.
+
+    ``keras.layers.BatchNormalization`` became a chain of elementary operations in Keras 3 that rounds the batch's
+    statistics to the compute type. ``FusedBatchNormV3`` is what Keras 2 used: one kernel (oneDNN, cuDNN) that keeps
+    statistics in FP32, and whose running variance is the unbiased one, as PyTorch's. Each rank's statistics are its
+    own: the variables are not aggregated.
+    """
+
+    def __init__(self, data_format: str, **options: Any) -> None:
+        """Take Keras' name of the layout: ``channels_last`` or ``channels_first``."""
+        super().__init__(**options)
+        self._layout = "NHWC" if data_format == "channels_last" else "NCHW"
+
+    def build(self, input_shape: Any) -> None:
+        """Make scale, shift and running statistics, in FP32 whatever the compute type is."""
+        shape = (input_shape[-1 if self._layout == "NHWC" else 1],)
+
+        def vector(name: str, initializer: str, trainable: bool) -> Any:
+            return self.add_weight(
+                name=name,
+                shape=shape,
+                initializer=initializer,
+                trainable=trainable,
+                dtype="float32",
+                autocast=False,
+            )
+
+        self.gamma = vector("gamma", "ones", trainable=True)
+        self.beta = vector("beta", "zeros", trainable=True)
+        self.moving_mean = vector("moving_mean", "zeros", trainable=False)
+        self.moving_variance = vector("moving_variance", "ones", trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        """Return the normalised batch in the type of ``inputs``, and move the running statistics."""
+        # The raw operation: tf.compat.v1's wrapper raises the epsilon to 1.001e-5 for old versions of cuDNN.
+        result = tf.raw_ops.FusedBatchNormV3(
+            x=inputs,
+            scale=self.gamma,
+            offset=self.beta,
+            mean=self.moving_mean,
+            variance=self.moving_variance,
+            epsilon=BATCH_NORM_EPSILON,
+            exponential_avg_factor=1 - BATCH_NORM_MOMENTUM,
+            data_format=self._layout,
+            is_training=True,
+        )
+        self.moving_mean.assign(result.batch_mean)
+        self.moving_variance.assign(result.batch_variance)
+        return result.y
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the shape of the input."""
+        return input_shape
+
+
+DATA_FORMATS = {"nhwc": "channels_last", "nchw": "channels_first"}
+
+
+class Network(NamedTuple):
+    """``model`` maps images to logits; ``outputs`` are those of the convolutions inside it, by their names."""
+
+    model: Any
+    outputs: dict[str, Any]
+
+
+def build_network(settings: ImageSettings) -> Network:
+    """Return the network in the dtype policy at hand, its weights drawn from the global seed.
+
+    The batch is part of its shape: static shapes let XLA and the graph's optimizer decide once.
+    """
+    architecture = ARCHITECTURES[settings.model]
+    build = _Builder(settings.model, DATA_FORMATS[settings.layout])
+    sides = (settings.image_size, settings.image_size)
+    shape = (*sides, 3) if settings.layout == "nhwc" else (3, *sides)
+    images = keras.Input(shape, settings.batch_per_device, name="images")
+    features = build.resnet(images) if settings.model == "resnet50_v1.5" else build.mobilenet(images)
+    features = layers.GlobalAveragePooling2D(data_format=build.data_format, name="pool")(features)
+    logits = layers.Dense(
+        settings.classes, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01), name="classifier"
+    )(features)
+    model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
+    built, asked = count_parameters(model), architecture.parameters(settings.classes)
+    assert built == asked, f"{settings.model} has {built:,} trainable parameters instead of {asked:,}"
+    assert list(build.outputs) == [conv.name for conv in architecture.convolutions]
+    return Network(model, build.outputs)
+
+
+class _Builder:
+    """Takes the convolutions of an architecture one by one, and notes what comes out of each."""
+
+    def __init__(self, model: str, data_format: str) -> None:
+        self.data_format = data_format
+        self.outputs: dict[str, Any] = {}
+        self._convolutions = {conv.name: conv for conv in ARCHITECTURES[model].convolutions}
+
+    def resnet(self, images: Any) -> Any:
+        x = self._relu(self._unit("stem", images), "stem")
+        # Zeros stand for minus infinity here: what comes out of a ReLU is not negative.
+        x = layers.ZeroPadding2D(1, data_format=self.data_format, name="stem.pool_pad")(x)
+        x = layers.MaxPooling2D(3, 2, data_format=self.data_format, name="stem.pool")(x)
+        blocks = [name[: -len(".a")] for name in self._convolutions if name.endswith(".a")]
+        for block in blocks:
+            y = self._relu(self._unit(block + ".a", x), block + ".a")
+            y = self._relu(self._unit(block + ".b", y), block + ".b")
+            y = self._unit(block + ".c", y)
+            if block + ".shortcut" in self._convolutions:
+                x = self._unit(block + ".shortcut", x)
+            x = self._relu(layers.Add(name=block + ".sum")([y, x]), block)
+        return x
+
+    def mobilenet(self, images: Any) -> Any:
+        x = images
+        for name in self._convolutions:
+            x = self._relu(self._unit(name, x), name)
+        return x
+
+    def _unit(self, name: str, x: Any) -> Any:
+        """Return convolution and batch norm of ``x``."""
+        conv = self._convolutions[name]
+        padding = "valid"
+        if conv.padding and conv.stride == 1:
+            # Symmetric where the stride is 1, and then it needs no copy of the images.
+            padding = "same"
+        elif conv.padding:
+            # Keras' own "same" puts the odd row and column of a strided convolution below and to the right.
+            x = layers.ZeroPadding2D(conv.padding, data_format=self.data_format, name=name + ".pad")(x)
+        x = self._convolution(conv, padding)(x)
+        self.outputs[name] = x
+        return FusedBatchNormalization(self.data_format, name=name + ".bn")(x)
+
+    def _convolution(self, conv: Convolution, padding: str) -> Any:
+        shape = {"strides": conv.stride, "padding": padding, "data_format": self.data_format}
+        name = conv.name + ".conv"
+        if conv.groups == 1:
+            return layers.Conv2D(
+                conv.outputs,
+                conv.kernel,
+                use_bias=False,
+                kernel_initializer="he_normal",
+                name=name,
+                **shape,
+            )
+        assert conv.groups == conv.inputs == conv.outputs
+        # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
+        he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
+        return layers.DepthwiseConv2D(
+            conv.kernel, use_bias=False, depthwise_initializer=he_normal, name=name, **shape
+        )
+
+    def _relu(self, x: Any, name: str) -> Any:
+        return layers.ReLU(name=name + ".relu")(x)
+
+
+def as_input(images: Any, layout: str, dtype: str) -> Any:
+    """Return the network's input: bytes are normalised on the device that trains, a quarter of the floats to copy."""
+    if images.dtype != tf.uint8:
+        return images
+    mean, deviation = (tf.constant(values, tf.float32) * 255 for values in (MEAN, DEVIATION))
+    images = tf.cast((tf.cast(images, tf.float32) - mean) / deviation, dtype)
+    return images if layout == "nhwc" else tf.transpose(images, (0, 3, 1, 2))
+
+
+def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
+    """Return parameters and running statistics by the names of ``Architecture.shapes``."""
+    named: dict[str, NamedVariable] = {}
+    for conv in ARCHITECTURES[name].convolutions:
+        layer, norm = model.get_layer(conv.name + ".conv"), model.get_layer(conv.name + ".bn")
+        # Kernels are (height, width, inputs, outputs); of depthwise convolutions (height, width, channels, 1).
+        order = (3, 2, 0, 1) if conv.groups == 1 else (2, 3, 0, 1)
+        named[conv.name + ".conv.weight"] = NamedVariable(layer.kernel, order)
+        named[conv.name + ".bn.weight"] = NamedVariable(norm.gamma, (0,))
+        named[conv.name + ".bn.bias"] = NamedVariable(norm.beta, (0,))
+        named[conv.name + ".bn.running_mean"] = NamedVariable(norm.moving_mean, (0,))
+        named[conv.name + ".bn.running_var"] = NamedVariable(norm.moving_variance, (0,))
+    classifier = model.get_layer("classifier")
+    named["classifier.weight"] = NamedVariable(classifier.kernel, (1, 0))
+    named["classifier.bias"] = NamedVariable(classifier.bias, (0,))
+    return named
+
+
+def observe_convolutions(network: Network, name: str, images: Any) -> list[ConvolutionSeen]:
+    """Return the attributes of the network's convolutions, and their outputs for ``images``."""
+    outputs = keras.Model(network.model.inputs, list(network.outputs.values()))(images, training=True)
+    return [
+        _convolution_seen(conv.name, network.model.get_layer(conv.name + ".conv"), output)
+        for conv, output in zip(ARCHITECTURES[name].convolutions, outputs)
+    ]
+
+
+def layers_of(graph: Any) -> list[LayerSeen]:
+    """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return [
+        LayerSeen(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
+        for node in nodes
+        if node.op in PRODUCTS
+    ]
+
+
+def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[LayerSeen]:
+    """Do ``step``, in which the layers of ``model`` are called one by one, and return the types of their products."""
+    names = [conv.name + ".conv" for conv in ARCHITECTURES[name].convolutions] + ["classifier"]
+    with operand_types([model.get_layer(layer) for layer in names]) as types:
+        step()
+    return [LayerSeen(layer, dtype) for layer, dtype in types.items()]
+
+
+def _convolution_seen(name: str, layer: Any, output: Any) -> ConvolutionSeen:
+    values, sides = output.numpy(), layer.input.shape[2:4]
+    if layer.data_format == "channels_last":
+        values, sides = values.transpose(0, 3, 1, 2), layer.input.shape[1:3]
+    depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
+    groups = values.shape[1] if depthwise else layer.groups
+    padding = _padding(layer, values.shape[2:], sides)
+    return convolution_seen(name, layer.kernel_size, layer.strides, padding, groups, values)
+
+
+def _padding(
+    layer: Any, output: tuple[int, int], sides: tuple[int, int]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return a convolution's padding: its own, and that of a padding layer before it."""
+    (top, bottom), (left, right) = (
+        _own_padding(layer.padding, size, stride, kernel, side)
+        for size, stride, kernel, side in zip(output, layer.strides, layer.kernel_size, sides)
+    )
+    before = _layer_before(layer)
+    if isinstance(before, keras.layers.ZeroPadding2D):
+        (more_top, more_bottom), (more_left, more_right) = before.padding
+        top, bottom, left, right = top + more_top, bottom + more_bottom, left + more_left, right + more_right
+    return ((top, bottom), (left, right))
+
+
+def _own_padding(padding: str, output: int, stride: int, kernel: int, side: int) -> tuple[int, int]:
+    """Return the zeros before and after an axis of ``side`` values; "same" puts an odd one behind.
+
+    The formula: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2.
+    """
+    if padding == "valid":
+        return (0, 0)
+    total = max((output - 1) * stride + kernel - side, 0)
+    return (total // 2, total - total // 2)
+
+
+def _layer_before(layer: Any) -> Any | None:
+    history = getattr(layer.input, "_keras_history", None)
+    return None if history is None else history.operation
+
+
+class SecondConvolution:
+    """Type and shape of the output of the network's second convolution, whose input has been through the stem.
+
+    It is an output of the trained network itself, so the observation, in a graph while it is traced, is the step's.
+    """
+
+    def __init__(self, model: str) -> None:
+        """Take the model's name."""
+        self._channels = ARCHITECTURES[model].convolutions[1].outputs
+        self._dtype: str | None = None
+        self._shape: tuple[int, ...] = ()
+
+    def note(self, output: Any) -> None:
+        """Note type and shape of the convolution's output."""
+        self._dtype = output.dtype.name
+        self._shape = tuple(output.shape)
+
+    def observed(self, weight: Any) -> Seen:
+        """Return the observations, with the type of ``weight`` and the TF32 switch."""
+        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+        return Seen(
+            compute_dtype=self._dtype,
+            weight_dtype=weight.value.dtype.name,
+            # In TensorFlow the layout is the order of the axes.
+            activation_layout=layout_by_axes(self._shape, self._channels) if self._shape else None,
+            # A kernel's axes have one order for all layouts: height, width, inputs, outputs.
+            weight_layout=None,
+            batch_per_device=self._shape[0] if self._shape else None,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            unseen=("weight_layout",),
+        )
+
+
+class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
+    """An image network, its loss, and the observation of its second convolution."""
+
+    settings: ImageSettings
+    forms = MappingProxyType({"native": TFRECORD})
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Build the network; the second convolution is an output of the trained network, and dropped by the step."""
+        super().__init__(settings, place)
+        second = list(self.network.outputs.values())[1]
+        self._observed_model = keras.Model(self.model.inputs, [*self.model.outputs, second])
+        self._second = SecondConvolution(settings.model)
+
+    def find_data(self, settings: ImageSettings) -> None:
+        """Find the images, and store their source for ``open_loader``."""
+        # The graph's optimizer would convert a GPU's convolutions to another layout than the requested one.
+        tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
+        self._source: Any = None
+        if not settings.synthetic:
+            from ..backends.tensorflow.loading import find_source
+
+            self._source = find_source(settings)
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a feed of tf.data's."""
+        from ..backends.tensorflow.loading import find_source, open_pipeline
+
+        source, self._source = self._source or find_source(settings), None
+        return open_pipeline(source, settings, place, self.device)
+
+    def build(self) -> None:
+        """Build network and optimizer."""
+        recipe = self.settings.recipe
+        self.network = build_network(self.settings)
+        tensors = named_variables(self.network.model, self.settings.model)
+        self.take_over(
+            self.network.model, tensors, lambda name: recipe.bn_weight_decay or not is_batch_norm(name)
+        )
+
+    def to_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        if self.settings.layout == "nhwc":
+            images = images.transpose(0, 2, 3, 1)
+        with tf.device(self.device.path):
+            return tf.cast(tf.constant(images), self.precision.compute), tf.constant(labels, tf.int32)
+
+    def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
+        """Return loss and logits."""
+        images = as_input(images, self.settings.layout, self.precision.compute)
+        logits, second = self._observed_model(images, training=True)
+        self._second.note(second)
+        # In FP32: loss scaling does not help a logarithm of FP16 sums.
+        logits = tf.cast(logits, tf.float32)
+        return self._loss(logits, labels), logits
+
+    def _loss(self, logits: Any, labels: Any) -> Any:
+        """Return the mean over the batch of the cross entropy with smoothed labels."""
+        smoothing, classes = self.settings.recipe.label_smoothing, self.settings.classes
+        rest = smoothing / classes
+        targets = tf.one_hot(labels, classes, on_value=1.0 - smoothing + rest, off_value=rest)
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
+
+    def seen(self) -> Seen:
+        """Return what the witness saw."""
+        return self._second.observed(self._variables[0])
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""
+        measures = measured(self.network_input(self.batch))
+        if self.settings.compiler == NONE:
+            layers = observe_layers(self.model, self.settings.model, lambda: self.step(index))
+        else:
+            batch = self.batch
+            self.step(index)
+            layers = layers_of(self.graph(index, batch))
+        return LayersSeen(layers, *measures)
+
+    def own_pass(self) -> OwnPass:
+        """Pass this rank's batch forward and backward, by the very function that the step calls."""
+        return OwnPass(self.observed_pass()[2])
+
+    def open_feed(self, settings: ImageSettings) -> Feed:
+        """Return a new feed of the run's loader."""
+        return self.open_loader(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch as the network gets them."""
+        images = tf.cast(as_input(batch[0], self.settings.layout, self.precision.compute), tf.float32).numpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward, and run its images through the convolutions."""
+        loss, logits, gradients = self.observed_pass()
+        images = as_input(self.batch[0], self.settings.layout, self.precision.compute)
+        convolutions = observe_convolutions(self.network, self.settings.model, images)
+        return Observation(logits.numpy(), float(loss), gradients, convolutions)
+
+
+open_training = TensorFlowImageTraining

@@ -1,0 +1,153 @@
+"""Wide & Deep on Keras variables; ``architectures.py`` describes the layers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters
+from ..core.arguments import NATIVE
+from ..core.feed import Feed
+from ..core.place import Place
+from ..tasks.products import Observation, product_seen
+from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
+from ..tasks.recommendation.facts import DENSE_GRADIENTS, Seen
+from ..tasks.recommendation.records import ClickFile, open_feed
+from ..tasks.recommendation.settings import ClickSettings
+from ..tasks.recommendation.training import ClickTraining
+
+Tap = Callable[[str, Any], None]
+"""Gets the name and the result of each product."""
+
+
+class WideDeepModel:
+    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
+
+    def __init__(self, model: WideDeep, compute: str, dropout: float) -> None:
+        """Draw the weights from Keras' generator; their number is asserted."""
+        self._products, self._compute, self._dropout = list(model.products()), compute, dropout
+        self.variables: dict[str, Any] = {}
+        self.tensors: dict[str, NamedVariable] = {}
+        for name, shape in model.shapes().items():
+            is_product = name.endswith("weight")
+            limit = glorot_limit(shape) if is_product else TABLE_LIMIT
+            drawn: Any = keras.initializers.RandomUniform(-limit, limit)
+            self.variables[name] = keras.Variable(
+                keras.initializers.Zeros() if name.endswith("bias") else drawn,
+                shape=shape[::-1] if is_product else shape,
+                dtype="float32",
+                name=name.replace(".", "_"),
+            )
+            order = (1, 0) if is_product else tuple(range(len(shape)))
+            self.tensors[name] = NamedVariable(self.variables[name], order)
+        self.trainable_variables: list[Any] = list(self.variables.values())
+        found, expected = count_parameters(self), model.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+    def logits(self, fields: Sequence[Any], tap: Tap) -> Any:
+        """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2), in the compute type."""
+        dense, categories, crossed = fields
+        weights = {name: variable.value for name, variable in self.variables.items()}
+        embedded = tf.reshape(tf.gather(weights[DEEP], categories), (dense.shape[0], -1))
+        x = tf.cast(tf.concat([embedded, dense], axis=1), self._compute)
+        for name in self._products:
+            x = tf.matmul(x, tf.cast(weights[f"{name}.weight"], self._compute))
+            x = tf.nn.bias_add(x, tf.cast(weights[f"{name}.bias"], self._compute))
+            tap(name, x)
+            if name != self._products[-1]:
+                x = tf.nn.relu(x)
+                x = tf.nn.dropout(x, self._dropout) if self._dropout else x
+        wide = tf.reduce_sum(tf.gather(weights[WIDE], crossed), axis=1)
+        return tf.squeeze(tf.cast(x, tf.float32) + wide, 1)
+
+    def loss(self, batch: Sequence[Any], tap: Tap) -> Any:
+        """Return the mean binary cross entropy, in FP32."""
+        *fields, labels = batch
+        logits = self.logits(fields, tap)
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+
+
+class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
+    """A recommender, its loss, and the observation of its first product and of the deep table's gradient."""
+
+    settings: ClickSettings
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        settings = self.settings
+        self._types: dict[str, str] = {}
+        self._first: tuple[int, ...] | None = None
+        self._gradient: Any = None
+        description, dropout = settings.description, settings.recipe.dropout
+        assert isinstance(description, WideDeep)
+        self.recommender = WideDeepModel(description, self.precision.compute, dropout)
+        # Ranks drop different places: only dropout draws from here on.
+        tf.random.set_seed(settings.seed + 1 + self.ranks.place.rank)
+        decays = settings.recipe.weight_decay > 0
+        self.take_over(self.recommender, self.recommender.tensors, lambda _name: decays)
+
+    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
+        """Return a feed of tf.data's, or of the loader for another format."""
+        from ..backends.tensorflow.loading import CLICK_READERS, open_numbers
+
+        if settings.loader != NATIVE:
+            return open_feed(settings, place, self.to_batch, CLICK_READERS)
+        file = ClickFile(settings.data, settings.vocabulary)
+        return open_numbers(file.samples, file.batch, settings, place, lambda batch: self.to_batch(*batch))
+
+    def forward(self, *batch: Any) -> tuple[Any, Any]:
+        """Return the loss, and nothing."""
+        return self.recommender.loss(batch, self._note), ()
+
+    def _note(self, name: str, result: Any) -> None:
+        self._types.setdefault(name, result.dtype.name)
+        self._first = self._first or tuple(result.shape)
+
+    def _forward_and_backward(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        """Return loss, nothing, and the gradients: of the tables all rows, and not the list of those looked up."""
+        loss, outputs, gradients = super()._forward_and_backward(*batch)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        self._gradient = gradients[[*self.recommender.variables].index(DEEP)]
+        return loss, outputs, gradients
+
+    def seen(self) -> Seen:
+        """Return the observation of the first product; in a graph, while it was traced."""
+        assert self._first is not None
+        table = self.recommender.variables[DEEP]
+        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+        return Seen(
+            compute_dtype=next(iter(self._types.values())),
+            weight_dtype=table.value.dtype.name,
+            batch_per_device=self._first[0],
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            vocabulary=table.shape[0],
+            embedding_width=table.shape[1],
+            table_gradients=DENSE_GRADIENTS
+            if tf.is_tensor(self._gradient)
+            else type(self._gradient).__name__,
+        )
+
+    def own_pass(self) -> Observation | None:
+        """Pass the batch forward and backward, by the very function that the step calls; not with dropout."""
+        alone = self.ranks.place.world_size == 1 and not self.settings.recipe.dropout
+        return self.observe() if alone else None
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward, and read the products."""
+        loss, _, gradients = self._forward_and_backward(*self.batch)
+        results: dict[str, Any] = {}
+        logits = self.recommender.logits(self.batch[:3], results.setdefault)
+        products = []
+        for name, result in results.items():
+            inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
+            biased = f"{name}.bias" in self.recommender.variables
+            values = tf.cast(result, tf.float32).numpy()
+            products.append(product_seen(name, inputs, outputs, biased, values))
+        by_name = self.by_name(self._scale.unscaled(gradients))
+        return Observation(np.asarray(logits), float(loss), by_name, products)
+
+
+open_training = TensorFlowClickTraining
