@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.equivalence import worker_flags, write_inputs
+from trainmark.errors import plain_message
 from trainmark.execution import run_plan
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
@@ -53,7 +54,7 @@ def observe(
     try:
         steps = form.model_validate(events.summary.get("equivalence"))
     except ValidationError as error:
-        return f"the worker's report cannot be read: {error.errors()[0]['msg']}"
+        return f"the worker's report cannot be read: {plain_message(error.errors()[0]['msg'])}"
     return Observed(steps, events.parameters.framework_version, events.parameters.device)
 
 

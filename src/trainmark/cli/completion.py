@@ -1,4 +1,4 @@
-"""``trainmark completion``: the script by which a shell completes verbs, commands and options."""
+"""``trainmark completion``: the script by which a shell completes verbs, commands and options, and the man page."""
 
 import sys
 from enum import StrEnum
@@ -7,31 +7,36 @@ from typing import Annotated
 import typer
 
 from trainmark.cli.command_tree import CommandInfo, command_tree
+from trainmark.cli.man_page import man_page
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-class Shell(StrEnum):
-    """The shells with a completion."""
+class Page(StrEnum):
+    """The shells with a completion, and the man page."""
 
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
+    MAN = "man"
 
 
 @app.command()
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")],
+    page: Annotated[Page, typer.Argument(help="The shell, or man.", metavar="bash|zsh|fish|man")],
 ) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script of a shell, or the man page.
 
     bash: trainmark completion bash > ~/.local/share/bash-completion/completions/trainmark
 
     zsh: trainmark completion zsh > FOLDER/_trainmark, with FOLDER in $fpath
 
     fish: trainmark completion fish > ~/.config/fish/completions/trainmark.fish
+
+    man: trainmark completion man > ~/.local/share/man/man1/trainmark.1
     """
-    sys.stdout.write({Shell.BASH: _bash, Shell.ZSH: _zsh, Shell.FISH: _fish}[shell](list(command_tree())))
+    render = {Page.BASH: _bash, Page.ZSH: _zsh, Page.FISH: _fish, Page.MAN: man_page}[page]
+    sys.stdout.write(render(list(command_tree())))
 
 
 def _words(one: CommandInfo) -> str:

@@ -76,12 +76,11 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         _print_json([row.model_dump(mode="json") for row in rows])
         return
-    table = [("environment", "state", "contents", "can be created here")]
-    table += [(row.environment, row.state, _contents(row), _creatable(row)) for row in rows]
-    widths = [max(len(line[column]) for line in table) for column in range(3)]
-    for line in table:
-        cells = [text.ljust(width) for text, width in zip(line, widths, strict=False)]
-        typer.echo("  ".join([*cells, line[3]]).rstrip())
+    from trainmark.cli.tables import table
+
+    headings = ("environment", "state", "contents", "can be created here")
+    cells = [(row.environment, row.state, _contents(row), _creatable(row)) for row in rows]
+    typer.echo(table(headings, cells), nl=False)
     typer.echo(f"in {home / 'envs'}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmark.errors import InputError, counted
+from trainmark.errors import InputError, counted, plain_message
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
@@ -113,7 +113,7 @@ def _suite(experiment: "Experiment", folder: Path, other: Path, budget: str | No
     try:
         return Suite.model_validate(document)
     except ValidationError as error:
-        raise InputError(f"--budget {budget}: {error.errors()[0]['msg']}") from None
+        raise InputError(f"--budget {budget}: {plain_message(error.errors()[0]['msg'])}") from None
 
 
 def _card_names(cards: tuple[str, ...]) -> set[str]:

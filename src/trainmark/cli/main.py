@@ -27,7 +27,7 @@ VERBS = {
     "card": "Make, check, list and show cards, which describe training programs.",
     "env": "Create, check and list the frameworks' environments.",
     "data": "Create, convert, index and verify data sets.",
-    "completion": "Print the completion script of bash, zsh or fish.",
+    "completion": "Print the completion script of bash, zsh or fish, or the man page.",
 }
 """Each verb is the module ``trainmark.cli.<verb>`` with an ``app``: a ``typer.Typer``, or a faster ``Command``."""
 
@@ -39,8 +39,10 @@ _COLLECTED_AFTER = 50_000
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by shell convention: 128 plus the signal number."""
 
+_QUIET, _VERBOSE = "quiet", "verbose"
+
 USAGE = f"""\
-Usage: trainmark VERB [OPTIONS] ...
+Usage: trainmark [-q|-v] VERB [OPTIONS] ...
 
   Measures how fast deep-learning frameworks train, so that the number can be
   reproduced, compared and explained.
@@ -49,6 +51,8 @@ Verbs:
 {_VERB_LINES}
 
 Options:
+  -q         Print no progress and no notes, only results and errors.
+  -v         Print with an error also where in trainmark it was raised.
   --version  Print the version.
   --help     Print this help; after a verb, the help of that verb.
 
@@ -63,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     ``arguments`` are the command-line arguments after the program name; ``sys.argv`` by default.
     """
     argv = sys.argv[1:] if arguments is None else arguments
+    if argv[:1] == ["help"] and len(argv) > 1:
+        argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("--help", "-h", "help"):
         (sys.stdout if argv else sys.stderr).write(USAGE)
         return 0 if argv else 2
@@ -72,11 +78,33 @@ def main(arguments: list[str] | None = None) -> int:
     from trainmark.cli.output import printable_output
 
     gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
+    level = {"-q": _QUIET, "--quiet": _QUIET, "-v": _VERBOSE, "--verbose": _VERBOSE}.get(argv[0])
+    if level is not None and len(argv) == 1:
+        sys.stderr.write(f"trainmark: {argv[0]}: add a verb (`trainmark --help` lists all verbs)\n")
+        return 2
+    verb, *rest = argv if level is None else argv[1:]
     with printable_output():
-        return _run_verb(argv[0], argv[1:])
+        if level == _QUIET:
+            return _run_quietly(verb, rest)
+        return _run_verb(verb, rest, trace=level == _VERBOSE)
 
 
-def _run_verb(verb: str, rest: list[str]) -> int:
+def _run_quietly(verb: str, rest: list[str]) -> int:
+    """Run a verb without its progress and notes; an error is printed."""
+    import io
+
+    real, notes = sys.stderr, io.StringIO()
+    sys.stderr = notes
+    try:
+        code = _run_verb(verb, rest)
+    finally:
+        sys.stderr = real
+    errors = [line for line in notes.getvalue().splitlines() if line.startswith("trainmark")]
+    real.write("".join(f"{line}\n" for line in errors))
+    return code
+
+
+def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
     if verb not in VERBS:
         sys.stderr.write(
             f"trainmark: no verb '{verb}'{nearest(verb, VERBS)} (`trainmark --help` lists all verbs)\n"
@@ -88,6 +116,10 @@ def _run_verb(verb: str, rest: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TrainmarkError as error:
+        if trace:
+            import traceback
+
+            sys.stderr.write(traceback.format_exc())
         sys.stderr.write(f"trainmark {verb}: {error}\n")
         return error.exit_code
     except ModuleNotFoundError as error:

@@ -1,5 +1,6 @@
 """Standard output and error of the command line, through which no text can control the terminal."""
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -37,10 +38,52 @@ def unfiltered(stream: TextIO) -> TextIO:
     return cast("TextIO", getattr(stream, "unfiltered", stream))
 
 
+_SIGNS = str.maketrans(
+    {
+        "†": "*",
+        "‡": "**",
+        "±": "+-",
+        "×": "x",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+        "→": "->",
+        "≤": "<=",
+        "≥": ">=",
+    }
+    | {"“": '"', "”": '"', "‘": "'", "’": "'", "µ": "u", "·": "*", "Δ": "delta"}
+)
+
+
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
+    """Return a stand-in for characters that an encoding lacks: in JSON their escape, in text a similar sign.
+
+    A sign without a similar one is escaped too, so nothing is lost and nothing raises.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    part = error.object[error.start : error.end]
+    if not error.object.lstrip().startswith(("{", "[", '"')):
+        part = part.translate(_SIGNS)
+    units = part.encode("utf-16-be", "surrogatepass")
+    pairs = (units[at : at + 2] for at in range(0, len(units), 2))
+    words = (int.from_bytes(pair, "big") for pair in pairs)
+    return "".join(chr(word) if word < 128 else f"\\u{word:04x}" for word in words), error.end
+
+
+def _accept_any_text(stream: TextIO) -> None:
+    """Let a stream write characters that its encoding (such as Latin-1) lacks."""
+    if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+        codecs.register_error("trainmark", _replace_unencodable)
+        reconfigure(errors="trainmark")
+
+
 @contextmanager
 def printable_output() -> Iterator[None]:
     """Make standard output and error printable while the context lasts."""
     out, error = sys.stdout, sys.stderr
+    _accept_any_text(out)
+    _accept_any_text(error)
     sys.stdout, sys.stderr = cast("TextIO", PrintableStream(out)), cast("TextIO", PrintableStream(error))
     try:
         yield

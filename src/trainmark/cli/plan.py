@@ -50,6 +50,7 @@ def plan(
     """Print the cases of a suite and the exact commands of each case's first run, without running anything.
 
     With --as: print a job for a cluster's queue that runs the suite; pipe it into sbatch or kubectl apply -f -.
+    Exit code 1: an interpreter does not exist, or a program has no such model.
     """
     if as_job is not None:
         if out is not None or engine is not None or as_json:
@@ -58,10 +59,11 @@ def plan(
             )
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return
-    from trainmark.campaign import cases_over_limit, plan_campaign
+    from trainmark.campaign import CannotStart, cases_over_limit, plan_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suite_reading import read_suite
     from trainmark.home import default_home
+    from trainmark.schema.outcome import Outcome
     from trainmark.suite import select
     from trainmark.workload.card import OWN_FORMAT
 
@@ -75,12 +77,26 @@ def plan(
         sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol, foreign))
     late = cases_over_limit(resolved, directory)
     printed: set[str] = set()
-    for case, found in zip(cases, plans, strict=True):
+    wrong = False
+    for case, planned in zip(cases, plans, strict=True):
+        missing = _missing_interpreter(resolved, case) if hosts is None else None
+        wrong |= missing is not None or f" has no model '{case.model}'" in (_reason(planned) or "")
+        found = planned if missing is None else CannotStart(Outcome.UNSUPPORTED, missing)
         sys.stdout.write(
             _as_json(case, found, late.get(case.id))
             if as_json
             else _as_text(case, found, late.get(case.id), printed)
         )
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _missing_interpreter(resolved: "Suite", case: "Case") -> str | None:
+    """Return a sentence if the suite names an interpreter for the case that does not exist on this machine."""
+    word = resolved.environment_of(case.framework)
+    return (
+        f"{word}: no such interpreter (environment)" if os.sep in word and not Path(word).exists() else None
+    )
 
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:

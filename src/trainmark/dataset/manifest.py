@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trainmark.dataset.problems import DatasetProblem, ProblemKind
-from trainmark.errors import InputError
+from trainmark.errors import InputError, plain_message
 from trainmark.files import to_json, write_atomically
 
 MANIFEST_NAME = "dataset.json"
@@ -66,7 +66,7 @@ def read_manifest(
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {key}: {first['msg']}; {remedy}") from None
+        raise InputError(f"{path}: {key}: {plain_message(first['msg'])}; {remedy}") from None
     except ValueError:
         raise InputError(f"{path}: is not JSON; {remedy}") from None
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.frozen import Frozen
 
 Spec = TypeVar("Spec", bound=Frozen)
@@ -18,7 +18,7 @@ def parse_spec(model: type[Spec], values: Mapping[str, Any], where: str) -> Spec
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
+        message = plain_message(first["msg"])
         if first["type"] == "extra_forbidden":
             message = f"is not a key of a made data set{nearest(key, model.model_fields)}"
         raise InputError(": ".join(part for part in (where, key, message) if part)) from None

@@ -86,6 +86,7 @@ def create(request: CreationRequest, *, home: Path, notify: Notify) -> CreatedEn
                 _require_tools(name, extra.build)
         interpreter = choose(entry, request.python)
         clear(folder)
+        _require_space(request, folder)
         installer = Installer(folder, log_of(home, entry.framework), inherited_fds=(guard,))
         notify(
             f"creating '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}; "
@@ -96,6 +97,19 @@ def create(request: CreationRequest, *, home: Path, notify: Notify) -> CreatedEn
         except OSError as error:
             raise TrainmarkError(f"{error.filename or folder}: {error.strerror or error}") from error
     return _result(entry, folder, stamp, made=True)
+
+
+def _require_space(request: CreationRequest, folder: Path) -> None:
+    """Raise ``TrainmarkError`` if the disk has less free space than the environment takes."""
+    needed = request.entry.variants[request.variant].disk_mb
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    free = shutil.disk_usage(there).free / 1e6
+    if needed is not None and free < needed:
+        raise TrainmarkError(
+            f"{folder}: '{request.entry.framework}' ({request.variant}) takes {needed / 1000:.1f} GB, but only "
+            f"{free / 1000:.1f} GB are free there; free some space, or choose another folder with --root or "
+            "TRAINMARK_HOME"
+        )
 
 
 def remove(name: str, *, home: Path, notify: Notify) -> bool:

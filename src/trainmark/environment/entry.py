@@ -10,7 +10,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from trainmark.environment.lock import Lock, Pin, read_lock, read_pin
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.extensions import folders
 from trainmark.files import parse_yaml
 
@@ -42,7 +42,8 @@ class Links(BaseModel):
 class VariantRequirements(BaseModel):
     """The pip requirements of a variant's lock, and a ``hint`` about other sources of its packages.
 
-    ``env_vars`` are set for every run of this variant, in addition to the framework's.
+    ``env_vars`` are set for every run of this variant, in addition to the framework's. ``disk_mb`` is the size of the
+    installed environment in MB (10^6 bytes), as measured; None if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,6 +52,7 @@ class VariantRequirements(BaseModel):
     hint: str = ""
     links: Links | None = None
     env_vars: Mapping[str, str] = {}
+    disk_mb: int | None = Field(default=None, gt=0)
 
 
 def _exact(text: str) -> str:
@@ -227,4 +229,4 @@ def _read(folder: Path) -> FrameworkEntry:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {key}: {first['msg']}") from error
+        raise InputError(f"{path}: {key}: {plain_message(first['msg'])}") from error

@@ -1,6 +1,7 @@
 """Run venv and pip with their output in a log, and report a failure in one line."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class Installer:
     def _run(
         self, command: list[str], tool: str, hint: str, env_vars: Mapping[str, str] | None = None
     ) -> None:
+        start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as output:
             code = subprocess.run(
                 command,
@@ -78,10 +80,33 @@ class Installer:
             ).returncode
         if code == 0:
             return
-        error = last_error(self.log, code)
+        error = unreachable_index(self.log, start) or last_error(self.log, code)
         where = f"; the whole output: {self.log}" if self.log_retained else ""
         more = f"; {hint}" if hint and "distribution" in error else ""
         raise TrainmarkError(f"{tool} failed: {error}{more}{where}")
+
+
+_LAST_RETRY = re.compile(r"Retry\(total=0\b.*?after connection broken by '(.*?)'\s*: ", re.DOTALL)
+_CAUSE = re.compile(r"(?:\[Errno -?\d+\] |: )([A-Z][^\[\]:'\")(]{5,80})['\")]*$")
+
+
+def unreachable_index(log: Path, start: int) -> str | None:
+    """Return a sentence if pip's output from byte ``start`` on shows that no package index was reached; else None.
+
+    pip reports a package that it could not look for as one that does not exist.
+    """
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode("utf-8", errors="replace")
+    found = _LAST_RETRY.search(text)
+    if found is None:
+        return None
+    cause = _CAUSE.search(found[1].strip())
+    why = f" ({cause[1].strip()})" if cause else ""
+    return (
+        f"the package index cannot be reached{why}: check the network and the proxy, and the index in pip's "
+        "configuration (pip config list)"
+    )
 
 
 def last_error(log: Path, code: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError
+from trainmark.errors import InputError, plain_message
 from trainmark.measure.statistics import MIN_RUNS, product, student_t
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.decomposition import CLOSES_WITHIN, Decomposition, TestedFactor
@@ -129,7 +129,7 @@ def _varied(case: Case, other: Case, axes: tuple[str, ...], name: str) -> Case:
     try:
         return case.varied(**changed, options=options)
     except ValidationError as error:
-        problem = error.errors()[0]["msg"]
+        problem = plain_message(error.errors()[0]["msg"])
         raise InputError(f"--test: {name} cannot be changed alone in {case.id}: {problem}") from None
 
 

@@ -1,6 +1,6 @@
 """From logs to numbers: one run's measurement, the warm-up test, statistics over runs, speedups.
 
-The package is also the function ``trainmark.measure`` of the library (ADR 0046): it imports the standard library only.
+The package is also the function ``trainmark.measure`` of the library (ADR 0048): it imports the standard library only.
 """
 
 import sys

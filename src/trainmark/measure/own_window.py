@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
+from trainmark.errors import plain_message
 from trainmark.logs.events import DEFAULT_UNIT
 from trainmark.logs.model import OwnRun
 
@@ -122,5 +123,6 @@ def _summary(words: OwnRun) -> tuple[Summary, int, str]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        reason = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        text = plain_message(first["msg"])
+        reason = f"{text[0].lower()}{text[1:]}"
         raise NotMeasurable(f"the run's summary cannot be used: {place}: {reason}") from None

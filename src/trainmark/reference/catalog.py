@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.files import parse_yaml
 from trainmark.measure.device_peaks import plain
 from trainmark.reference.model import Reference
@@ -53,7 +53,9 @@ def read_figures(document: Mapping[str, Any], where: str) -> Iterator[Reference]
             except ValidationError as error:
                 first = error.errors()[0]
                 key = ".".join(str(part) for part in first["loc"])
-                raise InputError(f"{where}: {figure.get('id')}: {key}: {first['msg']}") from None
+                raise InputError(
+                    f"{where}: {figure.get('id')}: {key}: {plain_message(first['msg'])}"
+                ) from None
 
 
 def _merged(common: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, Any]:

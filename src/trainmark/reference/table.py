@@ -25,7 +25,7 @@ from pydantic import (
     ValidationError,
 )
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.files import parse_yaml
 from trainmark.reference.model import Hardware, Publication, Reference, Software, Statistic
 from trainmark.schema.precision import NarrowPrecision, Precision
@@ -136,7 +136,7 @@ def _rows(text: str) -> tuple[Row, ...]:
         except ValidationError as error:
             first = error.errors()[0]
             column = first["loc"][0] if first["loc"] else "row"
-            raise ValueError(f"row {number}: {column}: {first['msg']}") from None
+            raise ValueError(f"row {number}: {column}: {plain_message(first['msg'])}") from None
     return tuple(found)
 
 
@@ -283,7 +283,7 @@ def read_table(document: Mapping[str, Any], where: str) -> PublishedTable:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {key}: {first['msg']}") from None
+        raise InputError(f"{where}: {key}: {plain_message(first['msg'])}") from None
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     repeated = [name for name, count in Counter(names).items() if count > 1]

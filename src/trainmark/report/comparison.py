@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from trainmark.fitting import fit, terminal_width
 from trainmark.measure.energy import joules_text
 from trainmark.printable import printable
 from trainmark.report.numbers import days, interval, number
@@ -60,8 +61,10 @@ def _table(cases: list[ComparedCase], comparison: Comparison) -> str:
         rows += [(case.case, case.against, *_row(case, Scope.CAMPAIGNS)[1:]) for case in cases]
         texts = 2
     last = len(rows[0]) - 1
-    lines, _widths = aligned(rows, [texts <= column < last for column in range(last + 1)])
-    return "\n".join(lines)
+    right = [texts <= column < last for column in range(last + 1)]
+    screen = terminal_width()
+    fitted = None if screen is None else fit(rows, right, screen)
+    return "\n".join(aligned(rows, right)[0] if fitted is None else fitted)
 
 
 def _row(case: ComparedCase, scope: Scope) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from statistics import median
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError
+from trainmark.errors import InputError, plain_message
 from trainmark.files import write_atomically
 from trainmark.schema.results import SCHEMA, CaseResult, Results, RunResult, pooled
 
@@ -27,7 +27,7 @@ def read_results(path: Path) -> Results:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: not a {SCHEMA} document: {place}: {first['msg']}") from None
+        raise InputError(f"{path}: not a {SCHEMA} document: {place}: {plain_message(first['msg'])}") from None
     for case in results.cases:
         if (contradiction := _contradiction(case)) is not None:
             raise InputError(f"{path}: the number of {case.id} contradicts its runs: {contradiction}")

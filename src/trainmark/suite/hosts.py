@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.hosts import EngineName, HostEntry, HostSet
 from trainmark.schema.job import JobSettings
 from trainmark.suite.document import Document, read_document
@@ -166,7 +166,9 @@ def _host(place: str, name: str, slots: int | None = None) -> HostEntry:
     except ValidationError as error:
         first = error.errors()[0]
         what = "the number of slots" if first["loc"][0] == "slots" else "the name of a host"
-        raise InputError(f"{place}: {first['input']!r} cannot be {what}: {first['msg']}") from None
+        raise InputError(
+            f"{place}: {first['input']!r} cannot be {what}: {plain_message(first['msg'])}"
+        ) from None
 
 
 def _from_yaml(path: Path, group: str | None) -> HostSet:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import SYNTHETIC, Case, axes_of
 from trainmark.schema.suite import Dataset, Suite
 from trainmark.schema.task_catalogue import own_axes, task_of_model
@@ -335,7 +335,7 @@ def _sentence(
         case _ if loc[-1:] == ("memory",):
             return f"'{given}' is not an amount of memory; write bytes, or for example 8GiB"
         case _:
-            text = details["msg"].split(", unable to parse")[0]
+            text = plain_message(details["msg"]).split(", unable to parse")[0]
             return f"{text[0].lower()}{text[1:]}, but it is {given!r}"
 
 

@@ -19,10 +19,27 @@ def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
         raise InputError("--only '': has no condition; omit it to select every case")
     chosen = tuple(case for case in cases if all(_holds(case, condition) for condition in conditions))
     if not chosen:
+        for condition in conditions:
+            _require_known_values(cases, condition)
         raise InputError(
             f"--only {expression!r} matches none of {len(cases)} cases (trainmark plan lists them)"
         )
     return chosen
+
+
+def _require_known_values(cases: Sequence[Case], condition: str) -> None:
+    """Raise ``InputError`` with the values of the axis if a condition requires one that no case has."""
+    axis, sign, text = condition.partition("=")
+    axis = axis.strip()
+    if not sign or axis.endswith("!") or axis not in axes_of():
+        return
+    known = dict.fromkeys(str(case.value(axis)) for case in cases if axis in case.axes)
+    for word in (word.strip() for word in text.split("|")):
+        if word not in known:
+            raise InputError(
+                f"--only {axis}={word}: no case has this value{nearest(word, known)} "
+                f"({axis} of the cases: {', '.join(known) or 'none'})"
+            )
 
 
 def _holds(case: Case, condition: str) -> bool:

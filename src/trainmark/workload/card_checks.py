@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import axes_of
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.precision import Precision, UnknownPrecision
@@ -101,7 +101,7 @@ def _place(location: Key) -> Key:
 
 
 def _sentence(error: ErrorDetails, key: Key) -> str:
-    sentence = error["msg"].removeprefix("Value error, ")
+    sentence = plain_message(error["msg"])
     near = ""
     if error["type"] == "extra_forbidden" and len(key) == 1:
         near = nearest(str(key[0]), Card.model_fields)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.frozen import Frozen
 
 
@@ -74,7 +74,7 @@ def spec_from(values: Mapping[str, Any], where: str) -> ImageFolderSpec:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]).replace("val_images", _VALIDATION)
-        message = first["msg"].removeprefix("Value error, ").replace("val_images", _VALIDATION)
+        message = plain_message(first["msg"]).replace("val_images", _VALIDATION)
         if first["type"] == "extra_forbidden":
             message = (
                 f"is not a key of a made data set{nearest(key, (*ImageFolderSpec.model_fields, _VALIDATION))}"

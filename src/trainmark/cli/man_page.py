@@ -1,12 +1,9 @@
-"""Write the man page ``src/trainmark/man/trainmark.1`` from the help of the verbs; ``--check`` compares it only."""
+"""The man page, made from the help of the verbs."""
 
-import sys
-from pathlib import Path
+from collections.abc import Iterable
 
 from trainmark import __version__
-from trainmark.cli.command_tree import CommandInfo, command_tree
-
-PAGE = Path(__file__).parents[1] / "src" / "trainmark" / "man" / "trainmark.1"
+from trainmark.cli.command_tree import CommandInfo
 
 HEAD = f"""\
 .TH TRAINMARK 1 "" "trainmark {__version__}" "User commands"
@@ -34,9 +31,9 @@ If set, nothing is coloured.
 """
 
 
-def page() -> str:
-    """Return the man page as roff."""
-    return HEAD + "".join(_section(one) for one in command_tree())
+def man_page(tree: Iterable[CommandInfo]) -> str:
+    """Return the man page of all commands as roff."""
+    return HEAD + "".join(map(_section, tree))
 
 
 def _section(one: CommandInfo) -> str:
@@ -50,17 +47,3 @@ def _text(text: str) -> str:
     """Return a text as roff: no character of it is a request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
-
-
-def main() -> int:
-    """Write the page, or return 1 with ``--check`` if it is stale."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
