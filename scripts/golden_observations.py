@@ -69,21 +69,21 @@ def observations(
         if find_gap(case, run_env.workload(case).card, device_of(case, run_env.machine)) is not None:
             continue
         form = equal_work_of(model, rules).observation
-        seen = observe(case, run_env, folder / framework, folder / "inputs.npz", Limits(timeout_s=1800), form)
-        if isinstance(seen, str):
-            sys.stderr.write(f"{model}: {framework}: {seen}\n")
+        observed = observe(case, run_env, folder / framework, folder / "inputs.npz", Limits(timeout_s=1800), form)
+        if isinstance(observed, str):
+            sys.stderr.write(f"{model}: {framework}: {observed}\n")
         else:
-            found[framework] = seen
+            found[framework] = observed
     return found
 
 
 def disagreements(found: dict[str, Observed[Observation]], rules: dict[str, str]) -> list[str]:
     """Return the failed checks of the frameworks against the description and PyTorch."""
     wrong = []
-    for framework, seen in found.items():
+    for framework, observed in found.items():
         checks = [
-            *party(seen.steps, {}, None, None, rules=rules).checks,
-            *compare(seen.steps, found["pytorch"].steps).checks,
+            *party(observed.steps, {}, None, None, rules=rules).checks,
+            *compare(observed.steps, found["pytorch"].steps).checks,
         ]
         wrong += [f"{framework}: {check.subject.value} {check.where}" for check in checks if not check.holds]
     return wrong
@@ -101,7 +101,7 @@ def write(model: str, rules: dict[str, str], frameworks: list[str]) -> bool:
     if problems:
         sys.stderr.write(f"{model}: not written: {'; '.join(problems)}\n")
         return False
-    agreed = {name: seen.version or "" for name, seen in found.items()}
+    agreed = {name: observed.version or "" for name, observed in found.items()}
     FOLDER.mkdir(exist_ok=True)
     golden_path(model, rules).write_text(
         golden_document(found["pytorch"].steps, agreed, rules), encoding="utf-8"

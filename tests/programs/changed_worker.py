@@ -204,6 +204,18 @@ def not_shuffled() -> None:
     replace(pictures, "_order", lambda images, _seed, _epoch: list(range(images)))
 
 
+def another_order() -> None:
+    """Equal work: another shuffled order of the same data set."""
+    order = pictures._order
+    replace(pictures, "_order", lambda images, seed, epoch: order(images, seed + 1, epoch))
+
+
+def another_decoder() -> None:
+    """Equal work: Pillow decodes and scales."""
+    pillow = decoding.Decoder("pillow", decoding._decode_pillow, decoding._fit_pillow)
+    replace(loading, "choose_decoder", lambda: pillow)
+
+
 def _first_two_of(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def in_turn(self: Any) -> Any:
         if not hasattr(self, "two"):
@@ -277,6 +289,8 @@ BEFORE: dict[str, Callable[[], None]] = {
     "same-crop": same_crop,
     "never-flipped": never_flipped,
     "not-shuffled": not_shuffled,
+    "another-order": another_order,
+    "another-decoder": another_decoder,
 }
 COMPLETE = {*BEFORE} - {"half-size", "centre-crop"}
 """Those of ``BEFORE`` to which no framework adds anything."""

@@ -102,6 +102,21 @@ def test_a_throughput_that_contradicts_its_window_is_refused_if_the_median_agree
         read_results(path)
 
 
+def test_a_window_that_is_shorter_than_its_steps_is_refused(tmp_path: Path) -> None:
+    document = json.loads(OLD.read_text())
+    path, (case, *_) = tmp_path / "results.json", document["cases"]
+    for run in case["runs"]:
+        run["measurement"]["throughput"] *= 2
+        run["measurement"]["window_s"] /= 2
+    for key in ("median", "mean", "minimum", "maximum"):
+        case["estimate"][key] *= 2
+    path.write_text(json.dumps(document))
+    with pytest.raises(
+        InputError, match=r"contradicts its own window: a window of .* s cannot contain \d+ steps"
+    ):
+        read_results(path)
+
+
 def test_results_hold_when_every_run_did_the_requested_work(bench: Bench) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     assert bench.run().holds

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from trainmark.worker.core.adam_update import AdamUpdate
 from trainmark.worker.core.decay_check import UNDECAYED, Unexplained, check_decay
 from trainmark.worker.core.drawing import drawn
-from trainmark.worker.core.loss_check import check_loss, cross_entropy
+from trainmark.worker.core.loss_check import binary_cross_entropy, check_loss, cross_entropy
 from trainmark.worker.core.optimizers import Moments, adam
 from trainmark.worker.core.rate_check import check_rates, scheduled_rate
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import AdamRecipe, Recipe
+from trainmark.worker.tasks.causal_lm.task import CausalLM, losses_of_tokens
 
 RANDOM = np.random.default_rng(0)
 LOGITS, LABELS = RANDOM.standard_normal((8, 10)), RANDOM.integers(10, size=8)
@@ -130,6 +131,29 @@ def test_a_gradient_that_is_not_that_of_the_formula_is_a_doubt() -> None:
     (doubt,) = judged(plain.loss, plain, alone(other))[1]
     assert doubt[0] == "loss-differs"
     assert "The gradient of classifier.bias is off by" in doubt[1]
+
+
+def test_the_loss_of_each_token_follows_from_logits_in_any_framework() -> None:
+    logits, tokens = RANDOM.standard_normal((2, 5, 7)), RANDOM.integers(7, size=(2, 6))
+    losses = losses_of_tokens(logits, tokens)
+    for row in range(2):
+        for place in range(5):
+            scores = logits[row, place]
+            expected = math.log(sum(map(math.exp, scores))) - scores[tokens[row, place + 1]]
+            assert losses[row, place] == pytest.approx(expected)
+    plain = CausalLM().plain_loss(SimpleNamespace(), (tokens,), SimpleNamespace(logits=logits))  # type: ignore[arg-type]
+    assert plain is not None
+    assert (plain.loss, plain.targets) == (pytest.approx(losses.mean()), 10)
+    assert losses_of_tokens(logits[:, :4], tokens) is None
+    assert losses_of_tokens(None, tokens) is None
+
+
+def test_the_loss_of_clicks_follows_from_logits() -> None:
+    logits, labels = np.array([0.5, -2.0, 800.0, -800.0]), np.array([1.0, 0.0, 1.0, 0.0])
+    plain = binary_cross_entropy(logits, labels)
+    expected = (math.log1p(math.exp(-0.5)) + math.log1p(math.exp(-2.0))) / 4
+    assert plain.loss == pytest.approx(expected)
+    assert plain.targets == 4
 
 
 def test_the_types_of_logits_and_loss_are_checked_where_they_are_shown() -> None:

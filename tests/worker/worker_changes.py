@@ -42,6 +42,8 @@ WITHOUT_PHOTOS = dict.fromkeys(
     ("tensorflow", "mxnet", "mindspore"), "its loader of images is its own, and not that of `Photos`"
 )
 
+NOT_RUN = {**WITHOUT_PHOTOS, "jax": "it has not been run in JAX"}
+
 NOT_WRITTEN = {name: "it is written for PyTorch alone" for name in IDIOMS if name != "pytorch"}
 
 CHANGES: Mapping[str, Change] = {
@@ -71,6 +73,14 @@ CHANGES: Mapping[str, Change] = {
     "decoded-small": change(
         "known-picture-blurred", real=True, cannot={**WITHOUT_PHOTOS, "jax": "its loader pickles the decoder"}
     ),
+    "channels-reversed": change("known-picture-differs", real=True, cannot=NOT_RUN),
+    "same-crop": change("crop-not-random", real=True, cannot=NOT_RUN),
+    "never-flipped": change("crop-not-random", real=True, cannot=NOT_RUN),
+    "not-shuffled": change("samples-not-shuffled", real=True, cannot=NOT_RUN),
+    "gradient-stops": change("parameters-stand-still", cannot=NOT_WRITTEN),
+    "block-left-out": change("parameters-stand-still", cannot=NOT_WRITTEN),
+    "accumulated": change("steps-not-taken", cannot=NOT_WRITTEN),
+    "half-the-gradient": change("loss-differs", cannot=NOT_WRITTEN),
     "ranks-share": change("ranks-share-samples", ranks=2),
     "no-smoothing": change("loss-differs", cannot=NOT_WRITTEN),
     "half-the-batch": change("loss-differs", cannot=NOT_WRITTEN),

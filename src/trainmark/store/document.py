@@ -10,6 +10,9 @@ from trainmark.errors import InputError, plain_message
 from trainmark.files import write_atomically
 from trainmark.schema.results import SCHEMA, CaseResult, Results, RunResult, pooled
 
+LONGEST_STEPS = 1.2
+"""The sum of the steps' times, as a part of the window, that a run may have: measuring accepts at most 1.15."""
+
 
 def write_results(path: Path, results: Results) -> None:
     """Write ``results.json`` atomically."""
@@ -50,7 +53,10 @@ def _run_contradiction(run: RunResult) -> str | None:
     counter = found.unit.removesuffix("/s")
     work = found.work.get(counter, found.samples)
     if isclose(found.throughput * found.window_s, work, rel_tol=1e-6):
-        return None
+        took = found.step_times.mean * found.measured_steps if found.step_times else 0.0
+        if took <= LONGEST_STEPS * found.window_s:
+            return None
+        return f"a window of {found.window_s:.6g} s cannot contain {found.measured_steps} steps that took {took:.6g} s"
     return (
         f"{work} {counter} in {found.window_s:.6g} s are {work / found.window_s:.6g} {found.unit}, "
         f"but its throughput is given as {found.throughput:.6g}"

@@ -301,6 +301,61 @@ def shared_rows(training: Any) -> None:
     training.model.table.forward = lambda categories: forward(categories % 10)
 
 
+# Equal work: changes that no witness may refuse.
+
+
+def other_convolutions(_training: Any) -> None:
+    """PyTorch's own kernels instead of oneDNN's."""
+    torch.backends.mkldnn.enabled = False
+
+
+def deterministic(_training: Any) -> None:
+    """Deterministic algorithms only."""
+    torch.use_deterministic_algorithms(True)
+
+
+def update_by_hand(training: Any) -> None:
+    """SGD's step as its formula, a parameter at a time."""
+
+    def step(*_: Any) -> None:
+        with torch.no_grad():
+            for group in training.optimizer.param_groups:
+                for weight in group["params"]:
+                    gradient = weight.grad + group["weight_decay"] * weight
+                    state = training.optimizer.state[weight]
+                    velocity = state.get("momentum_buffer")
+                    velocity = gradient if velocity is None else group["momentum"] * velocity + gradient
+                    state["momentum_buffer"] = velocity
+                    weight.sub_(group["lr"] * velocity)
+
+    training.optimizer.step = step
+
+
+def loss_by_hand(training: Any) -> None:
+    """Smoothed cross entropy written out."""
+    smoothing = training.settings.recipe.label_smoothing
+
+    def loss(logits: Any, labels: Any) -> Any:
+        log = logits.float().log_softmax(1)
+        own = log.gather(1, labels[:, None]).squeeze(1)
+        return -((1 - smoothing) * own + smoothing * log.mean(1)).mean()
+
+    training.loss = loss
+
+
+def attention_by_hand(_training: Any) -> None:
+    """Attention as products and a softmax, with a causal mask."""
+
+    def attention(query: Any, key: Any, value: Any, *_: Any, is_causal: bool = False, **__: Any) -> Any:
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        if is_causal:
+            ahead = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(ahead, float("-inf"))
+        return scores.softmax(-1) @ value
+
+    nn.functional.scaled_dot_product_attention = attention
+
+
 LATER = {
     "batch-norm-evaluates": batch_norm_evaluates,
     "forward-only": forward_only,
@@ -338,5 +393,10 @@ OPENED = {
     "half-the-vocabulary": half_the_vocabulary,
     "half-the-predictions": half_the_predictions,
     "shared-rows": shared_rows,
+    "other-convolutions": other_convolutions,
+    "deterministic": deterministic,
+    "update-by-hand": update_by_hand,
+    "loss-by-hand": loss_by_hand,
+    "attention-by-hand": attention_by_hand,
 }
 BEFORE = {"relu6": relu6}

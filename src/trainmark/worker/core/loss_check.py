@@ -139,6 +139,15 @@ def cross_entropy(logits: Any, labels: Any, smoothing: float) -> PlainLoss:
     return PlainLoss(float(smoothed.mean()), batch, mistakes, {"classifier.bias": bias})
 
 
+def binary_cross_entropy(logits: Any, labels: Any) -> PlainLoss:
+    """Return the mean binary cross entropy of logits (batch,) with labels of 0 and 1, and its mistakes."""
+    import numpy as np
+
+    values, targets = np.asarray(logits, np.float64), np.asarray(labels, np.float64)
+    losses = np.maximum(values, 0) - values * targets + np.log1p(np.exp(-np.abs(values)))
+    return PlainLoss(float(losses.mean()), len(losses), halves(losses))
+
+
 def halves(losses: Any) -> Dict[str, float]:
     """Return the losses of a batch (batch, …) of which only a half counts."""
     if len(losses) < 2:

@@ -94,9 +94,11 @@ class CausalLM(Task):
         """Return the sequences that the file of tokens has, by its size."""
         return count_sequences(settings.data, _own(settings).sequence_length)
 
-    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
-        """Return the mean over all predicted tokens, from the own pass's loss of each (batch, length)."""
+    def plain_loss(self, _settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+        """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
         losses = getattr(alone, "target_losses", None)
+        if losses is None:
+            losses = losses_of_tokens(getattr(alone, "logits", None), batch[0])
         if losses is None:
             return None
         half = losses.shape[1] // 2
@@ -144,6 +146,25 @@ def refuse(settings: LanguageSettings, positions: int) -> None:
             f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
             "(accumulation)",
         )
+
+
+def losses_of_tokens(logits: Any, tokens: Any) -> Any:
+    """Return the cross entropy of each predicted token (batch, length); None without logits of all of them.
+
+    ``logits`` is (batch, length, vocabulary), ``tokens`` (batch, length + 1).
+    """
+    import numpy as np
+
+    if logits is None or logits.shape[:2] != (tokens.shape[0], tokens.shape[1] - 1):
+        return None
+    losses = np.empty(logits.shape[:2])
+    # A sequence at a time: in float64 all logits may need more memory than the training.
+    for row, targets in enumerate(np.asarray(tokens[:, 1:], np.int64)):
+        values = np.asarray(logits[row], np.float64)
+        values = values - values.max(axis=1, keepdims=True)
+        own = values[np.arange(len(targets)), targets]
+        losses[row] = np.log(np.exp(values).sum(axis=1)) - own
+    return losses
 
 
 def _own(settings: Settings) -> LanguageSettings:

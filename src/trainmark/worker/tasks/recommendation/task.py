@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.host import memory_bytes
+from ...core.loss_check import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
 from ...core.settings import AdamRecipe, Settings
-from ...core.task import Check, Task
+from ...core.task import Check, PlainLoss, Task
 from ..products import logits_told, products_told, types_told
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
@@ -111,6 +112,14 @@ class Recommendation(Task):
     def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
         """Return the clicks; in a log of advertisements few are clicked."""
         return batch[3], MOST_UNCLICKED
+
+    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+        """Return the mean binary cross entropy of the own pass's logits; None with dropout, which differs by pass."""
+        logits = getattr(alone, "logits", None)
+        labels, _ = self.labels(settings, batch)
+        if logits is None or logits.shape != labels.shape or getattr(_own(settings).recipe, "dropout", 0.0):
+            return None
+        return binary_cross_entropy(logits, labels)
 
     def looked(
         self, _settings: Settings, expected: Expected, seen: Any, _alone: Any
