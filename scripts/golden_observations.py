@@ -69,7 +69,9 @@ def observations(
         if find_gap(case, run_env.workload(case).card, device_of(case, run_env.machine)) is not None:
             continue
         form = equal_work_of(model, rules).observation
-        observed = observe(case, run_env, folder / framework, folder / "inputs.npz", Limits(timeout_s=1800), form)
+        observed = observe(
+            case, run_env, folder / framework, folder / "inputs.npz", Limits(timeout_s=1800), form
+        )
         if isinstance(observed, str):
             sys.stderr.write(f"{model}: {framework}: {observed}\n")
         else:
