@@ -1,4 +1,4 @@
-"""``trainmark verify``: is an archive whole, and do its numbers follow from its logs?"""
+"""``trainmark verify``: check that an archive is whole, and that its numbers follow from its logs."""
 
 import sys
 from pathlib import Path
