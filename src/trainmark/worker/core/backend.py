@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .facts import Expected, Facts, Seen
+from .feed import Feed
 from .host import peak_resident_bytes
 from .optimizers import Moments
+from .place import Place
 
 
 class Gradients(Protocol):
@@ -70,7 +72,15 @@ class Device(Protocol):
 
 
 class Stepping(Protocol):
-    """The training step, the hot path: what is timed is ``train`` and the fetch of the next batch."""
+    """Loader and training step, the hot path: ``train`` and the fetch of the next batch are timed."""
+
+    def open_loader(self, _settings: Any, _place: Place) -> Feed | None:
+        """Return a new feed of the loader that the settings name; None without loaders.
+
+        The backend calls it before the ranks meet, if the framework allows it: data that cannot be read then ends a
+        rank before others wait for it.
+        """
+        return None
 
     @abstractmethod
     def train(self, index: int) -> None:

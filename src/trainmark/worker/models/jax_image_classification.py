@@ -443,10 +443,6 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         """Pass this rank's batch forward and backward with the function that the step differentiates."""
         return OwnPass(to_shared(self.own_gradients()[1]))
 
-    def open_feed(self, settings: ImageSettings) -> Feed:
-        """Return a new feed of the run's loader."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, batch: Any) -> Any:
         """Return what the step makes of the images of a batch before its network."""
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))

@@ -238,10 +238,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
 
         return open_images(settings, place)
 
-    def open_feed(self, settings: ImageSettings) -> Feed:
-        """Return a new feed of the run's loader."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its loader has normalised."""
         return batch[0].asnumpy()

@@ -404,10 +404,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         with operator_by_operator(self.model, self.loss):
             return OwnPass(gradients_of(self.model, self.settings.model, self.forward, self.settings.layout))
 
-    def open_feed(self, settings: ImageSettings) -> Feed:
-        """Return a new feed of the run's loader."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its loader has normalised."""
         images = batch[0].astype("float32").asnumpy()

@@ -237,6 +237,10 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
 
         return open_images(settings, place, self.device)
 
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its feed has normalised."""
+        return as_numpy(batch[0])
+
 
 def _name_of(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]

@@ -409,10 +409,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         with operator_by_operator():
             return OwnPass(gradients_of(self._forward, self.named_tensors()))
 
-    def open_feed(self, settings: ImageSettings) -> Feed:
-        """Return a new feed of the run's loader."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its feed has normalised."""
         images = batch[0].numpy()

@@ -418,10 +418,6 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         """Pass this rank's batch forward and backward, by the very function that the step calls."""
         return OwnPass(self.observed_pass()[2])
 
-    def open_feed(self, settings: ImageSettings) -> Feed:
-        """Return a new feed of the run's loader."""
-        return self.open_loader(settings, self.ranks.place)
-
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch as the network gets them."""
         images = tf.cast(as_input(batch[0], self.settings.layout, self.precision.compute), tf.float32).numpy()

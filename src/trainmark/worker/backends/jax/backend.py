@@ -16,7 +16,6 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -347,10 +346,6 @@ class JaxTraining(Training):
     @abstractmethod
     def build(self) -> None:
         """Make the loss and the optimizer, and pass them to ``take_over``."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed | None:
-        """Return a new feed of the loader that the settings name."""
 
     def to_batch(self, *arrays: Any) -> Batch:
         """Return global batches of this rank's arrays, whole numbers in 32 bits."""

@@ -16,7 +16,6 @@ from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
 from ...core.choices import one_of, require_version
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.host import cpu_name
 from ...core.place import Place
@@ -267,10 +266,6 @@ class MindSporeTraining(Training):
     @abstractmethod
     def build(self) -> None:
         """Build network, loss and optimizer, and pass them to ``take_over``."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a new feed of the loader that the settings name; called before the ranks meet."""
 
     @staticmethod
     def to_batch(*arrays: Any) -> tuple[Any, ...]:

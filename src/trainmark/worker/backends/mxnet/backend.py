@@ -18,7 +18,6 @@ from mxnet.gluon import HybridBlock
 
 from ...core.choices import one_of
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.host import cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -296,10 +295,6 @@ class MXNetTraining(Training):
     @abstractmethod
     def to_batch_of(self, settings: Any) -> Callable[..., Any]:
         """Return the function that copies the task's numpy arrays to the device."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a new feed of the loader that the settings name."""
 
     @abstractmethod
     def forward(self) -> tuple[Any, Any]:

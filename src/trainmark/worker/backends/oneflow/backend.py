@@ -12,7 +12,6 @@ import oneflow as flow
 
 from ...core.choices import one_of, own_gpu
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.host import cpu_name
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -189,10 +188,6 @@ class OneFlowTraining(Training):
     @abstractmethod
     def build(self) -> None:
         """Build network, loss and optimizer, and pass them to ``take_over``."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a new feed of the loader that the settings name."""
 
     @abstractmethod
     def forward(self) -> tuple[Any, Any]:

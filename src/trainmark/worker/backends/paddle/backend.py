@@ -14,7 +14,6 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.choices import one_of, require_version
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
@@ -383,10 +382,6 @@ class PaddleTraining(Training):
     @abstractmethod
     def build(self) -> None:
         """Build the learner, and pass it to ``take_over``."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed | None:
-        """Return a new feed of the loader that the settings name."""
 
     @abstractmethod
     def named_tensors(self) -> dict[str, Any]:

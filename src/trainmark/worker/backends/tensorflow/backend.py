@@ -14,7 +14,6 @@ from tensorflow.python.framework import op_callbacks
 
 from ...core.choices import one_of, require_version
 from ...core.facts import Expected, Facts
-from ...core.feed import Feed
 from ...core.gaps import refuse_gaps
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -407,10 +406,6 @@ class TensorFlowTraining(Training):
 
     def find_data(self, settings: Any) -> None:
         """Raise ``RunError`` for a data set that cannot be read, before the ranks meet."""
-
-    @abstractmethod
-    def open_loader(self, settings: Any, place: Place) -> Feed | None:
-        """Return a new feed of the loader that the settings name."""
 
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return numpy's arrays on the device, whole numbers in 32 bits."""

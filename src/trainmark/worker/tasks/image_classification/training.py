@@ -29,9 +29,9 @@ class ImageTraining(Training):
     forms: Mapping[str, str] = {}
     """The form of a data set that a loader takes, where it is no folder of images."""
 
-    def open_feed(self, _settings: ImageSettings) -> Optional[Feed]:
-        """Return a new feed of the run's loader on another data set; None where that is not shown."""
-        return None
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader, on the data set of ``settings``; None without loaders."""
+        return self.open_loader(settings, self.ranks.place)
 
     def network_input(self, _batch: Any) -> Any:
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
