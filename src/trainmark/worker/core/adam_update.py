@@ -8,9 +8,8 @@ Of LAMB each parameter that decays must have moved by norm(w) / norm(a + d w) of
 parameter, with a of the moments after the step: they need no gradient, and are looked at with dropout too.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .decay_check import Unexplained
 from .drawing import drawn
@@ -36,8 +35,8 @@ class AdamUpdate:
         training: Training,
         recipe: AdamRecipe,
         rate: float,
-        before: Optional[Moments],
-        clip: Optional[float],
+        before: Moments | None,
+        clip: float | None,
     ) -> None:
         """Take the moments before the step, if the framework shows them; see ``clipping``.
 
@@ -45,17 +44,17 @@ class AdamUpdate:
         """
         self._clip = clip
         self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
-        self.unexplained: Dict[str, Unexplained] = {}
+        self.unexplained: dict[str, Unexplained] = {}
         """The part of the update that its direction does not explain, by parameter, after ``solved``."""
 
     def solved(
         self,
         before: Mapping[str, Any],
         after: Mapping[str, Any],
-        mean: Optional[Mapping[str, Any]],
+        mean: Mapping[str, Any] | None,
         moves: bool,
-        doubts: List[Tuple[str, str]],
-    ) -> Dict[str, Any]:
+        doubts: list[tuple[str, str]],
+    ) -> dict[str, Any]:
         """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another.
 
         ``mean`` has the drawn elements of the gradients, averaged over the ranks. ``moves``: the step was to change
@@ -68,7 +67,7 @@ class AdamUpdate:
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
         task, settings, recipe = self._training.task, self._training.settings, self._recipe
         names = [name for name in before if task.is_trainable(name)]
-        ratios: Dict[str, float] = {}
+        ratios: dict[str, float] = {}
         trusted = None
         if moves and recipe.optimizer == LAMB and later is not None:
             ratios, unseen["trust_ratio_off"], trusted = self._trusted(names, before, after, later)
@@ -127,7 +126,7 @@ class AdamUpdate:
 
     def _gradients_count(
         self, mean: Mapping[str, Any], asked_of: Mapping[str, Any], moments: Moments, later: Moments
-    ) -> Optional[float]:
+    ) -> float | None:
         """Return how many times the gradients went into the first moment; None if all are below its rounding.
 
         A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
@@ -147,7 +146,7 @@ class AdamUpdate:
         given, real = np.concatenate(added), np.concatenate(expected)
         return float(given @ real / (real @ real))
 
-    def _what_is_wrong(self, counted: Optional[float], rate: float, residual: float) -> Optional[str]:
+    def _what_is_wrong(self, counted: float | None, rate: float, residual: float) -> str | None:
         """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown."""
         factor = 1.0 if counted is None else counted
         off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
@@ -163,8 +162,8 @@ class AdamUpdate:
         return f"{residual:.0%} of it is something else" if residual > most_left else None
 
     def _trusted(
-        self, names: List[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments
-    ) -> Tuple[Dict[str, float], Optional[float], Optional[str]]:
+        self, names: list[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments
+    ) -> tuple[dict[str, float], float | None, str | None]:
         """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
 
         Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
@@ -177,8 +176,8 @@ class AdamUpdate:
             name: trust_ratio(before[name], later, name, decay, self._recipe)
             for name, decay in decays.items()
         }
-        offs: Dict[str, float] = {}
-        factors: Dict[str, float] = {}
+        offs: dict[str, float] = {}
+        factors: dict[str, float] = {}
         for name, ratio in ratios.items():
             decay, weights = decays[name], drawn(before, name)
             moved = weights - drawn(after, name)
@@ -224,7 +223,7 @@ def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
     return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)
 
 
-def _differs(reason: Optional[str], doubts: List[Tuple[str, str]]) -> None:
+def _differs(reason: str | None, doubts: list[tuple[str, str]]) -> None:
     if reason is not None:
         told = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
         doubts.append(("update-differs", told))

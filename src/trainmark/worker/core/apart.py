@@ -5,11 +5,10 @@ ranks pass their batches forward and backward at the same time, without an excha
 gradients' size runs alone.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable
 from statistics import median
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
 from .training import Training
 
@@ -20,7 +19,7 @@ LONG_STEP_S = 1.0
 """The step time from which one block of one pass must be enough, in seconds."""
 
 
-def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
+def look_apart(training: Training, step_s: float) -> dict[str, Any]:
     """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks must call it.
 
     ``step_s`` is the mean time of a step, the same number on all ranks.
@@ -30,7 +29,7 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
     times = max(1, min(MOST, int(BLOCK_S / step_s)))
     size = 0
 
-    def pass_alone() -> Optional[Callable[[], None]]:
+    def pass_alone() -> Callable[[], None] | None:
         call = training.alone()
         if call is not None:
             # The first one may need more memory than a step, and must fail before others wait for this rank.
@@ -38,7 +37,7 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
             training.synchronize()
         return call
 
-    def exchange() -> Optional[Callable[[], None]]:
+    def exchange() -> Callable[[], None] | None:
         nonlocal size
         found = training.all_reduce()
         if found is None:
@@ -53,8 +52,8 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
 
 
 def _on_all(
-    training: Training, offered: Callable[[], Optional[Callable[[], None]]], times: int, count: int
-) -> Optional[List[float]]:
+    training: Training, offered: Callable[[], Callable[[], None] | None], times: int, count: int
+) -> list[float] | None:
     """Return each rank's seconds for one call of its function; None if a rank has no function."""
     try:
         call = offered()
@@ -73,7 +72,7 @@ def _on_all(
     return found if all(found) else None
 
 
-def _blocks(training: Training, call: Callable[[], None], times: int, count: int) -> List[int]:
+def _blocks(training: Training, call: Callable[[], None], times: int, count: int) -> list[int]:
     """Return the nanoseconds of blocks of calls."""
     blocks = []
     for _ in range(count):

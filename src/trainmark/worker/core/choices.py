@@ -3,11 +3,9 @@
 They raise ``RunError`` (unsupported) before the rendezvous of the ranks, so that no rank waits for one that has left.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from typing import Iterable, Mapping, Optional, Tuple
+from collections.abc import Iterable, Mapping
 
 from .outcomes import UNSUPPORTED, RunError
 from .place import Place
@@ -20,7 +18,7 @@ def one_of(framework: str, axis: str, name: str, there: Iterable[str]) -> None:
         raise RunError(UNSUPPORTED, f"{framework} has no {axis} {name!r}; it has {', '.join(names)}")
 
 
-def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> None:
+def require_version(framework: str, version: str, oldest: tuple[int, ...]) -> None:
     """Raise for a framework older than ``oldest``; suffixes of a version are ignored."""
     numbers = re.match(r"\d+(\.\d+)*", version)
     if numbers is None or tuple(int(part) for part in numbers.group(0).split(".")) < oldest:
@@ -30,7 +28,7 @@ def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> No
 
 def own_gpu(
     framework: str, asked: str, seen: int, place: Place, environment: Mapping[str, str] = os.environ
-) -> Optional[int]:
+) -> int | None:
     """Return this rank's GPU among the ``seen`` visible ones, or None for the CPU; raise if there is no GPU for it.
 
     Some launchers make only its own GPU visible to each rank; without a sign of this, two ranks must not share one.

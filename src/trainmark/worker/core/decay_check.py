@@ -6,10 +6,9 @@ over many elements its coefficient can be estimated, with a standard error. If t
 products of 16 bits, the decay is not checked.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from .training import Training
 
@@ -40,14 +39,14 @@ class _Estimate(NamedTuple):
 
 def check_decay(
     training: Training, parameters: Mapping[str, Unexplained]
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the estimated decay of each group of parameters for the events, and doubts; None if it is not known."""
     asked = training.settings.recipe.weight_decay
-    groups: Dict[str, Dict[str, Unexplained]] = {}
+    groups: dict[str, dict[str, Unexplained]] = {}
     for name, parameter in parameters.items():
         groups.setdefault(_group(training, name), {})[name] = parameter
-    found: Dict[str, Any] = {}
-    doubts: List[Tuple[str, str]] = []
+    found: dict[str, Any] = {}
+    doubts: list[tuple[str, str]] = []
     for group, members in sorted(groups.items()):
         estimate = _estimate(members)
         if estimate is None or not asked or STANDARD_ERRORS * estimate.error > PART * asked:
@@ -75,7 +74,7 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
     """
     import numpy as np
 
-    estimates: List[_Estimate] = []
+    estimates: list[_Estimate] = []
     for weights, rest in members.values():
         square = float(weights @ weights)
         if len(weights) < 4 or not square > 0 or not bool(np.isfinite(rest).all()):

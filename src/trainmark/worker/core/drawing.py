@@ -1,10 +1,9 @@
 """Elements drawn of each parameter, and their mean over the ranks: 25 million gradients need not be exchanged."""
 
-from __future__ import annotations
-
 import struct
 import zlib
-from typing import Any, Dict, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .training import Training
 
@@ -21,7 +20,7 @@ def drawn(arrays: Mapping[str, Any], name: str, elements: int = ELEMENTS) -> Any
     return values[random.randint(0, values.size, elements)].astype(np.float64)
 
 
-def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> Dict[str, Any]:
+def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the drawn elements of the gradients' mean over the ranks. All ranks call it."""
     import numpy as np
 

@@ -25,10 +25,9 @@ A task with tables has another batch for the second step: with one batch alone a
 gradient and no moments for ever, and an optimizer that leaves such rows alone does what the published one does.
 """
 
-from __future__ import annotations
-
 import zlib
-from typing import Any, Dict, List, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from .backend import Observation
 from .optimizers import Directions, clipping
@@ -42,7 +41,7 @@ OBSERVED = "none"
 """The compiler with which a step can be looked into: no compiler."""
 
 
-def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
+def observe_training(training: Training, settings: Settings) -> dict[str, Any]:
     """Train ``STEPS`` steps on the input of ``settings.equivalence``; return what was seen, ready for JSON.
 
     Raises OSError or ValueError when the input cannot be read.
@@ -52,7 +51,7 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
     training.load_weights(weights)
     training.set_batch(*batch)
     repeated = _repeated(training, weights) if settings.compiler == OBSERVED else {}
-    steps: List[Dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     observer = _Observer(training, settings, check)
     for index in range(STEPS):
         if check.other is not None:
@@ -72,14 +71,14 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
     }
 
 
-def _repeated(training: Training, weights: Mapping[str, Any]) -> Dict[str, float]:
+def _repeated(training: Training, weights: Mapping[str, Any]) -> dict[str, float]:
     """Return the loss of a look before the first: another one on the same weights and batch is a random part's work."""
     loss = float(training.observe().loss)
     training.load_weights(weights)
     return {"repeated_loss": loss}
 
 
-def _given(settings: Settings, check: Check) -> Tuple[Dict[str, Any], List[Any]]:
+def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]:
     """Return the weights and the batch of the input."""
     import numpy as np
 
@@ -106,11 +105,11 @@ class _Observer:
         self._names = [name for name in check.shapes if training.task.is_trainable(name)]
         self._rest = [name for name in check.shapes if not training.task.is_trainable(name)]
         self._weights = training.read_weights()
-        self._updates: Dict[str, Any] = {}
+        self._updates: dict[str, Any] = {}
         self._directions = Directions(settings.recipe)
-        self.layers: Dict[str, Any] = {}
+        self.layers: dict[str, Any] = {}
 
-    def step(self, index: int) -> Dict[str, Any]:
+    def step(self, index: int) -> dict[str, Any]:
         """Do a step and return what it did; ``layers`` are told of the first that can be looked into."""
         training, before = self._training, self._weights
         seen = training.observe() if self._settings.compiler == OBSERVED else None
@@ -120,7 +119,7 @@ class _Observer:
         training.synchronize()
         after = training.read_weights()
         updates = {name: before[name] - after[name] for name in self._names}
-        done: Dict[str, Any] = {
+        done: dict[str, Any] = {
             "updates": {name: sketch(name, update) for name, update in updates.items()},
             "statistics": {
                 name: sketch(name, self._check.statistic(_double(before[name]), _double(after[name])))
@@ -134,11 +133,11 @@ class _Observer:
         self._weights, self._updates = after, updates
         return done
 
-    def _layers(self, seen: Observation) -> Dict[str, Any]:
+    def _layers(self, seen: Observation) -> dict[str, Any]:
         reach = {} if self._check.reach is None else self._check.reach(seen, self._weights)
         return {**self._check.layers(seen), **reach}
 
-    def _moments(self, seen: Observation, updates: Mapping[str, Any]) -> Dict[str, Dict[str, float]]:
+    def _moments(self, seen: Observation, updates: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         factor = clipping(seen.gradients, self._settings.recipe)
         return {
             name: _products(
@@ -154,7 +153,7 @@ class _Observer:
         }
 
 
-def _passes(seen: Observation, check: Check, names: List[str]) -> Dict[str, Any]:
+def _passes(seen: Observation, check: Check, names: list[str]) -> dict[str, Any]:
     """Return what a forward and a backward pass gave."""
     return {
         "loss": float(seen.loss),
@@ -169,7 +168,7 @@ def _double(array: Any) -> Any:
     return np.asarray(array, np.float64)
 
 
-def sketch(name: str, array: Any) -> Dict[str, float]:
+def sketch(name: str, array: Any) -> dict[str, float]:
     """Return the norm of an array and its sum with pseudo-random signs, which tells arrays of one norm apart."""
     import numpy as np
 
@@ -178,7 +177,7 @@ def sketch(name: str, array: Any) -> Dict[str, float]:
     return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}
 
 
-def _products(vectors: Mapping[str, Any]) -> Dict[str, float]:
+def _products(vectors: Mapping[str, Any]) -> dict[str, float]:
     """Return the inner products from which learning rate, decay and momentum are solved, of one parameter.
 
     u: this step's update; p: that of the step before (none for the first); g: gradient; w: weights before; a: the

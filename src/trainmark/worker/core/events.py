@@ -4,28 +4,27 @@ The shape of a line (``timestamp``, ``datetime``, ``elapsedtime``, ``type``, ``s
 that of ``JSONStreamBackend`` in https://github.com/NVIDIA/dllogger. The JSON is strict: no NaN, no Infinity.
 """
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Mapping
 from datetime import datetime
-from typing import IO, Any, List, Mapping, Optional, Union
+from typing import IO, Any
 
 SCHEMA = "trainmark.events/1"
 PARAMETER = "PARAMETER"
 
-Step = Union[str, List[int]]
+Step = str | list[int]
 
 
 class EventWriter:
     """Writes events to an open text stream, each flushed as soon as it is written."""
 
-    def __init__(self, stream: IO[str], started_at: Optional[float] = None) -> None:
+    def __init__(self, stream: IO[str], started_at: float | None = None) -> None:
         """Take the stream, and the Unix time from which ``elapsedtime`` counts (now, if not given)."""
         self._stream = stream
         self._started_at = time.time() if started_at is None else started_at
 
-    def write(self, step: Step, data: Mapping[str, Any], at: Optional[float] = None) -> None:
+    def write(self, step: Step, data: Mapping[str, Any], at: float | None = None) -> None:
         """Write one event that happened at Unix time ``at`` (now, if not given)."""
         self._stream.write(self._line(step, data, time.time() if at is None else at))
         self._stream.flush()

@@ -1,9 +1,8 @@
 """The facts of a run, and the observed and the expected settings of its first step."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
 from .outcomes import INVALID, RunError
 
@@ -20,11 +19,11 @@ class Facts(NamedTuple):
     device: str
     device_name: str
     parameters: int
-    threads: Optional[int]
+    threads: int | None
     implementation: str
     optimizer: str = "SGD"
     loss_scaled: bool = False
-    compiler_mode: Optional[str] = None
+    compiler_mode: str | None = None
     peak_memory_of: str = "process, resident"
     others: Mapping[str, Any] = {}
 
@@ -39,12 +38,12 @@ class Seen:
     subclass; ``either`` matches any requested value.
     """
 
-    compute_dtype: Optional[str]
-    weight_dtype: Optional[str]
-    batch_per_device: Optional[int]
-    tf32_matmul: Optional[bool] = None
-    tf32_convolution: Optional[bool] = None
-    unseen: Tuple[str, ...] = ()
+    compute_dtype: str | None
+    weight_dtype: str | None
+    batch_per_device: int | None
+    tf32_matmul: bool | None = None
+    tf32_convolution: bool | None = None
+    unseen: tuple[str, ...] = ()
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -56,7 +55,7 @@ class Expected(NamedTuple):
     tf32: bool = False
 
 
-def as_asked(seen: Seen, asked: Mapping[str, Any], device: str) -> Dict[str, Any]:
+def as_asked(seen: Seen, asked: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return the observed values, with the same keys for every framework, and ``unseen``, the unobservable ones.
 
     Raises ``RunError`` (invalid) for a value that differs from ``asked``, and for a missing observation.

@@ -1,9 +1,9 @@
 """Which of the run's outcomes an exception is: what all frameworks' errors have in common."""
 
-from __future__ import annotations
-
 import re
-from typing import Callable, Iterable, NamedTuple, Optional, Pattern, Tuple, Type
+from collections.abc import Callable, Iterable
+from re import Pattern
+from typing import NamedTuple
 
 from .outcomes import FAILED, OOM, RunError, any_cause, first_sentence
 
@@ -24,12 +24,12 @@ Tell = Callable[[BaseException, "re.Match[str]"], RunError]
 class Known(NamedTuple):
     """A failure that is known: an exception of one of ``kinds`` whose text ``pattern`` finds, and what it means."""
 
-    kinds: Tuple[Type[BaseException], ...]
+    kinds: tuple[type[BaseException], ...]
     pattern: Pattern[str]
     tell: Tell
 
 
-def first_known(error: BaseException, rules: Iterable[Known]) -> Optional[RunError]:
+def first_known(error: BaseException, rules: Iterable[Known]) -> RunError | None:
     """Return what the first rule that knows the error or one of its causes tells, or None.
 
     A MemoryError that no rule knows is the host's.

@@ -1,9 +1,8 @@
 """The sources of a step's batch, for every framework."""
 
-from __future__ import annotations
-
 import time
-from typing import Any, Callable, Iterator, List, Optional
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from .outcomes import RunError
 from .produced import Produced
@@ -16,22 +15,22 @@ class Feed:
     epoch_samples: int
     """Samples in an epoch: of the data set, or from the settings."""
 
-    decoder: Optional[str] = None
+    decoder: str | None = None
     """The decoder of the samples; None without one."""
 
-    workers: Optional[int] = None
+    workers: int | None = None
     """The actual number of loading processes or threads, if it differs from the settings."""
 
     wait_s: float = 0.0
     """The time that the last call of ``next`` waited for the loader, in seconds."""
 
-    ahead: Optional[float] = None
+    ahead: float | None = None
     """Batches that can be in flight (being made, or made and not yet taken); None without a loader."""
 
-    produced: Optional[Produced] = None
+    produced: Produced | None = None
     """A counter of the samples that the loader has made; None if it has no count."""
 
-    counted: Optional[List[int]] = None
+    counted: list[int] | None = None
     """The work of each fetched batch that does not follow from its samples; None if all of it does."""
 
     uncounted = 0
@@ -40,7 +39,7 @@ class Feed:
     taken = 0
     """Batches that were fetched from the loader."""
 
-    unreadable: Optional[List[str]] = None
+    unreadable: list[str] | None = None
     """Files that could not be decoded and were replaced by black pictures; None if such a file ends the run."""
 
     def next(self) -> Any:
@@ -85,9 +84,9 @@ class LoadedFeed(Feed):
         batches: Iterator[Any],
         ready: Callable[[Any], Any],
         epoch_samples: int,
-        decoder: Optional[str],
-        ahead: Optional[float] = None,
-        produced: Optional[Produced] = None,
+        decoder: str | None,
+        ahead: float | None = None,
+        produced: Produced | None = None,
     ) -> None:
         """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
         self.epoch_samples, self.decoder = epoch_samples, decoder

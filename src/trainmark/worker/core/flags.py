@@ -1,9 +1,6 @@
 """The types of flags, for ``type=`` of argparse: each turns a word into a value or says what is wrong with it."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Optional
 
 
 def truth(text: str) -> bool:
@@ -32,7 +29,7 @@ def count(text: str) -> int:
     return value
 
 
-def norm(text: str) -> Optional[float]:
+def norm(text: str) -> float | None:
     """Return a length to which gradients are clipped, None for 0: they are not."""
     try:
         value = float(text)
@@ -43,7 +40,7 @@ def norm(text: str) -> Optional[float]:
     return value or None
 
 
-def loss_scale(text: str) -> Optional[float]:
+def loss_scale(text: str) -> float | None:
     """Return a fixed scale, None for ``dynamic``."""
     if text == "dynamic":
         return None

@@ -5,12 +5,11 @@ extension has a table of its own. The cards of the built-in programs use the sam
 reasons.
 """
 
-from __future__ import annotations
-
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping
+from typing import Any
 
 from .folders import PACKAGE
 from .outcomes import UNSUPPORTED, RunError
@@ -23,7 +22,7 @@ ANY = "any"
 
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
     """Raise ``RunError`` with the reason of the first gap that matches the run; ``device`` is ``cpu`` or ``cuda``."""
-    axes: Dict[str, Any] = {
+    axes: dict[str, Any] = {
         **vars(settings.recipe),
         **vars(settings),
         "device": device,

@@ -1,7 +1,5 @@
 """What any worker can say of the host that it runs on, without its framework."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -12,9 +12,8 @@ optimizer does not follow from the weights: its moments are read before and afte
 (``adam_update.py``). All of this runs after the window, and values that cannot be observed are null.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .adam_update import AdamUpdate
 from .decay_check import ELEMENTS, Unexplained, check_decay
@@ -56,13 +55,13 @@ TRIED_OUT = (10, 0.05)
 Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps a larger scale is tried.
 """
 
-Doubts = List[Tuple[str, str]]
+Doubts = list[tuple[str, str]]
 
 
 class Looked(NamedTuple):
     """The content of ``after_window`` in the last event, and its doubts (codes and sentences)."""
 
-    said: Dict[str, Any]
+    said: dict[str, Any]
     doubts: Doubts
 
 
@@ -152,11 +151,11 @@ class _BeforeStep(NamedTuple):
 def _solve_update(
     training: Training,
     settings: Settings,
-    weights: Tuple[Any, Any, Any],
-    mean: Optional[Mapping[str, Any]],
+    weights: tuple[Any, Any, Any],
+    mean: Mapping[str, Any] | None,
     step: _BeforeStep,
     doubts: Doubts,
-) -> Tuple[Dict[str, Any], Dict[str, Unexplained]]:
+) -> tuple[dict[str, Any], dict[str, Unexplained]]:
     """Return the events' data of the update between the last two of the ``weights``, and what only decay explains."""
     if isinstance(settings.recipe, AdamRecipe):
         clip = _clip(training, settings, step.alone)
@@ -185,14 +184,14 @@ def _check_work(
     return Looked(said, [*wrong, *doubts, *more])
 
 
-def _clip(training: Training, settings: Settings, alone: Any) -> Optional[float]:
+def _clip(training: Training, settings: Settings, alone: Any) -> float | None:
     """Return the clipping factor of a single rank; with several ranks, no rank knows the norm of the mean."""
     if alone is None or training.ranks.place.world_size > 1:
         return None
     return clipping(alone.gradients, settings.recipe, getattr(alone, "norm", None))
 
 
-def _agreement(training: Training) -> Tuple[Dict[str, Any], Doubts]:
+def _agreement(training: Training) -> tuple[dict[str, Any], Doubts]:
     """Return whether several ranks have the same parameters."""
     if training.ranks.place.world_size == 1:
         return {}, []
@@ -201,14 +200,12 @@ def _agreement(training: Training) -> Tuple[Dict[str, Any], Doubts]:
     return {"ranks_agree": agree}, [] if agree else [("ranks-disagree-later", sentence)]
 
 
-def _told(said: Dict[str, Any], doubts: Doubts, more: Tuple[Dict[str, Any], Doubts]) -> None:
+def _told(said: dict[str, Any], doubts: Doubts, more: tuple[dict[str, Any], Doubts]) -> None:
     said.update(more[0])
     doubts += more[1]
 
 
-def _turned(
-    training: Training, settings: Settings, batch: Optional[Sequence[Any]]
-) -> Optional[Tuple[Any, ...]]:
+def _turned(training: Training, settings: Settings, batch: Sequence[Any] | None) -> tuple[Any, ...] | None:
     """Train on another batch from now on, if all steps had one synthetic batch and the task has another."""
     if batch is None or not settings.synthetic:
         return None
@@ -218,13 +215,13 @@ def _turned(
     return None if other is None else tuple(other)
 
 
-def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
+def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> dict[str, Any]:
     """Return the framework's own count of steps; an optimizer does not count steps that it skips after an overflow."""
     taken, asked = training.steps_taken(), settings.steps
     few, part = TRIED_OUT
     if taken is None or not _scale_may_overflow(settings):
         may_be = taken in (None, asked)
-        skipped: Dict[str, Any] = {}
+        skipped: dict[str, Any] = {}
     elif not training.COUNTS_UPDATES:
         may_be, skipped = taken == asked, {"steps_skipped": None}
     else:
@@ -281,7 +278,7 @@ def _is_without_update(training: Training, before: Mapping[str, Any], after: Map
     return all(bool((before[name] == after[name]).all()) for name in trainable)
 
 
-def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
+def _own_pass(training: Training) -> tuple[Any, str | None]:
     """Return the pass of this rank's batch alone, or why a rank has none (it may need more memory than a step)."""
     alone, reason = None, None
     try:
@@ -294,15 +291,15 @@ def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
     return None, reason or f"rank {done.index(0)} could not do it"
 
 
-def _changed(one: Optional[Any], other: Optional[Any]) -> Optional[bool]:
+def _changed(one: Any | None, other: Any | None) -> bool | None:
     if one is None or other is None:
         return None
     return any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(one, other))
 
 
 def _stood_still(
-    training: Training, steps: List[Any], rate: float, mean: Optional[Mapping[str, Any]], doubts: Doubts
-) -> Dict[str, Any]:
+    training: Training, steps: list[Any], rate: float, mean: Mapping[str, Any] | None, doubts: Doubts
+) -> dict[str, Any]:
     """Return the parameters that a step did not change, and whether running statistics changed in both.
 
     ``mean`` has the sampled elements of the gradients: a step smaller than rounding may leave a parameter unchanged.
@@ -336,7 +333,7 @@ def _stood_still(
 
 
 def _is_rounded_away(
-    training: Training, name: str, weights: Mapping[str, Any], rate: float, mean: Optional[Mapping[str, Any]]
+    training: Training, name: str, weights: Mapping[str, Any], rate: float, mean: Mapping[str, Any] | None
 ) -> bool:
     """Return whether a step of gradient descent is too small for the parameter's own digits.
 
@@ -361,7 +358,7 @@ class _Update:
         self._names = [name for name in between if training.task.is_trainable(name)]
         self._before, self._between, self._after = before, between, after
 
-    def solved(self, mean: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
+    def solved(self, mean: Mapping[str, Any] | None, doubts: Doubts) -> dict[str, Any]:
         """Return the rate and momentum solved from the update, and the unexplained part of the update.
 
         ``mean`` has the sampled elements of the gradients, averaged over the ranks.
@@ -389,7 +386,7 @@ class _Update:
         decay = _more_decay(terms, decays, update, residual)
         as_asked = residual <= most_left and abs(rate / self._rate - 1) <= off
         if decay is not None:
-            reason: Optional[str] = f"parameters decay by {decay:.2g} more than was requested"
+            reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
         elif as_asked or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
             reason = None
         else:
@@ -401,7 +398,7 @@ class _Update:
             doubts.append(("update-differs", sentence))
         return {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
 
-    def unexplained(self, mean: Optional[Mapping[str, Any]], alone: Any) -> Dict[str, Unexplained]:
+    def unexplained(self, mean: Mapping[str, Any] | None, alone: Any) -> dict[str, Unexplained]:
         """Return the part of the update that neither the velocity nor the gradient explains, by parameter.
 
         A single rank's gradients are those of ``alone``, of which more elements are there.
@@ -421,7 +418,7 @@ class _Update:
             found[name] = Unexplained(between, rest)
         return found
 
-    def _equations(self, mean: Mapping[str, Any]) -> Tuple[Any, Any, Any]:
+    def _equations(self, mean: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
 
         Each parameter's rows are divided by the size of its update.
@@ -444,7 +441,7 @@ class _Update:
             results.append(update / size)
         return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
 
-    def _what_is_wrong(self, times: float, momentum: Optional[float], residual: float, off: float) -> str:
+    def _what_is_wrong(self, times: float, momentum: float | None, residual: float, off: float) -> str:
         """Return why the update differs; its rate is ``times`` the requested one."""
         ranks = self._training.ranks.place.world_size
         asked = self._settings.recipe.momentum
@@ -457,7 +454,7 @@ class _Update:
         return f"{residual:.0%} of it is unexplained"
 
 
-def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> Optional[float]:
+def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float | None:
     """Return the excess of the decay over the requested one, if it explains the rest of the update.
 
     ``decays`` are the weights: one column for parameters with weight decay, one for those without.

@@ -1,9 +1,8 @@
 """The samples that the ranks' loaders made in the window, and a check that the window counts no earlier ones."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .queues import UNCOUNTED
 
@@ -46,12 +45,12 @@ class RankLoading(NamedTuple):
         return (self.taken_at_end - self.taken_at_begin) * self.batch
 
     @property
-    def produced(self) -> Optional[int]:
+    def produced(self) -> int | None:
         """Return the samples that were made in the window."""
         return None if self.made_at_end == UNCOUNTED else self.made_at_end - self.made_at_begin
 
     @property
-    def in_flight(self) -> Tuple[Optional[float], Optional[float], Optional[float]]:
+    def in_flight(self) -> tuple[float | None, float | None, float | None]:
         """Return the batches made and not yet taken: after the first step, at the window's begin, at its end."""
         first, begin, end = (
             None if made == UNCOUNTED else made / self.batch - taken
@@ -92,7 +91,7 @@ class RankLoading(NamedTuple):
         return self.uncounted if self.produced is not None else self.ahead * self.batch
 
 
-def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
+def loading_of(ranks: Sequence[RankLoading]) -> dict[str, Any] | None:
     """Return ``loading`` of the last event, with a value for each rank; None without a loader.
 
     ``produced`` and ``consumed`` are samples in the window; values in flight are in batches. Uncounted values are null.
@@ -110,19 +109,19 @@ def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
     }
 
 
-def tell_unreadable(names: List[str], name: str, why: str) -> None:
+def tell_unreadable(names: list[str], name: str, why: str) -> None:
     """Add a file that could not be decoded to ``names``, and print the reason for the first few."""
     names.append(name)
     if len(names) <= NAMED:
         print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
 
 
-def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> Dict[str, Any]:
+def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
     """Return ``unreadable`` of the last event: the number of files for each rank, and the first names of rank 0."""
     return {"files": list(counts), "first": list(dict.fromkeys(names))[:NAMED]}
 
 
-def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> List[Tuple[str, str]]:
+def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> list[tuple[str, str]]:
     """Return a doubt if files could not be decoded: ``counts`` by rank; ``names`` are from rank 0."""
     if not any(counts):
         return []
@@ -136,7 +135,7 @@ def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> List[Tuple
     ]
 
 
-def queue_doubts(ranks: Sequence[RankLoading]) -> List[Tuple[str, str]]:
+def queue_doubts(ranks: Sequence[RankLoading]) -> list[tuple[str, str]]:
     """Return a doubt if more than ``TOLERANCE`` of a rank's window was, or may have been, loaded before it."""
     for index, rank in enumerate(ranks):
         of = f"Rank {index}" if len(ranks) > 1 else "The run"

@@ -1,8 +1,7 @@
 """What an adaptive optimizer makes of a gradient, in numpy: what a step must have done is computed, not asked for."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from .settings import AdamRecipe, Recipe
 
@@ -15,7 +14,7 @@ class Moments(NamedTuple):
     second: Mapping[str, Any]
 
 
-def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) -> Tuple[Any, Any, Any]:
+def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) -> tuple[Any, Any, Any]:
     """Return the direction of update ``step`` (from 1), and the moments after it.
 
     Kingma and Ba, https://arxiv.org/abs/1412.6980, algorithm 1, in its first form: epsilon is added to the root of the
@@ -30,7 +29,7 @@ def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) 
     return direction, first, second
 
 
-def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: Optional[float] = None) -> float:
+def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: float | None = None) -> float:
     """Return by what all gradients are multiplied before the optimizer gets them: 1, or what makes them short.
 
     ``norm`` is that of all of them together, where it is known already.
@@ -51,9 +50,9 @@ class Directions:
     def __init__(self, recipe: Recipe) -> None:
         """Begin without any gradient."""
         self._recipe = recipe
-        self._kept: Dict[Tuple[str, str], Tuple[int, Any, Any]] = {}
+        self._kept: dict[tuple[str, str], tuple[int, Any, Any]] = {}
 
-    def next(self, name: str, gradient: Any, factor: float) -> Dict[str, Any]:
+    def next(self, name: str, gradient: Any, factor: float) -> dict[str, Any]:
         """Return the direction of a parameter's next update as ``a``, with the gradient clipped by ``factor``.
 
         As ``b`` that without clipping, where the recipe has it. Nothing where the optimizer is not adaptive.

@@ -1,9 +1,5 @@
 """How a run can end other than well: an outcome and one sentence that gives the reason."""
 
-from __future__ import annotations
-
-from typing import Optional
-
 OOM = "oom"
 FAILED = "failed"
 UNSUPPORTED = "unsupported"
@@ -19,7 +15,7 @@ class RunError(Exception):
     """
 
     def __init__(
-        self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: Optional[int] = None
+        self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: int | None = None
     ) -> None:
         """Keep the outcome and its reason."""
         super().__init__(outcome, reason, peer_lost, peak_memory_bytes)
@@ -41,7 +37,7 @@ def first_sentence(error: BaseException, limit: int = 300) -> str:
     return f"{name}: {text}"[:limit]
 
 
-def any_cause(error: Optional[BaseException]) -> "list[BaseException]":
+def any_cause(error: BaseException | None) -> "list[BaseException]":
     """Return the error and everything that caused it, outermost first."""
     chain: "list[BaseException]" = []
     while error is not None and error not in chain:

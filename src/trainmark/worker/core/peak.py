@@ -6,16 +6,15 @@ bandwidth is measured in the same way, by adding one long array to another. The 
 by named conventions (``Task.operations``). All of this runs after the window.
 """
 
-from __future__ import annotations
-
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from .roofline import floor_of, share_of_floor
 from .settings import Settings
 from .training import Training
 
-SIZES: Mapping[str, Tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
+SIZES: Mapping[str, tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
 """Rows and columns, tried in order; large enough to measure the device and not the launch of its work."""
 
 AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
@@ -42,9 +41,9 @@ class Peak(NamedTuple):
     size: int
 
 
-def find_peak(training: Training, device: str) -> Optional[Peak]:
+def find_peak(training: Training, device: str) -> Peak | None:
     """Return this rank's peak; None if the worker has no product, or the device too little memory for it."""
-    best: Optional[Peak] = None
+    best: Peak | None = None
     count = AT_ONCE.get(device, 1)
     for size in SIZES.get(device, SIZES["cpu"]):
         operations = 2.0 * size**3
@@ -59,14 +58,14 @@ def find_peak(training: Training, device: str) -> Optional[Peak]:
     return best
 
 
-def find_bandwidth(training: Training, device: str) -> Optional[float]:
+def find_bandwidth(training: Training, device: str) -> float | None:
     """Return the bytes per second that this rank's device reads and writes; None as in ``find_peak``."""
     values, count = VALUES.get(device, VALUES["cpu"]), AT_ONCE.get(device, 1)
     seconds = _fastest(lambda: training.sums(values), count)
     return None if seconds is None else 3 * 4 * values * count / seconds
 
 
-def _fastest(probe: Callable[[], Optional[Callable[[int], None]]], count: int) -> Optional[float]:
+def _fastest(probe: Callable[[], Callable[[int], None] | None], count: int) -> float | None:
     """Return the seconds of the fastest of some rounds of ``count`` calls of the probe's work; None if it fails."""
     try:
         times = probe()
@@ -84,7 +83,7 @@ def _fastest(probe: Callable[[], Optional[Callable[[int], None]]], count: int) -
     return min(seconds)
 
 
-def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> Dict[str, Any]:
+def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> dict[str, Any]:
     """Return the peaks and the used shares for the last event. All ranks must call it.
 
     ``mfu`` is the operations' share of the matrix product's rate, by convention; ``roofline`` is the shortest possible
@@ -123,7 +122,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     rates = [values[2] for values in found]
     step_s = settings.batch_per_device * len(found) / samples_per_s
     floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates)) if all(rates) else None
-    memory: Dict[str, Any] = {"peak_bytes_per_s": None}
+    memory: dict[str, Any] = {"peak_bytes_per_s": None}
     if all(rates):
         values = VALUES.get(device, VALUES["cpu"])
         memory = {
@@ -134,7 +133,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     return {**told, **memory, **share_of_floor(floor, step_s)}
 
 
-def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> Dict[str, Any]:
+def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> dict[str, Any]:
     """Return the share of the ``peak`` by each convention; no shares but a reason if one exceeds the peak."""
     shares = {name: count * samples_per_s / peak for name, count in operations.items()}
     worst = max(shares.values(), default=0.0)

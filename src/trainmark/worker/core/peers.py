@@ -4,14 +4,13 @@ Some collectives have no barrier that ends when a rank dies, exchange no 64-bit 
 only after half a minute. A closed connection reveals a lost rank at once.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from .outcomes import FAILED, RunError
 from .place import Place
@@ -36,7 +35,7 @@ class Peers(Ranks):
         super().__init__(place)
         self._on_lost = on_lost
         self._leaving = False
-        self._links: Dict[int, _Link] = {}
+        self._links: dict[int, _Link] = {}
         if place.world_size == 1:
             return
         self.backend = "tcp"
@@ -56,7 +55,7 @@ class Peers(Ranks):
         """Return the ranks that answer."""
         return len(self.gather(None))
 
-    def gather(self, value: Any) -> List[Any]:
+    def gather(self, value: Any) -> list[Any]:
         """Return every rank's value, by rank; any JSON value is allowed."""
         if not self._links:
             return [value]
@@ -121,7 +120,7 @@ class Peers(Ranks):
         for rank, link in self._links.items():
             link.listen(rank, self._lost)
 
-    def _watch(self, rank: int, connection: socket.socket) -> _Link:
+    def _watch(self, rank: int, connection: socket.socket) -> "_Link":
         link = _Link(connection)
         link.listen(rank, self._lost)
         return link
@@ -144,10 +143,10 @@ class _Link:
         self._connection = connection
         self._lines = connection.makefile("rb")
         self._received: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        self._also: Optional["queue.SimpleQueue[Any]"] = None
-        self._problem: Optional[RunError] = None
+        self._also: "queue.SimpleQueue[Any]" | None = None
+        self._problem: RunError | None = None
 
-    def hello(self) -> Optional[int]:
+    def hello(self) -> int | None:
         """Return the rank in the first line, or None if the peer is not a rank of this run."""
         self._connection.settimeout(5)
         try:
@@ -176,7 +175,7 @@ class _Link:
 
         threading.Thread(target=read, daemon=True).start()
 
-    def also_tell(self, answers: "Optional[queue.SimpleQueue[Any]]") -> None:
+    def also_tell(self, answers: queue.SimpleQueue[Any] | None) -> None:
         """Queue the end of the connection too."""
         self._also = answers
         if answers is not None and self._problem is not None:

@@ -1,10 +1,9 @@
 """Which rank this process is: read from the environment variables that torchrun and its like set."""
 
-from __future__ import annotations
-
 import os
 import socket
-from typing import Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 NODES = "TRAINMARK_NODES"
 """The variable with the addresses of all nodes, separated by commas; not needed on one node."""
@@ -20,9 +19,9 @@ class Place(NamedTuple):
     world_size: int
     local_rank: int
     local_world_size: int
-    address: Optional[str]
-    port: Optional[int]
-    nodes: Tuple[str, ...] = ()
+    address: str | None
+    port: int | None
+    nodes: tuple[str, ...] = ()
     """The address of each node, by node rank; empty when all ranks are on one."""
 
     def address_of(self, rank: int) -> str:
@@ -101,7 +100,7 @@ def _with_openmpi(environment: Mapping[str, str]) -> Mapping[str, str]:
     return {**environment, **places}
 
 
-def _number(environment: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
     if name not in environment and default is not None:
         return default
     try:

@@ -5,12 +5,11 @@ bytes each. Appending is atomic between processes, takes a few microseconds, and
 could hold.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import tempfile
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 RECORDED = 64
 """The number of samples of one call of ``add`` whose numbers are recorded: a batch of clicks has 65 536."""
@@ -41,12 +40,12 @@ class Produced:
         """Return the samples so far."""
         return os.fstat(self._file).st_size
 
-    def numbers(self) -> List[int]:
+    def numbers(self) -> list[int]:
         """Return the recorded numbers so far, in the order in which the samples were finished."""
         size = os.fstat(self._numbers).st_size // 8
         return list(struct.unpack(f"<{size}q", os.pread(self._numbers, 8 * size, 0)))
 
-    def __reduce__(self) -> Tuple[Any, Tuple[str, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[str, ...]]:
         """Let a process that got a copy count in the same files."""
         return _joined, self._paths
 

@@ -6,9 +6,8 @@ of real data is longer by ``DRAIN_STEPS``, so that a queue that was filled while
 drained twice when the window starts.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from .outcomes import RunError
 from .produced import Produced
@@ -55,7 +54,7 @@ def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1, ahe
         tasks -= 1
 
 
-def cut(batches: Iterable[Sequence[T]], parts: int) -> Iterator[List[T]]:
+def cut(batches: Iterable[Sequence[T]], parts: int) -> Iterator[list[T]]:
     """Yield the ``parts`` equal parts of each batch, one after another."""
     for batch in batches:
         size = len(batch) // parts
@@ -70,15 +69,15 @@ class Cut:
         """Store the batches and the number of parts of each."""
         self._batches, self._parts = batches, parts
 
-    def __iter__(self) -> Iterator[List[Any]]:
+    def __iter__(self) -> Iterator[list[Any]]:
         """Yield the parts."""
         return cut(self._batches, self._parts)
 
 
-def joined(parts: Iterator[Any], count: int, join: Callable[[List[Any]], Any]) -> Iterator[Any]:
+def joined(parts: Iterator[Any], count: int, join: Callable[[list[Any]], Any]) -> Iterator[Any]:
     """Yield the result of ``join`` for each ``count`` parts; a ``RunError`` among them is yielded instead."""
     while True:
-        some: List[Any] = []
+        some: list[Any] = []
         for part in parts:
             if isinstance(part, RunError):
                 some = [part]
@@ -98,6 +97,6 @@ class Loading(NamedTuple):
     taken: int = 0
 
 
-def loading(produced: Optional[Produced], taken: int) -> Loading:
+def loading(produced: Produced | None, taken: int) -> Loading:
     """Return the state of a loader that counts in ``produced``, if it does."""
     return Loading(UNCOUNTED if produced is None else produced.count(), taken)

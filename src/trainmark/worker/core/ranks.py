@@ -1,8 +1,6 @@
 """The ranks of a run: this base class is for a single rank; frameworks subclass it for several."""
 
-from __future__ import annotations
-
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from .place import Place
 
@@ -10,7 +8,7 @@ from .place import Place
 class Ranks:
     """A single rank; for several ranks, subclasses use a framework's collectives for the same methods."""
 
-    backend: Optional[str] = None
+    backend: str | None = None
     """The name of the ranks' collectives; None for a single rank."""
 
     def __init__(self, place: Place) -> None:
@@ -24,7 +22,7 @@ class Ranks:
     def barrier(self) -> None:
         """Wait for every rank."""
 
-    def gather(self, values: Sequence[int]) -> List[List[int]]:
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
         """Return every rank's 64-bit values, by rank. All ranks must call it."""
         return [list(values)]
 

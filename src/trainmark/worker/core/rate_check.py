@@ -1,9 +1,7 @@
 """Verification of the learning rates that a run trains with, against the recipe's schedule, written once more."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 from .settings import AdamRecipe, Recipe, Settings
 from .training import Training
@@ -12,7 +10,7 @@ OFF = 1e-6
 """The allowed deviation of a rate, relative to the recipe's."""
 
 
-def check_rates(training: Training, settings: Settings) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+def check_rates(training: Training, settings: Settings) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the rates of the first and the last step for the events, and a doubt if a step has another rate."""
     recipe, steps = settings.recipe, settings.steps
     epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)

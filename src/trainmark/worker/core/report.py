@@ -1,10 +1,9 @@
 """Conversion of the ranks' observations to events: the parameters, one line per step, and the summary."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 from .events import SCHEMA, Step
 from .place import Place
@@ -32,7 +31,7 @@ class RankTotals(NamedTuple):
 
 def parameters(
     settings: Settings, task: Task, place: Place, description: Mapping[str, Any], actual: Mapping[str, Any]
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Return the data of the PARAMETER event: the request, and under ``actual`` the observed settings.
 
     ``work`` is the work of one step of all ranks, by counter.
@@ -63,7 +62,7 @@ def parameters(
     return {**asked, **description, "optimizer": optimizer, "actual": dict(actual)}
 
 
-def _recipe(settings: Settings) -> Dict[str, Any]:
+def _recipe(settings: Settings) -> dict[str, Any]:
     recipe = settings.recipe
     return {
         "learning_rate": recipe.learning_rate,
@@ -78,17 +77,17 @@ def _recipe(settings: Settings) -> Dict[str, Any]:
 def step_events(
     settings: Settings,
     timeline: Timeline,
-    losses: List[float],
-    data_waits_s: List[float],
+    losses: list[float],
+    data_waits_s: list[float],
     epoch_samples: int,
     global_batch: int,
-) -> List[Tuple[Step, Mapping[str, Any], float]]:
+) -> list[tuple[Step, Mapping[str, Any], float]]:
     """Return one event per step, with the time at which the step was done."""
-    events: List[Tuple[Step, Mapping[str, Any], float]] = []
+    events: list[tuple[Step, Mapping[str, Any], float]] = []
     done_at = timeline.first_step_at
     for index, step_s in enumerate(timeline.step_s):
         done_at = timeline.window_at + step_s if index == settings.warmup_steps else done_at + step_s
-        data: Dict[str, Any] = {"phase": _phase(index, settings.warmup_steps), "step_time_s": step_s}
+        data: dict[str, Any] = {"phase": _phase(index, settings.warmup_steps), "step_time_s": step_s}
         data.update(_loss(losses[index]))
         data["data_wait_s"] = data_waits_s[index]
         events.append(([index * global_batch // epoch_samples, index], data, done_at))
@@ -99,13 +98,13 @@ def summary(
     settings: Settings,
     task: Task,
     timeline: Timeline,
-    ranks: List[RankTotals],
-    losses: List[float],
+    ranks: list[RankTotals],
+    losses: list[float],
     memory_of: str,
     seen: Mapping[str, Any] = MappingProxyType({}),
-    doubts: Sequence[Tuple[str, str]] = (),
+    doubts: Sequence[tuple[str, str]] = (),
     counted: Mapping[str, int] = MappingProxyType({}),
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Return the data of the last event. Throughput is all ranks' headline work divided by the slowest rank's window.
 
     ``seen`` has other modules' data about the window, ``doubts`` their codes and sentences; ``counted`` is the work of
@@ -142,8 +141,8 @@ def summary(
     }
 
 
-def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> List[Tuple[str, str]]:
-    found: List[Tuple[str, str]] = []
+def _suspicions(ranks: list[RankTotals], losses: list[float], agree: bool) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
     first = first_not_finite(losses)
     if first is not None:
         found.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
@@ -157,7 +156,7 @@ def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> Li
     return found
 
 
-def first_not_finite(losses: List[float]) -> Optional[int]:
+def first_not_finite(losses: list[float]) -> int | None:
     """Return the first step whose loss is NaN or infinite, or None."""
     return next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
 
@@ -168,5 +167,5 @@ def _phase(index: int, warmup_steps: int) -> str:
     return "warmup" if index < warmup_steps else "measured"
 
 
-def _loss(loss: float) -> Dict[str, Any]:
+def _loss(loss: float) -> dict[str, Any]:
     return {"loss": loss} if math.isfinite(loss) else {"loss": None, "loss_finite": False}

@@ -8,9 +8,8 @@ keeps a layer's output in a cache could be faster.
 The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/1498765.1498785.
 """
 
-from __future__ import annotations
-
-from typing import Dict, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class Piece(NamedTuple):
@@ -35,7 +34,7 @@ def floor_of(pieces: Sequence[Piece], operations_per_s: float, bytes_per_s: floa
     return Floor(sum(map(max, seconds)), sum(ops for ops, _ in seconds), sum(moved for _, moved in seconds))
 
 
-def share_of_floor(floor: Optional[Floor], step_s: float) -> Dict[str, object]:
+def share_of_floor(floor: Floor | None, step_s: float) -> dict[str, object]:
     """Return the last event's ``floor``, and its share of the step (``roofline``).
 
     A share above 1 is possible only with a cache or a measured rate that is too low; then it is null.

@@ -5,17 +5,16 @@ its count did. After the window some more batches are fetched from the same load
 row by row. Synthetic data have one batch, which is compared between the ranks.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import Counter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .settings import Settings
 from .training import Training
 
-Doubts = List[Tuple[str, str]]
+Doubts = list[tuple[str, str]]
 
 ROWS = 16
 """The samples of each batch that are compared."""
@@ -43,8 +42,8 @@ SHARED = 0.5
 
 
 def survey_samples(
-    training: Training, settings: Settings, batches: Sequence[Optional[Sequence[Any]]]
-) -> Tuple[Dict[str, Any], Doubts, List[str]]:
+    training: Training, settings: Settings, batches: Sequence[Sequence[Any] | None]
+) -> tuple[dict[str, Any], Doubts, list[str]]:
     """Return the events' data of the samples, the doubts, and the names of the checks that could not be done.
 
     ``batches`` were trained on after the window; if the data are read, more are fetched. All ranks must call it.
@@ -54,7 +53,7 @@ def survey_samples(
         found += _more_batches(training, settings, len(found))
     digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
     doubts: Doubts = []
-    not_checked: List[str] = []
+    not_checked: list[str] = []
     report = {
         **_compare_rows(training, settings, digests, doubts, not_checked),
         **_compare_ranks(training, settings, digests, doubts, not_checked),
@@ -64,9 +63,9 @@ def survey_samples(
     return report, doubts, not_checked
 
 
-def _more_batches(training: Training, settings: Settings, there: int) -> List[Sequence[Any]]:
+def _more_batches(training: Training, settings: Settings, there: int) -> list[Sequence[Any]]:
     wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
-    more: List[Sequence[Any]] = []
+    more: list[Sequence[Any]] = []
     for _ in range(wanted - there):
         batch = training.read_batch()
         assert batch is not None
@@ -75,7 +74,7 @@ def _more_batches(training: Training, settings: Settings, there: int) -> List[Se
     return more
 
 
-def _row_digests(batch: Sequence[Any], rows: int) -> List[int]:
+def _row_digests(batch: Sequence[Any], rows: int) -> list[int]:
     """Return 63 bits of a digest of each of the first samples; empty if no array has a row for each sample."""
     arrays = [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
     if not arrays:
@@ -94,8 +93,8 @@ def _compare_rows(
     settings: Settings,
     digests: Sequence[Sequence[int]],
     doubts: Doubts,
-    not_checked: List[str],
-) -> Dict[str, Any]:
+    not_checked: list[str],
+) -> dict[str, Any]:
     if settings.synthetic:
         return {}
     every = [digest for batch in digests for digest in batch]
@@ -115,9 +114,9 @@ def _compare_rows(
     return {"compared": len(every), "distinct": distinct}
 
 
-def _repeated_batch(digests: Sequence[Sequence[int]]) -> Optional[Tuple[int, int]]:
+def _repeated_batch(digests: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     """Return the indices of a batch and of an equal one before it."""
-    first: Dict[Tuple[int, ...], int] = {}
+    first: dict[tuple[int, ...], int] = {}
     for index, batch in enumerate(map(tuple, digests)):
         if batch in first:
             return index, first[batch]
@@ -130,8 +129,8 @@ def _compare_ranks(
     settings: Settings,
     digests: Sequence[Sequence[int]],
     doubts: Doubts,
-    not_checked: List[str],
-) -> Dict[str, Any]:
+    not_checked: list[str],
+) -> dict[str, Any]:
     """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
     world_size = training.ranks.place.world_size
     if world_size == 1:
@@ -153,7 +152,7 @@ def _compare_ranks(
     return {"shared_by_ranks": share}
 
 
-def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> Tuple[float, int, int]:
+def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> tuple[float, int, int]:
     """Return the largest share of samples that two ranks have in common in the same part, and the two ranks."""
     shares = []
     for other in range(1, len(ranks)):
@@ -167,8 +166,8 @@ def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> Tuple[float, int,
 
 
 def _check_numbers(
-    training: Training, settings: Settings, doubts: Doubts, not_checked: List[str]
-) -> Dict[str, Any]:
+    training: Training, settings: Settings, doubts: Doubts, not_checked: list[str]
+) -> dict[str, Any]:
     """Return what the loader's own record and an independent count of the data set give."""
     if settings.synthetic:
         return {}
@@ -209,7 +208,7 @@ def _check_numbers(
     }
 
 
-def _share_in_order(numbers: Sequence[int], listed: Optional[Sequence[int]]) -> Optional[float]:
+def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> float | None:
     """Return the share of samples that follow their predecessor in the list; None if the list does not have them."""
     places = {number: place for place, number in enumerate(listed or ())}
     found = [places[number] for number in numbers if number in places]
@@ -225,8 +224,8 @@ def _check_labels(
     settings: Settings,
     batches: Sequence[Sequence[Any]],
     doubts: Doubts,
-    not_checked: List[str],
-) -> Dict[str, Any]:
+    not_checked: list[str],
+) -> dict[str, Any]:
     import numpy as np
 
     found = [training.task.labels(settings, batch) for batch in batches]

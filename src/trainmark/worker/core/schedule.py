@@ -1,9 +1,6 @@
 """The learning rate of every step: a linear warm-up, then cosine, steps, a line or a constant."""
 
-from __future__ import annotations
-
 import math
-from typing import List
 
 from .settings import AdamRecipe, Recipe
 
@@ -11,7 +8,7 @@ STEP_EPOCHS = (30, 60, 80)
 """Where the step schedule divides the rate by ten, as the 90-epoch recipes do."""
 
 
-def learning_rates(recipe: Recipe, steps: int, epoch_samples: int, global_batch: int) -> List[float]:
+def learning_rates(recipe: Recipe, steps: int, epoch_samples: int, global_batch: int) -> list[float]:
     """Return the rate of each of the first ``steps`` steps, computed before training so that it costs nothing.
 
     The warm-up of step i (from 0) is ``rate * (i + 1) / warm-up steps``. After it, with ``e`` the epoch as a

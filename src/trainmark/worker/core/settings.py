@@ -1,9 +1,6 @@
 """The requested settings of a run that all tasks share; a task adds its own in a subclass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional
 
 SYNTHETIC = "synthetic"
 
@@ -23,7 +20,7 @@ class Recipe:
     schedule: str
     epochs: int
     warmup_epochs: int
-    loss_scale: Optional[float]
+    loss_scale: float | None
 
     @property
     def optimizer_name(self) -> str:
@@ -43,7 +40,7 @@ class AdamRecipe(Recipe):
     optimizer: str
     second_momentum: float
     epsilon: float
-    clip_norm: Optional[float]
+    clip_norm: float | None
     warmup_updates: int
 
     @property
@@ -77,11 +74,11 @@ class Settings:
     seed: int
     device: str
     threads: int
-    events: Optional[str]
-    memory_limit: Optional[int]
+    events: str | None
+    memory_limit: int | None
     collective: str
     gradients: str
-    equivalence: Optional[str]
+    equivalence: str | None
     epoch_samples: int
     recipe: Recipe
 

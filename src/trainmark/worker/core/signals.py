@@ -5,8 +5,6 @@ collective for a lost rank. The wake-up descriptor is written by the C handler a
 reads it can end the process.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

@@ -1,9 +1,8 @@
 """The declaration of a task: models, flags, units of work, synthetic inputs, and the check of equal work."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .facts import Expected
 from .roofline import Piece
@@ -13,10 +12,10 @@ from .settings import Settings
 class Check(NamedTuple):
     """The facts of a task for the check of equal work of one model; see ``equivalence.py``."""
 
-    shapes: Mapping[str, Tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
     """The shape of every trainable parameter and running statistic, by the names that all frameworks share."""
 
-    inputs: Tuple[str, ...]
+    inputs: tuple[str, ...]
     """The names of the batch's arrays, in the order in which ``Training.set_batch`` takes them."""
 
     statistic: Callable[[Any, Any], Any]
@@ -25,16 +24,16 @@ class Check(NamedTuple):
     facts: Mapping[str, Any]
     """The reported settings, ready for JSON."""
 
-    layers: Callable[[Any], Dict[str, Any]]
+    layers: Callable[[Any], dict[str, Any]]
     """A function from the first step's ``Observation`` to the facts and outputs of the layers, ready for JSON."""
 
-    outputs: Callable[[Any], Dict[str, Any]]
+    outputs: Callable[[Any], dict[str, Any]]
     """A function from each step's ``Observation`` to the network's output, ready for JSON."""
 
-    reach: Optional[Callable[[Any, Mapping[str, Any]], Dict[str, Any]]] = None
+    reach: Callable[[Any, Mapping[str, Any]], dict[str, Any]] | None = None
     """A function from the first step's ``Observation`` and weights to the ranges of the activations' inputs."""
 
-    other: Optional[Callable[[Sequence[Any]], Sequence[Any]]] = None
+    other: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     """A function from the batch to the batch of every second step; without it all steps have the same batch.
 
     Only this reveals what a step does to a row of a table that only an earlier step has looked up.
@@ -96,15 +95,15 @@ class Task:
     def refuse(self, settings: Settings) -> None:
         """Raise ``RunError`` for settings that no framework can train."""
 
-    def work(self, settings: Settings, samples: int) -> Dict[str, int]:
+    def work(self, settings: Settings, samples: int) -> dict[str, int]:
         """Return the work of a number of samples, by counter."""
         raise NotImplementedError
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the task's own settings for the PARAMETER event."""
         raise NotImplementedError
 
-    def operations(self, _settings: Settings) -> Dict[str, int]:
+    def operations(self, _settings: Settings) -> dict[str, int]:
         """Return the floating-point operations of training on a sample, by convention; empty if unknown.
 
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward.
@@ -118,31 +117,31 @@ class Task:
         """
         return ()
 
-    def recipe(self, _settings: Settings) -> Dict[str, Any]:
+    def recipe(self, _settings: Settings) -> dict[str, Any]:
         """Return the task's own part of the recipe for the PARAMETER event."""
         return {}
 
-    def asked(self, _settings: Settings) -> Dict[str, Any]:
+    def asked(self, _settings: Settings) -> dict[str, Any]:
         """Return the task's own required observations of ``Training.seen``, by key."""
         return {}
 
-    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
+    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
         """Return a rank's synthetic batch in numpy for ``Training.set_batch``, the same in every framework."""
         raise NotImplementedError
 
-    def labels(self, _settings: Settings, _batch: Sequence[Any]) -> Optional[Tuple[Any, float]]:
+    def labels(self, _settings: Settings, _batch: Sequence[Any]) -> tuple[Any, float] | None:
         """Return the labels of a batch (numpy, any shape), and the largest plausible share of one of them."""
         return None
 
-    def count_samples(self, _settings: Settings) -> Optional[int]:
+    def count_samples(self, _settings: Settings) -> int | None:
         """Return the samples of the data set, counted by other code than the loaders'; None if it is not counted."""
         return None
 
-    def list_samples(self, _settings: Settings) -> Optional[Sequence[int]]:
+    def list_samples(self, _settings: Settings) -> Sequence[int] | None:
         """Return the numbers that loaders record (``produced.py``), in the order of the data set; None if unknown."""
         return None
 
-    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], _alone: Any) -> Optional[PlainLoss]:
+    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], _alone: Any) -> PlainLoss | None:
         """Return the loss of a batch from the outputs of ``Training.own_pass``; None if it does not show enough."""
         return None
 
@@ -156,11 +155,11 @@ class Task:
 
     def looked(
         self, _settings: Settings, _expected: Expected, _seen: Any, _alone: Any
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return the events' data and doubts from the observations of ``Training.watched_step`` and ``own_pass``."""
         return {}, []
 
-    def another(self, _settings: Settings, _batch: Sequence[Any]) -> Optional[Sequence[Any]]:
+    def another(self, _settings: Settings, _batch: Sequence[Any]) -> Sequence[Any] | None:
         """Return the batch of the last step after the window from a synthetic one (numpy); None for the same batch.
 
         Only this reveals what a step does to a row of a table that only an earlier step has looked up.
@@ -173,7 +172,7 @@ class Task:
 
     def rows(
         self, _settings: Settings, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return the last step's effect on rows that only the previous step looked up, and the doubts about it.
 
         There are two ``batches`` and three sets of ``weights``: before, between and after the steps.

@@ -20,11 +20,10 @@ Apart from the training step itself, the loop does per step: one mark, one readi
 comparison; at most once a second rank 0 prints a short line. ``benchmarks/overhead.py`` measures what that costs.
 """
 
-from __future__ import annotations
-
 import gc
 import time
-from typing import Any, Callable, List, NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .queues import Loading
 
@@ -57,15 +56,15 @@ class Steps:
         """Wait until every rank is here."""
         raise NotImplementedError
 
-    def compile_s(self) -> Optional[float]:
+    def compile_s(self) -> float | None:
         """Return the seconds spent compiling so far, or None without a compiler or a count."""
         return None
 
-    def compilations(self) -> Optional[int]:
+    def compilations(self) -> int | None:
         """Return the number of programs compiled so far, or None if unknown."""
         return None
 
-    def loading(self) -> Optional[Loading]:
+    def loading(self) -> Loading | None:
         """Return the loader's counts of made and taken samples, or None without a loader."""
         return None
 
@@ -90,13 +89,13 @@ class Timeline(NamedTuple):
     """
 
     first_step_s: float
-    step_s: List[float]
+    step_s: list[float]
     window_ns: int
     first_step_at: float
     window_at: float
-    compile_s: Optional[float]
-    compiled_in_window: Optional[int]
-    loading: Optional[List[Loading]] = None
+    compile_s: float | None
+    compiled_in_window: int | None
+    loading: list[Loading] | None = None
 
 
 class HostMarks(Marks):
@@ -124,7 +123,7 @@ class EventMarks(Marks):
 
         An event has ``record()`` and ``elapsed_time(later)`` in milliseconds, like torch's events.
         """
-        self._events: List[Any] = [make_event() for _ in range(slots)]
+        self._events: list[Any] = [make_event() for _ in range(slots)]
 
     def mark(self, slot: int) -> None:
         """Record the event after everything that was launched so far."""
@@ -145,7 +144,7 @@ def measure(
     steps: int,
     warmup_steps: int,
     after_first_step: Callable[[], None],
-    beat: Optional[Callable[[int], None]] = None,
+    beat: Callable[[int], None] | None = None,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
     wall_clock: Callable[[], float] = time.time,
 ) -> Timeline:
@@ -204,7 +203,7 @@ def measure(
     )
 
 
-def _all_there(states: "List[Optional[Loading]]") -> Optional[List[Loading]]:
+def _all_there(states: "list[Loading | None]") -> list[Loading] | None:
     known = [state for state in states if state is not None]
     return known if len(known) == len(states) else None
 
@@ -213,7 +212,7 @@ def run_steps(
     training: Steps,
     first: int,
     end: int,
-    beat: Optional[Callable[[int], None]],
+    beat: Callable[[int], None] | None,
     clock_ns: Callable[[], int],
 ) -> None:
     """Run steps ``first`` to ``end - 1``; the same code for warm-up and window."""

@@ -1,8 +1,7 @@
 """Reading by the numbers of samples, as all frameworks' own loaders have text and clicks read."""
 
-from __future__ import annotations
-
-from typing import Any, Callable, Tuple, Union
+from collections.abc import Callable
+from typing import Any
 
 from ..core.outcomes import RunError
 from ..core.produced import Produced
@@ -11,11 +10,11 @@ from ..core.produced import Produced
 class ByNumbers:
     """Reads the samples of some numbers, and counts those that it has read; it can be pickled."""
 
-    def __init__(self, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
+    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
         """Take what reads them, as numpy's arrays."""
         self._batch_of, self.produced = batch_of, Produced()
 
-    def __call__(self, numbers: Any) -> Union[Tuple[Any, ...], RunError]:
+    def __call__(self, numbers: Any) -> tuple[Any, ...] | RunError:
         """Return the arrays, or what tells what went wrong: a loader's process cannot end the run."""
         try:
             arrays = tuple(self._batch_of(numbers))

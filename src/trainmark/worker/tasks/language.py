@@ -1,10 +1,8 @@
 """What the tasks on text have in common: sequences of tokens, batches in parts, and an optimizer of Adam's family."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any
 
 from ..core.flags import count, norm, positive
 from ..core.settings import AdamRecipe, Settings
@@ -57,11 +55,11 @@ OF_ADAM = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
 """What a recipe of Adam's family has beside one of SGD's."""
 
 
-def recipe_of(given: argparse.Namespace) -> Dict[str, Any]:
+def recipe_of(given: argparse.Namespace) -> dict[str, Any]:
     """Return what those flags say of the optimizer, by the fields of an ``AdamRecipe``."""
     return {name: getattr(given, name) for name in OF_ADAM}
 
 
-def recipe_told(recipe: AdamRecipe) -> Dict[str, Any]:
+def recipe_told(recipe: AdamRecipe) -> dict[str, Any]:
     """Return what only an adaptive optimizer has, for the events."""
     return {name: getattr(recipe, name) for name in OF_ADAM}

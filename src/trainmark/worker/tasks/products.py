@@ -1,9 +1,8 @@
 """What a pass of a model made of matrix products computed, as the check of equal work and the last look want it."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..core.equivalence import sketch
 from ..core.facts import Expected
@@ -20,7 +19,7 @@ class ProductSeen(NamedTuple):
     inputs: int
     outputs: int
     bias: bool
-    output: Tuple[int, ...]
+    output: tuple[int, ...]
     norm: float
     signed_sum: float
 
@@ -43,19 +42,19 @@ def product_seen(name: str, inputs: int, outputs: int, bias: bool, output: Any) 
     return ProductSeen(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))
 
 
-def products_told(seen: Observation) -> Dict[str, Any]:
+def products_told(seen: Observation) -> dict[str, Any]:
     """Return the products, ready for JSON."""
     return {"products": [product._asdict() for product in seen.products]}
 
 
-def logits_told(seen: Observation) -> Dict[str, Any]:
+def logits_told(seen: Observation) -> dict[str, Any]:
     """Return the sketch of the logits, ready for JSON: of a vocabulary of 50 000 they are millions."""
     return {"logits": sketch("logits", seen.logits)}
 
 
 def types_told(
-    expected: Expected, types: Optional[Mapping[str, str]]
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    expected: Expected, types: Mapping[str, str] | None
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of the types that products gave in the step after the window, and the doubts."""
     if types is None:
         return {"layer_types": None}, []

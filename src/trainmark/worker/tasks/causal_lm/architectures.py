@@ -10,11 +10,9 @@ its checkpoint of 1B; https://arxiv.org/abs/2407.21783 for the family): RMSNorm 
 turned by their positions, several heads of queries to one of keys and values, SwiGLU, no biases, tied embeddings.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Dict, Mapping, Tuple
 
 NORM_EPSILON = 1e-5
 
@@ -42,15 +40,15 @@ class Decoder:
         """Return the deviation of the products whose results are added up along the blocks."""
         return DEVIATION / math.sqrt(2 * self.layers)
 
-    def block(self) -> Dict[str, Tuple[int, int]]:
+    def block(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of a block's products by name, in forward order."""
         raise NotImplementedError
 
-    def embeddings(self) -> Dict[str, Tuple[int, int]]:
+    def embeddings(self) -> dict[str, tuple[int, int]]:
         """Return the shapes of the tables that are looked up, by name."""
         return {"embedding.tokens": (self.vocabulary, self.width)}
 
-    def products(self) -> Dict[str, Tuple[int, int]]:
+    def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of every product with weights, by name, in forward order, less the classifier.
 
         The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
@@ -61,9 +59,9 @@ class Decoder:
             for name, shape in self.block().items()
         }
 
-    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the classifier is."""
-        shapes: Dict[str, Tuple[int, ...]] = dict(self.embeddings())
+        shapes: dict[str, tuple[int, ...]] = dict(self.embeddings())
         for name, shape in self.products().items():
             # Before the first product of each part of a block.
             shapes.setdefault(f"{name.rpartition('.')[0]}.norm.weight", (self.width,))
@@ -82,7 +80,7 @@ class Decoder:
         weights = sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
         return length * (weights + 2 * self.layers * length * self.attended_width)
 
-    def operations_per_token(self, length: int) -> Dict[str, int]:
+    def operations_per_token(self, length: int) -> dict[str, int]:
         """Return the floating-point operations of training on a token of a sequence of ``length``, by two conventions.
 
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward. ``6N+12LHQT``: that of
@@ -107,11 +105,11 @@ class Gpt(Decoder):
         """Return the width inside a block's perceptron."""
         return 4 * self.width
 
-    def embeddings(self) -> Dict[str, Tuple[int, int]]:
+    def embeddings(self) -> dict[str, tuple[int, int]]:
         """Return the shapes of both tables."""
         return {**super().embeddings(), "embedding.positions": (self.positions, self.width)}
 
-    def block(self) -> Dict[str, Tuple[int, int]]:
+    def block(self) -> dict[str, tuple[int, int]]:
         """Return the four products."""
         return {
             "attention.qkv": (3 * self.width, self.width),
@@ -135,7 +133,7 @@ class Rotation:
     fast: float
     positions: int
 
-    def frequencies(self, pairs: int) -> Tuple[float, ...]:
+    def frequencies(self, pairs: int) -> tuple[float, ...]:
         """Return the angle by which one position turns each pair, in radians."""
         found = []
         for pair in range(pairs):
@@ -169,7 +167,7 @@ class Llama(Decoder):
         """Return the width of all keys, which is that of all values."""
         return self.shared_heads * self.head
 
-    def block(self) -> Dict[str, Tuple[int, int]]:
+    def block(self) -> dict[str, tuple[int, int]]:
         """Return the five products."""
         return {
             "attention.qkv": (self.attended_width + 2 * self.shared_width, self.width),

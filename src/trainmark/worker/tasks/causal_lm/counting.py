@@ -1,13 +1,10 @@
 """An independent count of the sequences of a data set: it shares no code with the loader that it is compared with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Optional
 
 
-def count_sequences(source: str, length: int) -> Optional[int]:
+def count_sequences(source: str, length: int) -> int | None:
     """Return the sequences of ``length`` tokens, and the one after them, by the size of the file; None if unknown."""
     path = Path(source)
     file = path / "train.bin" if path.is_dir() else path

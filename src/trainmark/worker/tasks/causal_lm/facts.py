@@ -1,9 +1,6 @@
 """What the first step of a language model really computed with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional
 
 from ...core import facts
 
@@ -22,5 +19,5 @@ class Seen(facts.Seen):
     ``accumulation`` counts the parts that were passed, and ``batch_per_device`` is their sequences together.
     """
 
-    sequence_length: Optional[int] = None
-    accumulation: Optional[int] = None
+    sequence_length: int | None = None
+    accumulation: int | None = None

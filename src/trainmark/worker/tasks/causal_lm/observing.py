@@ -1,8 +1,7 @@
 """What a look into a step of a language model sees after the window."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ...core.facts import Expected
 from ..language import LanguageSettings
@@ -13,12 +12,12 @@ class LayersSeen(NamedTuple):
     """A step's products: the type of each one's result by name, and how many tokens of a sequence the first one got."""
 
     types: Mapping[str, str]
-    sequence_length: Optional[int]
+    sequence_length: int | None
 
 
 def looked(
-    settings: LanguageSettings, expected: Expected, seen: Optional[LayersSeen], alone: Any
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    settings: LanguageSettings, expected: Expected, seen: LayersSeen | None, alone: Any
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of the step after the window, and the doubts."""
     if seen is not None:
         length = seen.sequence_length

@@ -1,10 +1,9 @@
 """Packed tokens without a framework: the file, and which rank gets which sequences of it."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Iterator, Tuple
+from typing import Any
 
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
@@ -72,11 +71,11 @@ class TokenFile:
             )
         return rows
 
-    def batch(self, numbers: Any) -> Tuple[Any, ...]:
+    def batch(self, numbers: Any) -> tuple[Any, ...]:
         """Return the sequences of these numbers, as the task's batch has them."""
         return (self.rows(numbers),)
 
-    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Let another process map the file itself: what is pickled of a map is the whole file."""
         return TokenFile, self._given
 

@@ -8,9 +8,7 @@ stage in its first 3x3 convolution instead of its first 1x1; MobileNetV1 of Howa
 (https://arxiv.org/abs/1704.04861, table 1), width 1.0.
 """
 
-from __future__ import annotations
-
-from typing import Dict, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 BATCH_NORM_MOMENTUM = 0.9
 """The share of the old running statistics that each step keeps (torch's convention writes it as 0.1)."""
@@ -52,7 +50,7 @@ class Convolution(NamedTuple):
     groups: int
 
     @property
-    def weight_shape(self) -> Tuple[int, int, int, int]:
+    def weight_shape(self) -> tuple[int, int, int, int]:
         """Return (outputs, inputs / groups, height, width), the order in which weights are exchanged."""
         return (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)
 
@@ -70,7 +68,7 @@ class Layer(NamedTuple):
 class Architecture(NamedTuple):
     """A network: all its convolutions in the order of the forward pass, and the features that the classifier gets."""
 
-    convolutions: Tuple[Convolution, ...]
+    convolutions: tuple[Convolution, ...]
     features: int
 
     @property
@@ -89,7 +87,7 @@ class Architecture(NamedTuple):
         """Return those of the forward pass of one square image of ``size`` pixels: convolutions and classifier."""
         return sum(layer.multiply_adds for layer in self.layers(size, classes))
 
-    def layers(self, size: int, classes: int) -> List[Layer]:
+    def layers(self, size: int, classes: int) -> list[Layer]:
         """Return what convolutions and classifier do with a square image of ``size`` pixels, in forward order."""
         layers, entered = [], (size, "")
         for conv in self.convolutions:
@@ -106,22 +104,22 @@ class Architecture(NamedTuple):
         products = self.features * classes
         return [*layers, Layer("classifier", self.features, classes, products, products)]
 
-    def blocks(self) -> "Dict[str, Dict[str, Convolution]]":
+    def blocks(self) -> "dict[str, dict[str, Convolution]]":
         """Return the convolutions after the stem by their block's name and, in it, the last word of their own."""
-        blocks: Dict[str, Dict[str, Convolution]] = {}
+        blocks: dict[str, dict[str, Convolution]] = {}
         for conv in self.convolutions[1:]:
             block, _, word = conv.name.rpartition(".")
             blocks.setdefault(block, {})[word] = conv
         return blocks
 
-    def shapes(self, classes: int) -> Dict[str, Tuple[int, ...]]:
+    def shapes(self, classes: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of every trainable parameter and running statistic, by name, in forward order.
 
         A convolution ``X`` has ``X.conv.weight`` (outputs, inputs / groups, height, width), ``X.bn.weight``,
         ``X.bn.bias``, ``X.bn.running_mean`` and ``X.bn.running_var`` (outputs,); the classifier has
         ``classifier.weight`` (classes, features) and ``classifier.bias`` (classes,).
         """
-        shapes: Dict[str, Tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for conv in self.convolutions:
             shapes[conv.name + ".conv.weight"] = conv.weight_shape
             for vector in ("weight", "bias", "running_mean", "running_var"):
@@ -151,7 +149,7 @@ def is_batch_norm(name: str) -> bool:
 
 def _resnet50() -> Architecture:
     """Names: ``stem``; ``stage1.block0.a`` (1x1), ``.b`` (3x3), ``.c`` (1x1); in a first block ``.shortcut``."""
-    convolutions: List[Convolution] = [Convolution("stem", 3, 64, 7, 2, 3, 1)]
+    convolutions: list[Convolution] = [Convolution("stem", 3, 64, 7, 2, 3, 1)]
     channels = 64
     for stage, (width, blocks, stage_stride) in enumerate(RESNET50_STAGES, start=1):
         outputs = width * RESNET_EXPANSION
@@ -170,7 +168,7 @@ def _resnet50() -> Architecture:
 
 def _mobilenet_v1() -> Architecture:
     """Names: ``stem``, then ``block0.depthwise`` (3x3) and ``block0.pointwise`` (1x1) to ``block12``."""
-    convolutions: List[Convolution] = [Convolution("stem", 3, 32, 3, 2, 1, 1)]
+    convolutions: list[Convolution] = [Convolution("stem", 3, 32, 3, 2, 1, 1)]
     channels = 32
     for block, (outputs, stride) in enumerate(MOBILENET_BLOCKS):
         convolutions += [
@@ -182,7 +180,7 @@ def _mobilenet_v1() -> Architecture:
 
 
 # With 1000 classes: 25,557,032 and 4,231,976 parameters.
-ARCHITECTURES: Dict[str, Architecture] = {
+ARCHITECTURES: dict[str, Architecture] = {
     "resnet50_v1.5": _resnet50(),
     "mobilenet_v1": _mobilenet_v1(),
 }

@@ -1,11 +1,8 @@
 """An independent count of the images of a data set: it shares no code with the loaders that it is compared with."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path
-from typing import List, Optional
 from zlib import crc32
 
 SUFFIXES = (".jpg", ".jpeg")
@@ -14,7 +11,7 @@ PATIENCE_S = 5.0
 """The time that a count may take; a data set on a slow file system is not counted."""
 
 
-def count_images(source: str) -> Optional[int]:
+def count_images(source: str) -> int | None:
     """Return the JPEGs in the class folders of ``source``, or the lines of a list file; None if it is another form."""
     if Path(source).is_file():
         return _count_lines(source)
@@ -31,13 +28,13 @@ def count_images(source: str) -> Optional[int]:
     return count or None
 
 
-def list_numbers(source: str) -> Optional[List[int]]:
+def list_numbers(source: str) -> list[int] | None:
     """Return the numbers that the loaders record, in the order of the list of images; None if it takes too long.
 
     A loader records the CRC32 of an image's path.
     """
     give_up = time.monotonic() + PATIENCE_S
-    paths: List[str] = []
+    paths: list[str] = []
     try:
         if Path(source).is_file():
             lines = Path(source).read_text(encoding="utf-8").splitlines()
@@ -54,7 +51,7 @@ def list_numbers(source: str) -> Optional[List[int]]:
     return [crc32(path.encode()) for path in paths]
 
 
-def _count_lines(source: str) -> Optional[int]:
+def _count_lines(source: str) -> int | None:
     try:
         with Path(source).open(encoding="utf-8") as lines:
             return sum(bool(line.strip()) for line in lines)

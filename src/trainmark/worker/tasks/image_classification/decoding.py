@@ -1,12 +1,11 @@
 """JPEG decoders, fastest first: what is there is taken, and the run says which it was."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from ...core.outcomes import FAILED, RunError
 from .images import Box, Draw, random_resized_crop, randomness
@@ -47,7 +46,7 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def choose_decoder() -> Optional[Decoder]:
+def choose_decoder() -> Decoder | None:
     """Return the fastest decoder whose modules are installed, or None."""
     if installed("cv2"):
         if installed("simplejpeg"):
@@ -104,7 +103,7 @@ def is_cut_off(data: bytes) -> bool:
     return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-END_BYTES:]
 
 
-def frame_of(data: bytes) -> Optional[Frame]:
+def frame_of(data: bytes) -> Frame | None:
     """Return what the first frame header of a JPEG says, or None where there is none."""
     at = 2 if data[:2] == START_OF_IMAGE else len(data)
     while at + 10 <= len(data) and data[at] == 0xFF:
@@ -173,6 +172,6 @@ def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
     return fitted[:, ::-1] if mirrored else fitted
 
 
-def decoder_names() -> List[str]:
+def decoder_names() -> list[str]:
     """Return the modules of which one is needed, for a message."""
     return ["simplejpeg with opencv-python-headless", "opencv-python-headless", "Pillow"]

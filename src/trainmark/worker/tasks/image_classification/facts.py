@@ -1,9 +1,6 @@
 """What the first step of an image network really computed with, and the layout by a shape."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional, Tuple
 
 from ...core import facts
 
@@ -16,11 +13,11 @@ class Seen(facts.Seen):
     ``neither``.
     """
 
-    activation_layout: Optional[str] = None
-    weight_layout: Optional[str] = None
+    activation_layout: str | None = None
+    weight_layout: str | None = None
 
 
-def layout_by_axes(shape: Tuple[int, ...], channels: int) -> str:
+def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
     """Return the layout of an activation or a weight of four axes by where its ``channels`` are."""
     first, last = shape[1] == channels, shape[3] == channels
     if first and last:

@@ -1,12 +1,11 @@
 """Real images without a framework: finding them, dealing them out to the ranks, and choosing the crops."""
 
-from __future__ import annotations
-
 import math
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple
+from typing import NamedTuple
 
 from ...core.outcomes import FAILED, RunError
 
@@ -16,8 +15,8 @@ SUFFIXES = (".jpg", ".jpeg")
 class ImageList(NamedTuple):
     """The images of a data set: paths, and the label of each from 0."""
 
-    paths: List[str]
-    labels: List[int]
+    paths: list[str]
+    labels: list[int]
 
 
 class Draw(NamedTuple):
@@ -62,8 +61,8 @@ def read_images(source: str, classes: int) -> ImageList:
 
 
 def _from_folders(root: Path) -> ImageList:
-    paths: List[str] = []
-    labels: List[int] = []
+    paths: list[str] = []
+    labels: list[int] = []
     folders = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     for label, folder in enumerate(folders):
         with os.scandir(folder) as entries:
@@ -74,8 +73,8 @@ def _from_folders(root: Path) -> ImageList:
 
 
 def _from_list(file: Path) -> ImageList:
-    paths: List[str] = []
-    labels: List[int] = []
+    paths: list[str] = []
+    labels: list[int] = []
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -107,9 +106,9 @@ class Dealer:
         self._world_size = world_size
         self._seed = seed
 
-    def __iter__(self) -> Iterator[List[Draw]]:
+    def __iter__(self) -> Iterator[list[Draw]]:
         """Yield one list of draws a step."""
-        orders: Dict[int, List[int]] = {}
+        orders: dict[int, list[int]] = {}
         start = self._rank * self._batch
         while True:
             draws = []
@@ -123,7 +122,7 @@ class Dealer:
             start += self._batch * self._world_size
 
 
-def _order(images: int, seed: int, epoch: int) -> List[int]:
+def _order(images: int, seed: int, epoch: int) -> list[int]:
     order = list(range(images))
     random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 (no secret)
     return order

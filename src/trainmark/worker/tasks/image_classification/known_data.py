@@ -1,10 +1,8 @@
 """Writes data sets of nothing but the known picture, in each form that a loader takes."""
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, Dict, List
 
 from .known_picture import JPEG
 
@@ -73,7 +71,7 @@ def _masked_crc(data: bytes) -> bytes:
 def _recordio(folder: Path, count: int) -> None:
     """Write ``train.rec`` and its index: dmlc-core's include/dmlc/recordio.h, mxnet/recordio.py."""
     records = bytearray()
-    offsets: List[int] = []
+    offsets: list[int] = []
     for number in range(count):
         offsets.append(len(records))
         data = struct.pack("<IfQQ", 0, 0.0, number, 0) + JPEG
@@ -83,7 +81,7 @@ def _recordio(folder: Path, count: int) -> None:
     (folder / "train.idx").write_text("".join(lines), encoding="ascii")
 
 
-_WRITERS: Dict[str, Callable[[Path, int], None]] = {
+_WRITERS: dict[str, Callable[[Path, int], None]] = {
     FOLDER: _images,
     TFRECORD: _tfrecord,
     RECORDIO: _recordio,

@@ -6,8 +6,6 @@ A decoder that decodes at a reduced size loses them. As a JPEG (quality 92, no s
 less than 4 levels anywhere, and by 1 on average.
 """
 
-from __future__ import annotations
-
 import base64
 
 WIDTH, HEIGHT = 160, 120

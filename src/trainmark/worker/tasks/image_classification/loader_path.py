@@ -5,9 +5,8 @@ solved from what came out; all of that part, rendered anew from the picture's fo
 works for every loader, whatever random numbers it draws.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .known_picture import ACROSS, ALONG, BLUE, DETAIL, HEIGHT, LOW, RISE, WIDTH
 
@@ -50,7 +49,7 @@ class Part(NamedTuple):
     height: float
     mirrored: bool
     off: float
-    detail: Optional[float] = None
+    detail: float | None = None
 
     @property
     def area(self) -> float:
@@ -110,7 +109,7 @@ def part_of(image: Any) -> Part:
     )
 
 
-def _stripes(profile: Any, periods: Any) -> Tuple[Any, Optional[float]]:
+def _stripes(profile: Any, periods: Any) -> tuple[Any, float | None]:
     """Return the stripes in a row of levels, and the share of them that is left; ``periods`` is where in them each is.
 
     None if a period is of too few pixels, or if there are too few periods to tell.
@@ -126,8 +125,8 @@ def _stripes(profile: Any, periods: Any) -> Tuple[Any, Optional[float]]:
 
 
 def judged(
-    batches: Sequence[Sequence[Part]], sizes: Sequence[Tuple[int, ...]], side: int
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ...]], side: int
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of the parts in some batches, and the doubts; ``sizes`` are (height, width)."""
     import numpy as np
 
@@ -148,7 +147,7 @@ def judged(
         "mirrored": mirrored,
         "detail": detail,
     }
-    doubts: List[Tuple[str, str]] = []
+    doubts: list[tuple[str, str]] = []
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
     if other is not None:
         sentence = (

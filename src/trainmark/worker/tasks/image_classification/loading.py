@@ -1,8 +1,6 @@
 """Real images for a framework's own loader: which rank uses which, and each one decoded, cropped and flipped."""
 
-from __future__ import annotations
-
-from typing import Any, List, Tuple
+from typing import Any
 from zlib import crc32
 
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
@@ -51,7 +49,7 @@ class Photos:
         except MemoryError:
             return RunError(OOM, "a loader process could not allocate memory")
 
-    def load(self, draw: Draw) -> Tuple[Any, int]:
+    def load(self, draw: Draw) -> tuple[Any, int]:
         """Return (bytes (size, size, 3), label); raise ``RunError``, naming the file, if it cannot be read."""
         path = self.images.paths[draw.image]
         image = load_image(path, draw, self.size, self._seed, self.decoder)
@@ -63,7 +61,7 @@ class Photos:
         return Cut(self.dealer, count)
 
 
-def collate(samples: List[Any]) -> Any:
+def collate(samples: list[Any]) -> Any:
     """Return (bytes (batch, size, size, 3), labels (batch,) in int64), or the first ``RunError`` of the samples."""
     import numpy as np
 
@@ -74,7 +72,7 @@ def collate(samples: List[Any]) -> Any:
     return np.stack(pixels), np.array(labels, np.int64)
 
 
-def join(parts: List[Any]) -> Any:
+def join(parts: list[Any]) -> Any:
     """Return one batch of parts that ``collate`` has made."""
     import numpy as np
 

@@ -1,8 +1,7 @@
 """Weights by the names that all frameworks share, and convolutions as the equivalence check wants them."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .architectures import ARCHITECTURES
 
@@ -15,11 +14,11 @@ class ConvolutionSeen(NamedTuple):
     """
 
     name: str
-    kernel: Tuple[int, int]
-    stride: Tuple[int, int]
-    padding: Tuple[Tuple[int, int], Tuple[int, int]]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
     groups: int
-    output: Tuple[int, int, int, int]
+    output: tuple[int, int, int, int]
     output_norm: float
     values: Any
 
@@ -46,13 +45,13 @@ def by_shared_names(
     norms: Iterable[Any],
     classifier: Any,
     vectors: Mapping[str, str] = SAME_NAMES,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Return a network's parameters and running statistics by the names of ``Architecture.shapes``.
 
     ``convolutions`` and ``norms`` are its modules in the order of the description: that of the forward pass, with a
     block's shortcut last. ``vectors`` tells what a norm calls the shared names.
     """
-    named: Dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for layer, conv, norm in zip(ARCHITECTURES[model].convolutions, convolutions, norms):
         named[layer.name + ".conv.weight"] = conv.weight
         for shared, own in vectors.items():
@@ -64,7 +63,7 @@ def convolution_seen(
     name: str,
     kernel: Iterable[int],
     stride: Iterable[int],
-    padding: Tuple[Tuple[int, int], Tuple[int, int]],
+    padding: tuple[tuple[int, int], tuple[int, int]],
     groups: int,
     output: Any,
 ) -> ConvolutionSeen:

@@ -4,9 +4,8 @@ The batch norms and the sums of the residual blocks between them are computed he
 check of equal work has given. Two activations that differ only where nothing gets are not told apart by that check.
 """
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON
 from .observing import ConvolutionSeen
@@ -14,12 +13,12 @@ from .observing import ConvolutionSeen
 
 def pre_activations(
     model: str, convolutions: Sequence[ConvolutionSeen], weights: Mapping[str, Any]
-) -> Dict[str, List[float]]:
+) -> dict[str, list[float]]:
     """Return the lowest and the highest input of each activation, by its convolution's name or its block's."""
     import numpy as np
 
     outputs = {seen.name: seen.values for seen in convolutions}
-    ranges: Dict[str, List[float]] = {}
+    ranges: dict[str, list[float]] = {}
 
     def normalised(name: str) -> Any:
         values = outputs[name].astype(np.float64)

@@ -1,7 +1,5 @@
 """What an image run has beside what every run has: the flags, and the recipe of 90 epochs on ImageNet."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 

@@ -1,9 +1,8 @@
 """Image classification as a task: its models and flags, images as work, noise as input, and what is equal work."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
@@ -42,11 +41,11 @@ class ImageClassification(Task):
         """Return the settings with layout, size, classes and the rest of the recipe."""
         return image_settings(given, common)
 
-    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
+    def work(self, _settings: Settings, samples: int) -> dict[str, int]:
         """Return the images."""
         return {"images": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the image axes, and the length of an epoch."""
         own = _own(settings)
         return {
@@ -56,12 +55,12 @@ class ImageClassification(Task):
             "epoch_images": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> Dict[str, int]:
+    def operations(self, settings: Settings) -> dict[str, int]:
         """Return those of convolutions and classifier."""
         own = _own(settings)
         return {"counted": 6 * ARCHITECTURES[own.model].multiply_adds(own.image_size, own.classes)}
 
-    def pieces(self, settings: Settings, value_bytes: int) -> List[Piece]:
+    def pieces(self, settings: Settings, value_bytes: int) -> list[Piece]:
         """Return the passes of convolutions and classifier, and the update by SGD with momentum in float32.
 
         Backward a layer reads its input, its weights and the gradient of its output once, and writes the gradients of
@@ -81,17 +80,17 @@ class ImageClassification(Task):
         # Weights and momentum are read and written, gradients are read.
         return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
 
-    def recipe(self, settings: Settings) -> Dict[str, Any]:
+    def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
 
-    def asked(self, settings: Settings) -> Dict[str, Any]:
+    def asked(self, settings: Settings) -> dict[str, Any]:
         """Return the layout, of activations and of weights."""
         layout = _own(settings).layout
         return {"activation_layout": layout, "weight_layout": layout}
 
-    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, Any]:
+    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, Any]:
         """Return noise (batch, 3, size, size) in float32, and labels (batch,) in int64."""
         import numpy as np
 
@@ -100,19 +99,19 @@ class ImageClassification(Task):
         shape = (own.batch_per_device, 3, own.image_size, own.image_size)
         return random.standard_normal(shape, np.float32), random.integers(own.classes, size=shape[0])
 
-    def labels(self, settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+    def labels(self, settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the classes of the images; of a data set one class may be most."""
         return batch[1], 1 / _own(settings).classes if settings.synthetic else LARGEST_CLASS
 
-    def count_samples(self, settings: Settings) -> Optional[int]:
+    def count_samples(self, settings: Settings) -> int | None:
         """Return the JPEGs in a folder of classes, or the lines of a list file."""
         return count_images(settings.data)
 
-    def list_samples(self, settings: Settings) -> Optional[Sequence[int]]:
+    def list_samples(self, settings: Settings) -> Sequence[int] | None:
         """Return the recorded numbers of the images in the order of their folders or list file."""
         return list_numbers(settings.data)
 
-    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the cross entropy with smoothed labels."""
         logits = getattr(alone, "logits", None)
         if logits is None:
@@ -130,7 +129,7 @@ class ImageClassification(Task):
 
     def looked(
         self, settings: Settings, expected: Expected, seen: Any, _alone: Any
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the layers in the step after the window, and what is wrong with it."""
         return looked(_own(settings), expected, seen)
 
@@ -155,12 +154,12 @@ def batch_statistic(before: Any, after: Any) -> Any:
     return (after - BATCH_NORM_MOMENTUM * before) / (1 - BATCH_NORM_MOMENTUM)
 
 
-def _convolutions(seen: Observation) -> Dict[str, Any]:
+def _convolutions(seen: Observation) -> dict[str, Any]:
     told = [conv._asdict() for conv in seen.convolutions]
     return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in told]}
 
 
-def _logits(seen: Observation) -> Dict[str, Any]:
+def _logits(seen: Observation) -> dict[str, Any]:
     return {"logits": sketch("logits", seen.logits)}
 
 

@@ -1,11 +1,10 @@
 """The base of every framework's training of an image network."""
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any
 
 from ...core.feed import Feed
 from ...core.training import Training
@@ -29,7 +28,7 @@ class ImageTraining(Training):
     forms: Mapping[str, str] = {}
     """The form of a data set that a loader takes, where it is no folder of images."""
 
-    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+    def open_feed(self, settings: ImageSettings) -> Feed | None:
         """Return a new feed of the run's loader, on the data set of ``settings``; None without loaders."""
         return self.open_loader(settings, self.ranks.place)
 
@@ -37,7 +36,7 @@ class ImageTraining(Training):
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
         raise NotImplementedError
 
-    def loader_path(self) -> Optional[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
+    def loader_path(self) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
         """Let the run's own loader read the known picture, in this process, and tell what the network would get."""
         own = self.settings
         if own.synthetic:
@@ -48,8 +47,8 @@ class ImageTraining(Training):
             feed = self.open_feed(replace(own, data=str(data), loader_workers=0))
             if feed is None:
                 return None
-            batches: List[List[Part]] = []
-            sizes: List[Tuple[int, ...]] = []
+            batches: list[list[Part]] = []
+            sizes: list[tuple[int, ...]] = []
             try:
                 for _ in range(max(BATCHES, -(-PICTURES // own.batch_per_device))):
                     images = self.network_input(feed.next())

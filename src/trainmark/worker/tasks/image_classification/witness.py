@@ -1,9 +1,8 @@
 """What was seen of an image network's layers in the step after the window, and what is wrong with it."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...core.facts import Expected
 from .settings import ImageSettings
@@ -29,14 +28,14 @@ class LayersSeen(NamedTuple):
     ``not_training`` names the batch norms that are not in training mode.
     """
 
-    layers: Optional[Sequence[LayerSeen]] = None
-    image_size: Optional[Tuple[int, int]] = None
-    input_mean: Optional[float] = None
-    input_deviation: Optional[float] = None
+    layers: Sequence[LayerSeen] | None = None
+    image_size: tuple[int, int] | None = None
+    input_mean: float | None = None
+    input_deviation: float | None = None
     not_training: Sequence[str] = ()
 
 
-def measured(images: Any) -> Tuple[Tuple[int, int], float, float]:
+def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     """Return (height, width), mean and deviation of a batch of pictures: numpy, (batch, 3, height, width)."""
     import numpy as np
 
@@ -49,11 +48,11 @@ def measured(images: Any) -> Tuple[Tuple[int, int], float, float]:
 
 
 def looked(
-    settings: ImageSettings, expected: Expected, seen: Optional[LayersSeen]
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    settings: ImageSettings, expected: Expected, seen: LayersSeen | None
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of it, and the doubts."""
     seen = seen or LayersSeen()
-    doubts: List[Tuple[str, str]] = []
+    doubts: list[tuple[str, str]] = []
     types = None if seen.layers is None else Counter(layer.dtype for layer in seen.layers)
     others = [layer for layer in seen.layers or () if layer.dtype != expected.compute_dtype]
     if others:

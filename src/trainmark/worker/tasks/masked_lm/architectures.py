@@ -5,10 +5,9 @@ program has it (https://github.com/google-research/bert, modeling.py and run_pre
 a block, biases everywhere, GELU in its exact form, the embedding of the tokens used again in the classifier of words.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Dict, Mapping, NamedTuple, Tuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 NORM_EPSILON = 1e-12
 
@@ -32,12 +31,12 @@ class Bert(NamedTuple):
         """Return the width inside a block's perceptron."""
         return 4 * self.width
 
-    def products(self) -> Dict[str, Tuple[int, int]]:
+    def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of each product with weights, by name, in forward order, less the last of the words.
 
         The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
         """
-        shapes: Dict[str, Tuple[int, int]] = {}
+        shapes: dict[str, tuple[int, int]] = {}
         for block in range(self.layers):
             shapes[f"block{block}.attention.qkv"] = (3 * self.width, self.width)
             shapes[f"block{block}.attention.output"] = (self.width, self.width)
@@ -48,16 +47,16 @@ class Bert(NamedTuple):
         shapes["sentences"] = (2, self.width)
         return shapes
 
-    def norms(self) -> Tuple[str, ...]:
+    def norms(self) -> tuple[str, ...]:
         """Return the names of the norms."""
         blocks = [
             f"block{block}.{part}.norm" for block in range(self.layers) for part in ("attention", "mlp")
         ]
         return ("embedding.norm", *blocks, "words.norm")
 
-    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the words' classifier is."""
-        shapes: Dict[str, Tuple[int, ...]] = {
+        shapes: dict[str, tuple[int, ...]] = {
             "embedding.tokens": (self.vocabulary, self.width),
             "embedding.positions": (self.positions, self.width),
             "embedding.segments": (SEGMENTS, self.width),
@@ -80,7 +79,7 @@ class Bert(NamedTuple):
         sentence = math.prod(products["pooler"]) + math.prod(products["sentences"])
         return length * (inside + 2 * self.layers * length * self.width) + words + sentence
 
-    def operations(self, length: int, predictions: int) -> Dict[str, int]:
+    def operations(self, length: int, predictions: int) -> dict[str, int]:
         """Return the floating-point operations of training on a sequence of ``length``, by two conventions.
 
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward; words that are not

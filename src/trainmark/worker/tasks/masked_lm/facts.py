@@ -1,9 +1,6 @@
 """What the first step of masked language modelling really computed with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional
 
 from ..causal_lm import facts
 
@@ -12,4 +9,4 @@ from ..causal_lm import facts
 class Seen(facts.Seen):
     """``predictions`` are the words of a sequence that were classified."""
 
-    predictions: Optional[int] = None
+    predictions: int | None = None

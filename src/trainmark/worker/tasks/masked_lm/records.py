@@ -4,12 +4,11 @@ The features are those of google-research/bert (create_pretraining_data.py), whi
 not held against the data here: `trainmark data verify` does that.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any
 
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
@@ -36,9 +35,9 @@ class RecordFiles:
         path = Path(source)
         self._paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
         self._settings = settings
-        self._maps: List[Any] = []
-        self._first: List[int] = []
-        self._places: List[Tuple[int, int, int]] = []
+        self._maps: list[Any] = []
+        self._first: list[int] = []
+        self._places: list[tuple[int, int, int]] = []
         if not self._paths:
             raise RunError(FAILED, f"{source} has no *.tfrecord")
         for number, file in enumerate(self._paths):
@@ -52,7 +51,7 @@ class RecordFiles:
             self._places += [(number, at, size) for at, size in _records(mapped, file)]
         self.sequences = len(self._places)
 
-    def rows(self, numbers: Any) -> Tuple[Any, ...]:
+    def rows(self, numbers: Any) -> tuple[Any, ...]:
         """Return the sequences of these numbers, as the task's batch has them.
 
         Raises ``RunError`` (failed), naming the record, for one that is not as the settings and the model want it.
@@ -62,11 +61,11 @@ class RecordFiles:
         rows = [self._row(int(number)) for number in numbers]
         return tuple(np.stack(column) for column in zip(*rows))
 
-    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Let another process map the files itself."""
         return RecordFiles, self._given
 
-    def _row(self, number: int) -> Tuple[Any, ...]:
+    def _row(self, number: int) -> tuple[Any, ...]:
         import numpy as np
 
         file, start, size = self._places[number]
@@ -113,7 +112,7 @@ class RecordFiles:
         return tokens, segments, np.int64(length), places, words, weights.astype(np.float32), follows[0]
 
 
-def _records(mapped: Any, file: Path) -> Iterator[Tuple[int, int]]:
+def _records(mapped: Any, file: Path) -> Iterator[tuple[int, int]]:
     """Yield where the data of each record lies, and its size."""
     at, end = 0, len(mapped)
     while at < end:
@@ -124,11 +123,11 @@ def _records(mapped: Any, file: Path) -> Iterator[Tuple[int, int]]:
         at += HEAD + size + TAIL
 
 
-def parse(data: bytes) -> Dict[str, Any]:
+def parse(data: bytes) -> dict[str, Any]:
     """Return the numbers of each feature of an Example; raises ``ValueError`` or ``IndexError`` for what is none."""
     import numpy as np
 
-    found: Dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for features in _fields(data):
         for entry in _fields(features[1]):
             pair = dict(_fields(entry[1]))
@@ -156,7 +155,7 @@ def _integers(packed: bytes) -> Any:
     return np.add.reduceat((array & 0x7F).astype(np.int64) << 7 * shifts, starts)
 
 
-def _fields(message: bytes) -> Iterator[Tuple[int, bytes]]:
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the numbers and contents of a message's fields, all of which have a length."""
     at = 0
     while at < len(message):
@@ -170,7 +169,7 @@ def _fields(message: bytes) -> Iterator[Tuple[int, bytes]]:
         at += size
 
 
-def _varint(data: bytes, at: int) -> Tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -184,7 +183,7 @@ def counting(
     open_feed: Callable[[Callable[[Any], Any]], LoadedFeed], ready: Callable[[Any], Any]
 ) -> LoadedFeed:
     """Return the feed that ``open_feed`` makes with what counts each batch's tokens before it is made ready."""
-    counts: List[int] = []
+    counts: list[int] = []
 
     def made(batch: Any) -> Any:
         counts.append(int(batch[LENGTHS].sum()))

@@ -1,7 +1,5 @@
 """What a run of masked language modelling has beside what every run has: the flags, and the recipe of BERT."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 

@@ -1,9 +1,8 @@
 """Masked language modelling as a task: its models and flags, sequences as work, and what is held equal."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Any, Dict, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -62,7 +61,7 @@ class MaskedLM(Task):
                 UNSUPPORTED, "--padding is of made-up sequences; those that are read have their own"
             )
 
-    def work(self, settings: Settings, samples: int) -> Dict[str, int]:
+    def work(self, settings: Settings, samples: int) -> dict[str, int]:
         """Return sequences, tokens with the padding and, of made-up sequences, without it: others are counted."""
         own = _own(settings)
         work = {"sequences": samples, "tokens": samples * own.sequence_length}
@@ -70,7 +69,7 @@ class MaskedLM(Task):
             work[WITHOUT_PADDING] = samples // own.batch_per_device * sum(_lengths(own))
         return work
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
@@ -80,17 +79,17 @@ class MaskedLM(Task):
             "epoch_sequences": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> Dict[str, int]:
+    def operations(self, settings: Settings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
         own = _own(settings)
         return ARCHITECTURES[own.model].operations(own.sequence_length, own.predictions)
 
-    def recipe(self, settings: Settings) -> Dict[str, Any]:
+    def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         return {**recipe_told(recipe), "dropout": recipe.dropout}
 
-    def asked(self, settings: Settings) -> Dict[str, Any]:
+    def asked(self, settings: Settings) -> dict[str, Any]:
         """Return the length of a sequence, its hidden words, and the parts of a batch."""
         own = _own(settings)
         return {
@@ -99,7 +98,7 @@ class MaskedLM(Task):
             "accumulation": own.accumulation,
         }
 
-    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
+    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
         """Return tokens and segments (batch, length), lengths (batch,), places, words and weights (batch,
         predictions), and whether one sentence follows the other (batch,); the weights in float32, all else in int64.
 
@@ -122,7 +121,7 @@ class MaskedLM(Task):
             lengths = random.permutation(lengths)
         return padded((tokens, segments, lengths, places, words, follows), random)
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the hidden words."""
         words, weights = batch[4], batch[5]
         return words[weights > 0], LARGEST_SHARE
@@ -133,7 +132,7 @@ class MaskedLM(Task):
 
     def looked(
         self, settings: Settings, expected: Expected, seen: Any, alone: Any
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return looked(_own(settings), expected, seen, alone)
 
@@ -149,11 +148,11 @@ class MaskedLM(Task):
         )
 
 
-def _lengths(own: MaskedSettings) -> List[int]:
+def _lengths(own: MaskedSettings) -> list[int]:
     return made_up_lengths(own.batch_per_device, own.sequence_length, own.padding)
 
 
-def made_up_lengths(batch: int, length: int, padding: int) -> List[int]:
+def made_up_lengths(batch: int, length: int, padding: int) -> list[int]:
     """Return the lengths of a batch of made-up sequences: evenly from all of it down, so that every rank's sum is one.
 
     Their mean is that of ``padding`` percent.
@@ -162,7 +161,7 @@ def made_up_lengths(batch: int, length: int, padding: int) -> List[int]:
     return [max(int(length * share), 2) for share in shares]
 
 
-def padded(arrays: Tuple[Any, ...], random: Any) -> Tuple[Any, ...]:
+def padded(arrays: tuple[Any, ...], random: Any) -> tuple[Any, ...]:
     """Return a batch of tokens, segments, lengths, places, words and follows in which lengths are kept to.
 
     ``random`` draws other places where there is padding. Weights are added, and the order is that of ``INPUTS``.

@@ -1,8 +1,6 @@
 """The base of every framework's training of masked language modelling."""
 
-from __future__ import annotations
-
-from typing import Any, Dict
+from typing import Any
 
 from ...core.outcomes import INVALID, RunError
 from ..causal_lm.training import LanguageTraining
@@ -26,12 +24,12 @@ class MaskedTraining(LanguageTraining):
     task = TASK
     settings: MaskedSettings
 
-    def counted(self, first: int, last: int) -> Dict[str, int]:
+    def counted(self, first: int, last: int) -> dict[str, int]:
         """Return the tokens of these steps that were no padding, of sequences that are read."""
         read = self.feed.counted
         return {} if read is None else {WITHOUT_PADDING: sum(read[first:last])}
 
-    def actual(self) -> Dict[str, Any]:
+    def actual(self) -> dict[str, Any]:
         """Return what the first step used; the tokens that are counted must be those that are no padding."""
         found = super().actual()
         if not self.settings.padded:

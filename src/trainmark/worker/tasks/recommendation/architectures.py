@@ -15,10 +15,9 @@ bottom's vector they go through the top layers. The 26 tables lie one behind the
 follow those of the field before.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 DENSE, CATEGORIES = 13, 26
 """The fields of Criteo's click logs."""
@@ -48,15 +47,15 @@ class WideDeep(NamedTuple):
     layers: int
     width: int
 
-    def products(self) -> Dict[str, Tuple[int, int]]:
+    def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of every product, all with biases, by name, in forward order."""
         inputs = [CATEGORIES * self.embedding_width + DENSE, *[self.width] * self.layers]
         outputs = [*[self.width] * self.layers, 1]
         return {f"fc{i}": pair for i, pair in enumerate(zip(outputs, inputs), start=1)}
 
-    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs)."""
-        shapes: Dict[str, Tuple[int, ...]] = {
+        shapes: dict[str, tuple[int, ...]] = {
             WIDE: (self.vocabulary, 1),
             DEEP: (self.vocabulary, self.embedding_width),
         }
@@ -73,11 +72,11 @@ class WideDeep(NamedTuple):
         return _count(self.products())
 
     @property
-    def tables(self) -> Tuple[str, ...]:
+    def tables(self) -> tuple[str, ...]:
         """The names of what is looked up, the deep one first."""
         return DEEP, WIDE
 
-    def looked_up(self, batch: Any) -> Dict[str, Any]:
+    def looked_up(self, batch: Any) -> dict[str, Any]:
         """Return for each table the rows that a ``Batch`` looks up."""
         return {DEEP: batch.categories, WIDE: batch.crossed}
 
@@ -90,10 +89,10 @@ class Dlrm(NamedTuple):
 
     vocabulary: int
     embedding_width: int
-    bottom: Tuple[int, ...]
-    top: Tuple[int, ...]
+    bottom: tuple[int, ...]
+    top: tuple[int, ...]
 
-    def products(self) -> Dict[str, Tuple[int, int]]:
+    def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of every product, all with biases, by name, in forward order."""
         bottom = [DENSE, *self.bottom, self.embedding_width]
         top = [self.embedding_width + PAIRS, *self.top, 1]
@@ -103,9 +102,9 @@ class Dlrm(NamedTuple):
             for i, inputs, outputs in zip(range(1, len(widths)), widths, widths[1:])
         }
 
-    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs)."""
-        shapes: Dict[str, Tuple[int, ...]] = {TABLES: (self.vocabulary, self.embedding_width)}
+        shapes: dict[str, tuple[int, ...]] = {TABLES: (self.vocabulary, self.embedding_width)}
         for name, shape in self.products().items():
             shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
         return shapes
@@ -119,23 +118,23 @@ class Dlrm(NamedTuple):
         return _count(self.products()) + PAIRS * self.embedding_width
 
     @property
-    def tables(self) -> Tuple[str, ...]:
+    def tables(self) -> tuple[str, ...]:
         """The name of what is looked up."""
         return (TABLES,)
 
-    def looked_up(self, batch: Any) -> Dict[str, Any]:
+    def looked_up(self, batch: Any) -> dict[str, Any]:
         """Return the rows that a ``Batch`` looks up."""
         return {TABLES: batch.categories}
 
 
-Recommender = Union[WideDeep, Dlrm]
+Recommender = WideDeep | Dlrm
 
 
-def _count(shapes: Mapping[str, Tuple[int, ...]]) -> int:
+def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def pairs() -> Tuple[List[int], List[int]]:
+def pairs() -> tuple[list[int], list[int]]:
     """Return the first and the second vector of each pair; the bottom's is number 0."""
     both = [(i, j) for i in range(VECTORS) for j in range(i)]
     return [i for i, _ in both], [j for _, j in both]
@@ -155,8 +154,8 @@ class Tower(NamedTuple):
 class Interaction(NamedTuple):
     """The layers of a DLRM, without those whose widths follow from the others."""
 
-    bottom: Tuple[int, ...]
-    top: Tuple[int, ...]
+    bottom: tuple[int, ...]
+    top: tuple[int, ...]
 
     def with_tables(self, vocabulary: int, embedding_width: int) -> Dlrm:
         """Return the whole model."""
@@ -164,7 +163,7 @@ class Interaction(NamedTuple):
 
 
 # With DLPerf's 2 322 444 rows, wide_deep has 46 220 493 parameters at a width of 16, dlrm 299 641 729 at 128.
-ARCHITECTURES: Mapping[str, Union[Tower, Interaction]] = {
+ARCHITECTURES: Mapping[str, Tower | Interaction] = {
     "wide_deep": Tower(layers=7, width=1024),
     "wide_deep_tiny": Tower(layers=3, width=64),
     "dlrm": Interaction(bottom=(512, 256), top=(1024, 1024, 512, 256)),
@@ -172,6 +171,6 @@ ARCHITECTURES: Mapping[str, Union[Tower, Interaction]] = {
 }
 
 
-def glorot_limit(shape: Tuple[int, ...]) -> float:
+def glorot_limit(shape: tuple[int, ...]) -> float:
     """Return between which values, it and its negative, the weights of a product begin."""
     return math.sqrt(6 / sum(shape))

@@ -1,8 +1,6 @@
 """Clicks in the shape of Criteo's logs, in numpy: how many categories a field has, and the rows that they look up."""
 
-from __future__ import annotations
-
-from typing import Any, List, NamedTuple
+from typing import Any, NamedTuple
 
 from .architectures import CATEGORIES, CROSSES, DENSE
 
@@ -27,7 +25,7 @@ class Batch(NamedTuple):
     labels: Any
 
 
-def column_sizes(vocabulary: int) -> List[int]:
+def column_sizes(vocabulary: int) -> list[int]:
     """Return how many of a vocabulary's rows each field has: one, and its published share of the rest."""
     rest, total = vocabulary - CATEGORIES, sum(PUBLISHED_SIZES) - CATEGORIES
     sizes = [1 + rest * (size - 1) // total for size in PUBLISHED_SIZES]

@@ -1,9 +1,6 @@
 """What the first step of a recommender really computed with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Optional
 
 from ...core import facts
 
@@ -22,6 +19,6 @@ class Seen(facts.Seen):
     the optimizer.
     """
 
-    vocabulary: Optional[int] = None
-    embedding_width: Optional[int] = None
-    table_gradients: Optional[str] = None
+    vocabulary: int | None = None
+    embedding_width: int | None = None
+    table_gradients: str | None = None

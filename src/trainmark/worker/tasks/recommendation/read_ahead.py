@@ -1,10 +1,9 @@
 """What a thread takes from an iterator beforehand, for formats that a framework's loader does not read by numbers."""
 
-from __future__ import annotations
-
 import queue
 import threading
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 
 class ReadAhead:

@@ -5,12 +5,11 @@ A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw
 may have other types in the same places; the first records tell.
 """
 
-from __future__ import annotations
-
 import json
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any
 
 from ...core.arguments import NATIVE
 from ...core.choices import one_of
@@ -68,7 +67,7 @@ class ClickFile:
         _check_types(self._path, self._words[:FIRST])
         self.samples = len(self._words)
 
-    def __reduce__(self) -> Tuple[Any, Tuple[str, int]]:
+    def __reduce__(self) -> tuple[Any, tuple[str, int]]:
         """Let another process map the file itself: what is pickled of a map is the whole file."""
         return ClickFile, self._given
 
@@ -145,7 +144,7 @@ READERS: Mapping[str, Callable[[str, int], Any]] = {NATIVE: ClickFile, "parquet"
 """By loader: from a data set's place and the tables' rows to what has ``samples`` and ``batches``."""
 
 
-def record_files(source: str, suffix: str) -> Tuple[List[Path], Any]:
+def record_files(source: str, suffix: str) -> tuple[list[Path], Any]:
     """Return the files of a folder and what its ``dataset.json`` says; raise ``RunError`` where there are none."""
     found = sorted(Path(source).glob(f"*.{suffix}"))
     if not found:
@@ -182,7 +181,7 @@ def check_columns(path: Path, columns: Any) -> None:
         raise RunError(FAILED, f"{path} has no column {missing[0]}")
 
 
-def fitting(path: Path, sizes: Optional[List[int]], vocabulary: int) -> List[int]:
+def fitting(path: Path, sizes: list[int] | None, vocabulary: int) -> list[int]:
     """Return the categories of each field: those that the data set says, or as made-up samples have them.
 
     Raises ``RunError`` (failed) for more categories than the tables have rows.
@@ -210,7 +209,7 @@ def open_feed(
     place: Place,
     ready: Callable[..., Any],
     readers: Mapping[str, Callable[[str, int], Any]] = READERS,
-) -> Optional[LoadedFeed]:
+) -> LoadedFeed | None:
     """Return the feed of the data set, None for made-up samples; ``ready`` makes a batch of numpy's.
 
     One thread reads up to ``AHEAD`` batches ahead; with no loader workers they are read when they are needed.

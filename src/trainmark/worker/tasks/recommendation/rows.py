@@ -1,8 +1,7 @@
 """Which rows of the tables the steps after the window move, and which a lazy optimizer leaves alone."""
 
-from __future__ import annotations
-
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...core.place import place_from
 from .facts import SPARSE_GRADIENTS
@@ -17,7 +16,7 @@ def rows_told(
     first: Mapping[str, Any],
     second: Mapping[str, Any],
     weights: Sequence[Mapping[str, Any]],
-) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return which part of rows that Adam moved, and that the next step does not look up, stood still; and doubts.
 
     ``first`` and ``second`` are the rows that the steps look up, by table, ``weights`` before, between and after them.

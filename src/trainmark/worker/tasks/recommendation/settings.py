@@ -1,10 +1,8 @@
 """What a run of recommendation has beside what every run has: the flags, and the recipe of each model."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
-from typing import Any, Dict, Union
+from typing import Any
 
 from ...core.flags import positive
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings
@@ -48,7 +46,7 @@ class ClickSettings(Settings):
     vocabulary: int
     embedding_width: int
     table_gradients: str
-    recipe: Union[ClickRecipe, DescentRecipe]
+    recipe: ClickRecipe | DescentRecipe
 
     @property
     def description(self) -> Recommender:
@@ -95,7 +93,7 @@ def click_settings(given: argparse.Namespace, common: Settings) -> ClickSettings
     )
 
 
-def _adam(given: argparse.Namespace, common: Dict[str, Any]) -> ClickRecipe:
+def _adam(given: argparse.Namespace, common: dict[str, Any]) -> ClickRecipe:
     own = {"momentum": 0.9 if given.momentum is None else given.momentum}
     return ClickRecipe(
         **{**common, **own},
@@ -108,7 +106,7 @@ def _adam(given: argparse.Namespace, common: Dict[str, Any]) -> ClickRecipe:
     )
 
 
-def _descent(given: argparse.Namespace, common: Dict[str, Any]) -> DescentRecipe:
+def _descent(given: argparse.Namespace, common: dict[str, Any]) -> DescentRecipe:
     rate = DLRM_RATE if given.learning_rate is None else given.learning_rate
     own = {"learning_rate": rate, "momentum": given.momentum or 0.0}
     return DescentRecipe(**{**common, **own}, dropout=given.dropout or 0.0)

@@ -1,7 +1,5 @@
 """The base of every framework's training of a recommender."""
 
-from __future__ import annotations
-
 from ...core.task import Task
 from ...core.training import Training
 from . import TASK
