@@ -96,6 +96,49 @@ def test_a_wait_for_data_of_several_runs_has_an_interval_over_them() -> None:
     assert found.high / found.low > 1.1
 
 
+def test_an_equal_wait_is_no_difference_if_the_computation_takes_longer() -> None:
+    """Both wait 5 ms for data; one computes 1 ms, the other 61 ms."""
+    short = replace(BUSY, data_wait=5 / 6, cpu_wait=0.0)
+    long = replace(short, data_wait=5 / 66)
+    here, there = (
+        side(name, rate, use, recipe={"evaluations": count})
+        for name, rate, use, count in (("here", 1000 / 66, long, 12), ("there", 1000 / 6, short, 0))
+    )
+
+    explanation = explained(here, there)
+
+    assert [one.axis for one in explanation.differences] == ["evaluations"]
+    assert explanation.differences[0].low == pytest.approx(11, rel=0.05)
+
+
+def test_a_longer_wait_is_named_with_the_time_it_takes() -> None:
+    """One waits 100 ms and the other 5 ms; both compute 1 ms, and other load stretches neither's wait."""
+    slow = replace(BUSY, data_wait=100 / 101, cpu_wait=0.005)
+    fast = replace(BUSY, data_wait=5 / 6, cpu_wait=0.1)
+
+    found = explained(side("here", 1000 / 101, slow), side("there", 1000 / 6, fast)).differences
+
+    assert found[0].axis == OwnCause.DATA_WAIT
+    assert found[0].low is not None
+    assert found[0].low < 101 / 6 < (found[0].high or 0)
+    assert all(abs(math.log(one.high or 1)) < 0.1 for one in found[1:])
+
+
+def test_source_files_are_compared_by_name_and_not_by_folder() -> None:
+    one, other = (
+        SideFacts(
+            entries={
+                PartName.SOURCE: {f"/tmp/{folder}/train.py": digest * 64, f"/tmp/{folder}/m.py": "c" * 64}
+            }
+        )
+        for folder, digest in (("x", "a"), ("y", "b"))
+    )
+
+    found = list(program_differences(one, other, commands=True))
+
+    assert [(fact.name, fact.here) for fact in found] == [("source train.py", "aaaaaaaa…")]
+
+
 def test_a_cpu_quota_and_a_slow_rank_are_factors_of_their_own() -> None:
     quota = replace(BUSY, quota_stop=0.5)
     ranks = replace(BUSY, rank_wait=0.4)

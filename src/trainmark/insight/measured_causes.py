@@ -88,9 +88,9 @@ def _waits(run: ExplainedRun, other: OtherSide, *, waits_counted: bool) -> Itera
     here = Reading(f"{run.data_wait:.1%} of a step", where)
     if other.run is not None and other.run.data_wait is not None:
         there_wait = other.run.data_wait
-        if abs(run.data_wait - there_wait) > _LEAST_WAIT:
+        span = _span_of_times(run, other.run, "data_wait", run.data_wait, there_wait)
+        if abs(span[0] * span[1] - 1) > 2 * _LEAST_WAIT:
             there = Reading(f"{there_wait:.1%} of a step", where)
-            span = _span_of_shares(run, other.run, "data_wait", run.data_wait, there_wait)
             yield _own(OwnCause.DATA_WAIT, (here, there), Basis.OWN, span)
     elif run.data_wait > _LEAST_WAIT and not waits_counted:
         there = Reading("not stated", "")
@@ -101,7 +101,7 @@ def _of_ranks(run: ExplainedRun, other: ExplainedRun) -> Iterator[RecipeDifferen
     waits = _both(run.facts, other.facts, "rank_wait")
     if waits is not None and abs(waits[0] - waits[1]) > _LEAST_SHARE:
         texts = (f"the other ranks wait {share:.0%} of a step for the slowest" for share in waits)
-        span = _span_of_shares(run, other, "rank_wait", *waits)
+        span = _span_of_times(run, other, "rank_wait", *waits)
         yield _own(OwnCause.RANK_WAIT, _readings(texts), Basis.OWN, span)
 
 
@@ -127,13 +127,21 @@ def _of_cpus(run: ExplainedRun, other: ExplainedRun, *, others_differ: bool) -> 
         )
         in_use = None
     waits = _both(here, there, "cpu_wait")
-    if waits is not None and abs(waits[0] - waits[1]) > _LEAST_SHARE:
+    busy = [1 - (side.data_wait or 0.0) for side in (run, other)]
+    if waits is not None and all(wait < share for wait, share in zip(waits, busy, strict=True)):
+        # The wait stretches the computation alone; a wait for data stays as it is.
+        stretched = [share / max(share - wait, 0.01) for wait, share in zip(waits, busy, strict=True)]
+        factor = 1 / (1 - busy[0] + busy[0] * stretched[1] / stretched[0])
+    else:
+        factor = 1.0
+    if waits is not None and abs(factor - 1) > _LEAST_SHARE:
         loads = _both(here, there, "other_load") or (math.nan, math.nan)
         texts = (
             f"waits for a CPU in {wait:.0%} of the window, other processes take {load:.0%} of the CPUs"
             for wait, load in zip(waits, loads, strict=True)
         )
-        span = _span_of_shares(run, other, "cpu_wait", *waits)
+        width = math.hypot(*(_half_width(side, "cpu_wait") for side in (run, other)))
+        span = factor * math.exp(-width), factor * math.exp(width)
         # Threads that wait for each other lose more than the main thread's own wait.
         found = [*span, *((in_use,) if in_use is not None else ())]
         if not others_differ and (whole := _ratio(run, other)) is not None:
@@ -203,6 +211,22 @@ def _span_of_shares(
     factor = (1 - min(there, 0.99)) / (1 - min(here, 0.99))
     widths = [_half_width(side, name) for side in (run, other)]
     width = math.hypot(*widths)
+    return factor * math.exp(-width), factor * math.exp(width)
+
+
+def _span_of_times(
+    run: ExplainedRun, other: ExplainedRun, name: str, here: float, there: float
+) -> tuple[float, float]:
+    """Return the factor of having the other side's waiting time of a unit of work instead of one's own.
+
+    The same seconds are another share of a step whose computation takes longer, so that shares alone would show a
+    difference where there is none.
+    """
+    ratio = _ratio(run, other)
+    if ratio is None:
+        return _span_of_shares(run, other, name, here, there)
+    factor = 1 / max(1 - here + there / ratio, 0.01)
+    width = math.hypot(*(_half_width(side, name) for side in (run, other)))
     return factor * math.exp(-width), factor * math.exp(width)
 
 

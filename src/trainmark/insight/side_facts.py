@@ -182,7 +182,7 @@ def program_differences(here: SideFacts, there: SideFacts, *, commands: bool) ->
     ``commands`` is false where differing axes or options explain why the commands differ.
     """
     for part in _LISTED:
-        one, other = here.entries.get(part), there.entries.get(part)
+        one, other = (_named(part, side.entries.get(part)) for side in (here, there))
         if one is None or other is None or one == other or (part is PartName.COMMANDS and not commands):
             continue
         yield from _of_part(part, one, other)
@@ -191,6 +191,14 @@ def program_differences(here: SideFacts, there: SideFacts, *, commands: bool) ->
             yield FactDifference(
                 f"setting {name}", here.settings[name], there.settings[name], "printed by the program"
             )
+
+
+def _named(part: PartName, entries: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return the entries of a part; source files without their folders, if their names are then still unique."""
+    if entries is None or part is not PartName.SOURCE:
+        return entries
+    short = {name.rpartition("/")[2]: value for name, value in entries.items()}
+    return short if len(short) == len(entries) else entries
 
 
 _WORDS = {
