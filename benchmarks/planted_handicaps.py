@@ -2,8 +2,8 @@
 """Plant handicaps in tiny programs of several libraries, and count how often ``explain`` names them first.
 
 Each library is measured once as it is, and once with each handicap; ``trainmark explain HANDICAPPED --against PLAIN``
-should name the handicap first. On a quiet machine its interval has the whole measured ratio; on a busy one other causes,
-such as the load, have a part of it. A handicap whose ratio is within the noise of both runs does not count.
+should name the handicap first. On a quiet machine its interval has the whole measured ratio; on a busy one other
+causes, such as the load, have a part of it. A handicap whose ratio is within the noise of both runs does not count.
 
     benchmarks/planted_handicaps.py --envs ~/.local/share/trainmark/envs --out /tmp/planted torch jax paddle mxnet numpy
 """
