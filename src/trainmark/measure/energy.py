@@ -60,7 +60,7 @@ def energy_of(
 
 
 def unit_of_work(unit: str) -> str:
-    """Return what a rate counts, in the singular: ``images/s`` counts an ``image``."""
+    """Return what a rate counts, in the singular: ``tokens/s`` counts a ``token``."""
     word = unit.partition("/")[0]
     return word[:-1] if word.endswith("s") and len(word) > 1 else word
 
