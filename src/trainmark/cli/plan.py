@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,11 +60,11 @@ def plan(
             )
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return
-    from trainmark.campaign import CannotStart, cases_over_limit, plan_campaign
+    from trainmark.campaign import cases_over_limit, plan_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suite_reading import read_suite
     from trainmark.home import default_home
-    from trainmark.schema.outcome import Outcome
+    from trainmark.schema.plan import Plan
     from trainmark.suite import select
     from trainmark.workload.card import OWN_FORMAT
 
@@ -81,7 +82,7 @@ def plan(
     for case, planned in zip(cases, plans, strict=True):
         missing = _missing_interpreter(resolved, case) if hosts is None else None
         wrong |= missing is not None or f" has no model '{case.model}'" in (_reason(planned) or "")
-        found = planned if missing is None else CannotStart(Outcome.UNSUPPORTED, missing)
+        found = replace(planned, cannot_run=missing) if missing and isinstance(planned, Plan) else planned
         sys.stdout.write(
             _as_json(case, found, late.get(case.id))
             if as_json
