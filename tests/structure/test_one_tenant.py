@@ -69,6 +69,7 @@ MODEL_FOLDERS = re.compile(
 )
 
 MODEL_EXCEPTIONS = {
+    "cli/init.py": "the models that it proposes for a first suite",
     "equivalence/golden/": "the golden observations of each model",
     "reference/data/": "what was published, as it was published",
     "insight/explanation.py": "the docstring that says when two spellings are one model",
