@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -18,8 +18,11 @@ needs_browser = pytest.mark.skipif(
 )
 """For tests that take the fixture ``views``, which are marked ``browser`` by that."""
 
-WINDOWS = (("page", 400), ("page", 800), ("page", 1300), ("printed", 717), ("dark", 1300))
+WINDOWS = (("page", 400), ("page", 800), ("page", 1300), ("printed", 717))
 """What a page is looked at in; 717 pixels lie between the margins of A4 paper."""
+
+DARK = ("dark", 1300)
+"""The window of pages that are looked at in dark mode too."""
 
 _LISTEN = """
 <script>
@@ -116,8 +119,13 @@ class Views:
     complaints: list[str]
 
 
-def inspected(pages: Mapping[str, str], folder: Path) -> Views:
-    """Return what one browser sees of pages in windows of three widths, and on A4 paper."""
+def windows_of(name: str, dark: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """Return the windows in which a page is looked at."""
+    return (*WINDOWS, DARK) if name in dark else WINDOWS
+
+
+def inspected(pages: Mapping[str, str], folder: Path, dark: Collection[str] = ()) -> Views:
+    """Return what one browser sees of pages in windows of three widths, on A4 paper, and ``dark`` ones in dark mode."""
     # A window cannot be as narrow as a phone: the pages stand in frames.
     frames = []
     for name, text in pages.items():
@@ -134,7 +142,7 @@ def inspected(pages: Mapping[str, str], folder: Path) -> Views:
         frames += [
             f'<iframe src="{name}.{medium}.html#{name},{medium},{width}" '
             f'style="border:0;width:{width}px;height:900px"></iframe>'
-            for medium, width in WINDOWS
+            for medium, width in windows_of(name, dark)
         ]
     outer = folder / "outer.html"
     outer.write_text(
@@ -150,5 +158,5 @@ def inspected(pages: Mapping[str, str], folder: Path) -> Views:
         views[name, medium, int(width)] = View(
             one["found"], one["first"], one["numbers"], one["stacked"], one["background"]
         )
-    assert set(views) == {(name, *window) for name in pages for window in WINDOWS}
+    assert set(views) == {(name, *window) for name in pages for window in windows_of(name, dark)}
     return Views(views, complaints)

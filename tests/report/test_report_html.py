@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sample_results as sample
-from browser import WINDOWS, Views, inspected, needs_browser
+from browser import DARK, WINDOWS, Views, inspected, needs_browser
 from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
@@ -156,7 +156,6 @@ WHOLE = (
     (sample.two_units, Language.EN),
     (sample.hostile, Language.ZH),
     (sample.cluster, Language.EN),
-    (sample.two_frameworks, Language.EN),
 )
 STORED = ("frameworks", "h200-language", "h100-scaling")
 """Kept results: six frameworks, three language models and two others, and two sizes."""
@@ -178,7 +177,7 @@ def views(rendering: Rendering, tmp_path_factory: pytest.TempPathFactory) -> Vie
     plain = rendering.html(sample.two_units)
     pages[WITHOUT_SCRIPT] = re.sub(r"<script.*?</script>", "", plain, flags=re.DOTALL)
     assert set(pages) == set(PAGES)
-    return inspected(pages, tmp_path_factory.mktemp("browser"))
+    return inspected(pages, tmp_path_factory.mktemp("browser"), dark=[f"whole-{sample.two_units.__name__}"])
 
 
 @needs_browser
@@ -220,7 +219,7 @@ def test_the_first_screen_has_the_numbers_of_every_model_and_framework(
 def test_a_dark_page_has_a_dark_background(views: Views) -> None:
     page = f"whole-{sample.two_units.__name__}"
     assert views.pages[page, "page", 1300].background == "rgb(255, 255, 255)"
-    assert views.pages[page, "dark", 1300].background == "rgb(21, 24, 27)"
+    assert views.pages[page, *DARK].background == "rgb(21, 24, 27)"
 
 
 def test_a_page_of_thirty_runs_is_smaller_than_300_kb(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def collect(
         manifests=manifests,
         certificates=tuple(certificates),
         gates_off=suite.gates.off,
+        baseline=suite.baseline,
     )
     return judged(document)
 

@@ -75,6 +75,14 @@ def report(
         str | None,
         typer.Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            help="For Markdown and HTML: the case of each model that the first screen compares the others with, "
+            "selected as with --only (default: the suite's baseline, else the first measured case).",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --to json.")] = False,
 ) -> None:
     """Write a report: hardware, throughput tables, speedups, charts, failed runs, environment.
@@ -89,17 +97,19 @@ def report(
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
     target = ReportFormat.JSON if as_json else to
     _refuse_unused_options(target, output, only, model, mission)
+    if baseline is not None and target not in (None, ReportFormat.MD, ReportFormat.HTML):
+        raise InputError("--baseline is for Markdown and HTML")
     language = Language(lang)
     results, folder = _results(source, campaign, target)
     try:
         if target is None:
-            _write_all(results, folder, language)
+            _write_all(results, folder, language, baseline)
             return
         whole = True
         if target in _EXCHANGED:
             text, whole = _exchanged(results, target, only, model, mission)
         else:
-            text = _render(results, folder, target, language, output)
+            text = _render(results, folder, target, language, output, baseline)
         _write(text, output)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
@@ -120,14 +130,14 @@ def _results(source: str, campaign: str | None, target: ReportFormat | None) -> 
     return found
 
 
-def _write_all(results: "Results", folder: Path, language: "Language") -> None:
+def _write_all(results: "Results", folder: Path, language: "Language", baseline: str | None) -> None:
     from trainmark.report import write_reports
     from trainmark.schema.names import RESULTS
     from trainmark.store import write_results
 
     _report_lost_runs(folder / RESULTS, results)
     write_results(folder / RESULTS, results)
-    for path in write_reports(folder, results, language):
+    for path in write_reports(folder, results, language, baseline):
         sys.stderr.write(f"wrote {path}\n")
 
 
@@ -199,7 +209,12 @@ def _refuse_unused_options(
 
 
 def _render(
-    results: "Results", source: Path, target: ReportFormat, language: "Language", output: Path | None
+    results: "Results",
+    source: Path,
+    target: ReportFormat,
+    language: "Language",
+    output: Path | None,
+    baseline: str | None,
 ) -> str:
     from trainmark.report import render_csv, render_html, render_markdown, write_plots
 
@@ -209,13 +224,13 @@ def _render(
         case ReportFormat.CSV:
             return render_csv(results)
         case ReportFormat.HTML:
-            return render_html(results, source, language, _relative_path(source, output))
+            return render_html(results, source, language, _relative_path(source, output), baseline)
         case ReportFormat.MD:
             if output is None:
-                return render_markdown(results, source, language)
+                return render_markdown(results, source, language, baseline=baseline)
             plots = f"{output.stem}-plots"
             write_plots(output.parent / plots, results, source, language)
-            return render_markdown(results, source, language, _relative_path(source, output), plots)
+            return render_markdown(results, source, language, _relative_path(source, output), plots, baseline)
         case _:
             raise AssertionError(target)
 

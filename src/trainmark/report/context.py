@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote
 
+from trainmark.errors import InputError
 from trainmark.insight import judged
 from trainmark.measure.statistics import MIN_RUNS
 from trainmark.report.axes import BATCH, COMMON, Aspect, Axes, axis_label, by_unit
@@ -16,6 +17,7 @@ from trainmark.report.series import StepSeries
 from trainmark.schema.findings import Findings, RatioFinding
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.suite import select_baselines
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,13 @@ def context(
     language: Language,
     base: str = "",
     series: Mapping[str, Sequence[StepSeries]] | None = None,
+    baseline: str | None = None,
 ) -> Context:
-    """Return the context of a report in ``language``; see ``Context``."""
+    """Return the context of a report in ``language``; see ``Context``.
+
+    ``baseline`` selects the baselines, like ``--only``; None: the suite's choice. Raises ``InputError`` if it selects
+    nothing, several cases of a model, or a case without a number.
+    """
     results = judged(results)
     assert results.findings is not None
     groups = by_unit(results.cases)
@@ -104,7 +111,24 @@ def context(
         parts=tuple(UnitPart(unit, Axes.of(cases), len(groups) == 1) for unit, cases in groups.items()),
         series=series or {},
         base=base,
+        baselines=_baselines(results, baseline),
     )
+
+
+def _baselines(results: Results, baseline: str | None) -> frozenset[str]:
+    expression = results.baseline if baseline is None else baseline
+    if expression is None:
+        return frozenset()
+    by_id = {result.id: result for result in results.cases}
+    cases = [result.case for result in results.cases]
+    chosen = [by_id[case.id] for case in select_baselines(cases, expression, "--baseline")]
+    if baseline is not None:
+        for result in chosen:
+            if result.estimate is None:
+                raise InputError(
+                    f"--baseline {expression!r}: {result.id} has no number ({result.outcome.label})"
+                )
+    return frozenset(result.id for result in chosen)
 
 
 class Mark(StrEnum):

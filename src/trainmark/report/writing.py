@@ -33,12 +33,15 @@ from trainmark.schema.results import Results
 PLOTS = "plots"
 
 
-def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
+def compose(
+    results: Results, directory: Path, language: Language, base: str = "", baseline: str | None = None
+) -> Report:
     """Return the report on ``results``, whose runs' files are in ``directory``.
 
     ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
+    ``baseline`` selects the cases with which the others are compared, see ``context``.
     """
-    about = context(results, directory, language, base, read_series(results, directory))
+    about = context(results, directory, language, base, read_series(results, directory), baseline)
     say = about.say
     sections = [section for section in _sections(about) if section is not None]
     colophon = say(
@@ -88,7 +91,12 @@ def _sections(about: Context) -> list[Section | None]:
 
 
 def render_markdown(
-    results: Results, directory: Path, language: Language = Language.EN, base: str = "", plots: str = PLOTS
+    results: Results,
+    directory: Path,
+    language: Language = Language.EN,
+    base: str = "",
+    plots: str = PLOTS,
+    baseline: str | None = None,
 ) -> str:
     """Return the report as Markdown.
 
@@ -96,14 +104,20 @@ def render_markdown(
     folder of the Markdown file (empty, or ending in ``/``). ``plots`` is the folder of the charts as SVG, see
     ``write_plots``.
     """
-    return to_markdown(compose(results, directory, language, base), plots)
+    return to_markdown(compose(results, directory, language, base, baseline), plots)
 
 
-def render_html(results: Results, directory: Path, language: Language = Language.EN, base: str = "") -> str:
+def render_html(
+    results: Results,
+    directory: Path,
+    language: Language = Language.EN,
+    base: str = "",
+    baseline: str | None = None,
+) -> str:
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
     from trainmark.report.html import to_html
 
-    return to_html(compose(results, directory, language, base))
+    return to_html(compose(results, directory, language, base, baseline))
 
 
 def write_plots(
@@ -113,12 +127,14 @@ def write_plots(
     return _write_plots(folder, compose(results, directory, language))
 
 
-def write_reports(directory: Path, results: Results, language: Language = Language.EN) -> list[Path]:
+def write_reports(
+    directory: Path, results: Results, language: Language = Language.EN, baseline: str | None = None
+) -> list[Path]:
     """Write ``results.csv``, ``runs.csv``, ``plots/*.svg``, ``report.md`` and ``report.html`` into ``directory``."""
     from trainmark.report.html import to_html
 
     written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
-    report = compose(results, directory, language)
+    report = compose(results, directory, language, baseline=baseline)
     written += _write_plots(directory / PLOTS, report)
     pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report)}
     return written + _write(directory, pages)

@@ -259,7 +259,7 @@ class Results(Frozen):
     ``certificates`` show which frameworks did equal work, one per model, device and optimizer; empty for a single
     framework. ``findings`` is the interpretation of the results; null in files of older versions.
     ``gates_off`` are the gates that the suite turned off. ``command`` is the last command that added runs; null if
-    unknown.
+    unknown. ``baseline`` is the suite's choice of the cases with which a report compares the others; null without one.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -275,6 +275,7 @@ class Results(Frozen):
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()
+    baseline: str | None = None
 
     @property
     def measured(self) -> tuple[datetime, datetime]:

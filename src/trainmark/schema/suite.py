@@ -205,6 +205,7 @@ class Suite(Frozen):
     hosts, never two on one host. ``budget`` is the time in seconds that all runs together may
     take (YAML also takes ``5min``): cases that do not fit are left out, the longest first. Paths are relative to the
     suite's file.
+    ``baseline`` selects the case (one for each model) with which a report compares the others, as ``--only`` does.
     ``cases`` is the expanded matrix.
     """
 
@@ -221,6 +222,7 @@ class Suite(Frozen):
     launcher: Literal[Launcher.RANKS, Launcher.TORCHRUN, Launcher.MPIRUN] | None = None
     side_by_side: bool = False
     budget: Annotated[PositiveFloat | None, BeforeValidator(_seconds)] = None
+    baseline: str | None = None
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

@@ -4,7 +4,7 @@ from trainmark.suite.document import Document, read_document
 from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.naming import log_name
-from trainmark.suite.selection import select
+from trainmark.suite.selection import select, select_baselines
 
 __all__ = [
     "FROM_SLURM",
@@ -18,4 +18,5 @@ __all__ = [
     "parse_suite",
     "read_document",
     "select",
+    "select_baselines",
 ]

@@ -18,6 +18,7 @@ from trainmark.suite.card_cases import CardCases, read_card_cases
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
+from trainmark.suite.selection import select_baselines
 from trainmark.tasks import TASKS, case_of, find_task
 
 MAX_CASES = 100_000
@@ -58,8 +59,19 @@ def _checked(document: Document) -> Suite:
     _check_environments(document, suite)
     _check_data(document, suite)
     _check_names(document, suite)
+    _check_baseline(document, suite)
     suite = suite.model_copy(update={"datasets": _checked_datasets(document, suite)})
     return _with_absolute_paths(suite, path.resolve().parent)
+
+
+def _check_baseline(document: Document, suite: Suite) -> None:
+    """Raise ``InputError`` if ``baseline`` selects no case, or several of one model."""
+    if suite.baseline is None:
+        return
+    try:
+        select_baselines(suite.cases, suite.baseline, "the expression")
+    except InputError as error:
+        raise document.error(("baseline",), str(error)) from None
 
 
 def dump_suite(suite: Suite) -> str:
@@ -70,10 +82,9 @@ def dump_suite(suite: Suite) -> str:
         del values["gates"]
     if not values["side_by_side"]:
         del values["side_by_side"]
-    if values["budget"] is None:
-        del values["budget"]
-    if values["launcher"] is None:
-        del values["launcher"]
+    for key in ("budget", "launcher", "baseline"):
+        if values[key] is None:
+            del values[key]
     for dataset in values["datasets"].values():
         if dataset["task"] is None:
             del dataset["task"]

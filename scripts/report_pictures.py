@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Write docs/pictures/NAME-WIDTH.png: the first screen of the reports of kept results, by Chromium.
+
+    .venv/bin/python scripts/report_pictures.py [NAME ...]
+
+It needs chromium and Pillow. Results are shown that are complete and name the program of every run.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+from trainmark.report import render_html
+from trainmark.store import read_results
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+SHOWN = ("frameworks", "h200-language", "cluster-ssh")
+"""Six frameworks, language models, and a scaling table of four hosts."""
+SIZES = ((1300, 900), (400, 900))
+LEAST_WINDOW = 520
+"""Chromium's windows are not narrower: a narrow page is shown in a frame, and the picture is cut."""
+COLOURS = 64
+
+
+def main(names: list[str]) -> int:
+    """Write the pictures of ``names``, by default of all; return the exit code."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        sys.stderr.write("chromium is not installed\n")
+        return 1
+    for name in names or SHOWN:
+        folder = DOCS / "results" / name
+        results = read_results(folder / "results.json")
+        runs = [run for case in results.cases for run in case.runs]
+        if not results.complete or any(run.identity is None for run in runs):
+            sys.stderr.write(f"{name}: unfinished, or the program of some run is unknown\n")
+            return 1
+        page = render_html(results, folder)
+        for width, height in SIZES:
+            path = DOCS / "pictures" / f"{name}-{width}.png"
+            _picture(browser, page, width, height).save(path, optimize=True)
+            sys.stderr.write(f"wrote {path}\n")
+    return 0
+
+
+def _picture(browser: str, page: str, width: int, height: int) -> Image.Image:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        (folder / "page.html").write_text(page, encoding="utf-8")
+        frame = f'<iframe src="page.html" style="border:0;width:{width}px;height:{height}px"></iframe>'
+        (folder / "frame.html").write_text(f'<!DOCTYPE html><body style="margin:0">{frame}', encoding="utf-8")
+        words = [
+            browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            f"--window-size={max(width, LEAST_WINDOW)},{height}", f"--user-data-dir={folder / 'profile'}",
+            "--virtual-time-budget=5000", f"--screenshot={folder / 'picture.png'}", (folder / "frame.html").as_uri(),
+        ]  # fmt: skip
+        subprocess.run(words, check=True, capture_output=True, timeout=300)
+        with Image.open(folder / "picture.png") as picture:
+            whole = picture.convert("RGB").crop((0, 0, width, height))
+    return whole.quantize(COLOURS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

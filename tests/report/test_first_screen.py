@@ -1,0 +1,178 @@
+"""The first screen: which cases it shows, with which baseline, and what it says about doubts."""
+
+import re
+from pathlib import Path
+
+import pytest
+import sample_results as sample
+
+from trainmark.cli.main import main
+from trainmark.errors import InputError
+from trainmark.report import Language
+from trainmark.report.blocks import Bullets, Section, Table
+from trainmark.report.writing import compose
+from trainmark.schema.results import Results
+from trainmark.store import read_results, write_results
+from trainmark.suite import load_suite
+from trainmark.tasks import case_of
+
+STORED = Path(__file__).parents[2] / "docs" / "results"
+
+
+def glance(results: Results, baseline: str | None = None) -> Section:
+    report = compose(results, Path("/nowhere"), Language.EN, baseline=baseline)
+    return report.sections[0]
+
+
+def rows(section: Section) -> list[list[str]]:
+    """Return the cells' texts, each with its detail."""
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    return [
+        [f"{''.join(span.text for span in cell.spans)} {cell.detail}".strip() for cell in row]
+        for row in table.rows
+    ]
+
+
+def reasons(section: Section) -> list[str]:
+    (bullets,) = (block for block in section.blocks if isinstance(block, Bullets))
+    return ["".join(span.text for span in item) for item in bullets.items]
+
+
+def stored(name: str) -> Results:
+    return read_results(STORED / name / "results.json")
+
+
+def test_six_frameworks_are_compared_with_the_first_case_of_the_suite_on_equal_settings() -> None:
+    found = rows(glance(stored("frameworks")))
+    assert [row[0].split()[0] for row in found] == [
+        "pytorch", "tensorflow", "mxnet", "paddle", "jax", "mindspore",
+    ]  # fmt: skip
+    assert {" ".join(row[0].split()[1:]) for row in found} == {"synthetic fp32 b8 1n1g"}
+    assert found[0][1:3] == ["195.59 [184.02, 211.25]", "1 (baseline)"]
+    assert found[1][1:3] == ["162.20† [146.95, 186.05]", "0.83† [0.76, 0.93]"]
+    assert {row[3] for row in found} == {"compute"}
+
+
+def test_models_with_their_own_units_have_a_row_each_and_no_ratio() -> None:
+    section = glance(stored("h200-language"))
+    assert [row[1].split()[1] for row in rows(section)] == [
+        "tokens/s", "tokens/s", "sequences/s", "samples/s", "samples/s",
+    ]  # fmt: skip
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert "ratio" not in [column.title for column in table.columns]
+
+
+def test_the_reader_chooses_the_baseline() -> None:
+    found = rows(glance(stored("frameworks"), "framework=jax,data=synthetic,devices_per_node=1"))
+    assert [row[2] for row in found if row[0].startswith("jax")] == ["1 (baseline)"]
+    assert [row[2] for row in found if row[0].startswith("pytorch")] == ["10.06 [7.07, 14.12]"]
+
+
+def test_the_suite_chooses_the_baseline_and_the_reader_overrules_it() -> None:
+    results = sample.two_sizes()
+    second = results.cases[1]
+    chosen = results.model_copy(update={"baseline": second.id})
+    labelled = {row[2]: row[0] for row in rows(glance(chosen))}
+    assert labelled["1 (baseline)"] == rows(glance(results, second.id))[1][0]
+    first = {row[2]: row[0] for row in rows(glance(chosen, results.cases[0].id))}
+    assert first["1 (baseline)"] != labelled["1 (baseline)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--baseline", "framework=jaxx"], "--baseline framework=jaxx: no case has this value"),
+        (["--baseline", "framwork=jax"], "'framwork' is not an axis"),
+        (["--baseline", "framework=pytorch"], "and a baseline is one: add conditions"),
+        (["--baseline", ""], "has no condition"),
+        (["--baseline", "framework=jax", "--to", "csv"], "--baseline is for Markdown and HTML"),
+    ],
+)
+def test_a_baseline_that_cannot_be_meant_is_one_line_and_exit_2(
+    words: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_results(tmp_path / "results.json", sample.two_sizes())
+    to = [] if "--to" in words else ["--to", "md"]
+    assert main(["report", str(tmp_path), *to, *words]) == 2
+    reported = capsys.readouterr()
+    assert complaint in reported.err
+    assert (reported.err.count("\n"), reported.out) == (1, "")
+
+
+def test_a_baseline_without_a_number_is_refused_with_its_outcome(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = sample.ngc_v100()
+    write_results(tmp_path / "results.json", results)
+    failed = next(case for case in results.cases if case.estimate is None)
+    assert main(["report", str(tmp_path), "--to", "md", "--baseline", failed.id]) == 2
+    assert f"{failed.id} has no number (OOM)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (
+            "baseline: precision=fp16x",
+            "suite.yaml:3: baseline: the expression precision=fp16x: no case has this value",
+        ),
+        (
+            "baseline: model=resnet50_v1.5",
+            "suite.yaml:3: baseline: the expression 'model=resnet50_v1.5' matches 2",
+        ),
+    ],
+)
+def test_a_suite_whose_baseline_is_no_case_names_the_line(line: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(f"name: s\naxes: {{precision: [fp32, amp-fp16]}}\n{line}\n")
+    with pytest.raises(InputError, match="baseline") as error:
+        load_suite(path)
+    assert complaint in str(error.value)
+
+
+def test_at_most_eight_rows_are_shown_and_the_note_says_of_how_many() -> None:
+    cases = [
+        (case, sample.ok_runs(case, 100.0 + 10 * i, 3))
+        for i, case in enumerate(
+            case_of(precision=precision, framework=framework, batch_per_device=batch)
+            for precision in ("fp32", "tf32", "amp-fp16", "amp-bf16")
+            for framework in ("pytorch", "jax")
+            for batch in (32, 64, 128)
+        )
+    ]
+    section = glance(sample.results(cases))
+    found = rows(section)
+    assert len(found) == 8
+    assert all("b32" in row[0] for row in found)
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    assert "8 of 24 measured cases are shown" in table.footnotes[0]
+
+
+def test_what_to_distrust_is_named_with_its_number() -> None:
+    assert reasons(glance(stored("frameworks")))[-1] == "The runs were made in 6 different environments."
+    unfinished = reasons(glance(stored("h100-scaling")))
+    assert unfinished[0].startswith("This suite is not finished")
+    failed = reasons(glance(sample.ngc_v100()))
+    assert failed[0] == "Runs without a result: 1 timeout, 2 OOM."
+
+
+def test_results_without_any_doubt_say_how_often_the_machine_was_watched() -> None:
+    found = reasons(glance(sample.one_case(3)))
+    assert found[0] == "No check found a reason to doubt these numbers."
+    assert "looked: 37 samples" in found[1]
+
+
+def test_failed_runs_alone_give_no_table() -> None:
+    section = glance(sample.only_failures())
+    assert [type(block) for block in section.blocks] == [Bullets]
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/report.md"])
+def test_pictures_show_finished_results_whose_runs_name_their_program(page: str) -> None:
+    text = (STORED.parents[1] / page).read_text(encoding="utf-8")
+    shown = set(re.findall(r"pictures/([\w-]+)-(?:1300|400)\.png", text))
+    assert shown
+    for name in shown:
+        results = stored(name)
+        assert results.complete
+        assert all(run.identity is not None for case in results.cases for run in case.runs)
