@@ -105,7 +105,9 @@ def measure(
             opened[name].step()
         synchronize(own)
         found[name] = {"tokens_per_s": [], "mhz": [], "watts": [], **opened[name].facts}
-        found[name]["memory_gib"] = round(memory(own, peak=True) - before, 2)
+        # What a contestant before it leaves is not freed at once, and would be taken off this one's.
+        known = not (own.one_by_one and len(found) > 1)
+        found[name]["memory_gib"] = round(memory(own, peak=True) - before, 2) if known else None
         found[name]["open_and_compile_s"] = round(time.monotonic() - started, 1)
     gc.collect()
     gc.freeze()
