@@ -23,7 +23,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.insight import to_document
 from trainmark.suite import load_suite
 
-PROGRAM = Path(__file__).parent / "planted" / "train.py"
+PROGRAM = Path(__file__).with_name("planted_training.py")
 ENVIRONMENTS = {"torch": "pytorch"}
 """The names of environments that are not those of their libraries."""
 
