@@ -133,7 +133,8 @@ def judge(library: str, handicap: Handicap, slow: Path, plain: Path) -> dict[str
         return row | {"verdict": "not there"}
     if first["axis"] not in handicap.named:
         return row | {"verdict": "wrong"}
-    low, high = first["factor"] or (0.0, 0.0)
+    factor = first["factor"]
+    low, high = (0.0, 0.0) if factor is None else (float(factor[0]), float(factor[1]))
     # The ratio is known to the noise of its records. Other load has a part of it on a busy machine.
     reach = 1 + max(noise, 0.01)
     return row | {"verdict": "whole" if low / reach <= ratio <= high * reach else "part"}

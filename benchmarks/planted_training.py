@@ -6,6 +6,7 @@ Each step multiplies matrices, as a layer does forward and backward, after waiti
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
 parser = argparse.ArgumentParser()
 parser.add_argument("library", choices=("torch", "jax", "tensorflow", "paddle", "mxnet", "numpy"))
@@ -21,7 +22,7 @@ import numpy as np  # noqa: E402
 values = np.random.default_rng(0).standard_normal((given.size, given.size)).astype(given.dtype)
 
 
-def multiply_with(library):
+def multiply_with(library: str) -> Callable[[], float]:
     """Return a function that multiplies the matrix with itself three times and waits for the result."""
     if library == "torch":
         import torch
