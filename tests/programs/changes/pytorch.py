@@ -1,5 +1,6 @@
 """Changes of the PyTorch worker."""
 
+from types import MethodType
 from typing import Any
 
 import torch
@@ -317,18 +318,20 @@ def deterministic(_training: Any) -> None:
 def update_by_hand(training: Any) -> None:
     """SGD's step as its formula, a parameter at a time."""
 
-    def step(*_: Any) -> None:
+    def step(optimizer: Any, *_: Any) -> None:
         with torch.no_grad():
-            for group in training.optimizer.param_groups:
+            for group in optimizer.param_groups:
                 for weight in group["params"]:
                     gradient = weight.grad + group["weight_decay"] * weight
-                    state = training.optimizer.state[weight]
+                    state = optimizer.state[weight]
                     velocity = state.get("momentum_buffer")
                     velocity = gradient if velocity is None else group["momentum"] * velocity + gradient
                     state["momentum_buffer"] = velocity
                     weight.sub_(group["lr"] * velocity)
 
-    training.optimizer.step = step
+    # With the hooks of an optimizer's step, as a class of its own has them.
+    hooked = torch.optim.Optimizer.profile_hook_step(step)
+    training.optimizer.step = MethodType(hooked, training.optimizer)
 
 
 def loss_by_hand(training: Any) -> None:
@@ -354,6 +357,11 @@ def attention_by_hand(_training: Any) -> None:
         return scores.softmax(-1) @ value
 
     nn.functional.scaled_dot_product_attention = attention
+
+
+def gelu_by_hand(_training: Any) -> None:
+    """GELU as its formula."""
+    nn.functional.gelu = lambda x, *_, **__: x * (1 + torch.erf(x / 2**0.5)) / 2
 
 
 LATER = {
@@ -398,5 +406,6 @@ OPENED = {
     "update-by-hand": update_by_hand,
     "loss-by-hand": loss_by_hand,
     "attention-by-hand": attention_by_hand,
+    "gelu-by-hand": gelu_by_hand,
 }
 BEFORE = {"relu6": relu6}
