@@ -191,7 +191,7 @@ def test_a_label_in_lines_loses_nothing_and_no_line_is_too_long(label: str, widt
 
 
 @given(st.floats(0, 1e9), st.floats(1e-6, 1e9))
-def test_ticks_are_few_and_inside_the_axis(low: float, size: float) -> None:
+def test_ticks_are_few_and_within_the_axis(low: float, size: float) -> None:
     found = ticks(low, low + size, 5)
     assert len(found) <= 7
     assert all(

@@ -53,8 +53,8 @@ tables.forEach((table, number) => {
   });
 });
 function apply() {
-  const { anchor, chosen: asked } = address();
-  if (asked.size) chosen = asked;
+  const { anchor, chosen: given } = address();
+  if (given.size) chosen = given;
   else if (chosen.size) remember(anchor);
   input.value = chosen.get("filter") ?? "";
   filter(input.value);
@@ -63,7 +63,7 @@ function apply() {
   const section = anchor && document.getElementById(anchor);
   if (!section) return;
   section.querySelector("details")?.setAttribute("open", "");
-  if (asked.size) section.scrollIntoView();
+  if (given.size) section.scrollIntoView();
 }
 input.addEventListener("input", () => {
   if (input.value) chosen.set("filter", input.value);
