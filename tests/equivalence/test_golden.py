@@ -65,18 +65,18 @@ def test_at_least_two_frameworks_agreed_when_it_was_made(model: str) -> None:
 
 
 def test_one_framework_that_equals_it_is_certified() -> None:
-    seen, golden = observed("pytorch"), golden_of("mobilenet_v1")
-    certificate = certify("mobilenet_v1", [seen], [], {}, datetime.now(UTC), golden=golden)
+    worked, golden = observed("pytorch"), golden_of("mobilenet_v1")
+    certificate = certify("mobilenet_v1", [worked], [], {}, datetime.now(UTC), golden=golden)
     assert [pair.frameworks for pair in certificate.pairs] == [("pytorch", GOLDEN)]
     assert certificate.holds
 
 
 def test_one_framework_that_differs_from_it_is_not_certified() -> None:
-    seen = observed("pytorch")
-    first = seen.steps[0]
+    worked = observed("pytorch")
+    first = worked.steps[0]
     gradients = {**first.gradients, "stem.conv.weight": Sketch(norm=0.0, signed_sum=0.0)}
-    steps = (first.model_copy(update={"gradients": gradients}), *seen.steps[1:])
-    pair = compare(seen.model_copy(update={"steps": steps}), observed(GOLDEN))
+    steps = (first.model_copy(update={"gradients": gradients}), *worked.steps[1:])
+    pair = compare(worked.model_copy(update={"steps": steps}), observed(GOLDEN))
     assert {check.subject for check in pair.checks if not check.holds} >= {Subject.GRADIENTS}
     assert not pair.holds
 

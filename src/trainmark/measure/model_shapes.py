@@ -118,10 +118,10 @@ class LanguageModel:
             sizes = latent.heads * (latent.plain_size + latent.rotary_size + latent.value_size)
         layers = self.layers + self.extra_layers
         narrow = self.window.layers if self.window else 0
-        seen = (layers - narrow) * tokens
-        # Causal attention halves the sequence, but a window is seen whole.
-        seen += narrow * min(tokens, 2 * self.window.tokens) if self.window else 0
-        return 6.0 * sizes * seen
+        attended = (layers - narrow) * tokens
+        # Causal attention halves the sequence, but a window counts whole.
+        attended += narrow * min(tokens, 2 * self.window.tokens) if self.window else 0
+        return 6.0 * sizes * attended
 
     def operations(self, tokens: int, *, causal: bool) -> float:
         """Return the operations of one token, forward and backward, in a sequence of so many tokens."""
