@@ -92,7 +92,7 @@ def test_equal_work_is_in_no_doubt(name: str, tmp_path: Path) -> None:
     assert ran.doubts == []
 
 
-COMPARED = [name for name, (word, flags) in EQUAL_WORK.items() if word != "none" and flags is IMAGES]
+COMPARED = [name for name, (word, flags) in EQUAL_WORK.items() if word != "none" and flags in (IMAGES, TEXT)]
 
 
 @pytest.mark.parametrize("name", each(COMPARED))

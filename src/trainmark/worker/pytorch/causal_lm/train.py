@@ -236,6 +236,10 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return seen
 
     def _logits(self) -> Any:
+        """Return the logits of the batch, or of enough of it for the step that is watched."""
+        return self._logits_of_all()
+
+    def _logits_of_all(self) -> Any:
         with torch.no_grad(), self.autocast:
             return self.model.look(*self.batch)
 
@@ -246,4 +250,4 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
         with self.autocast:
-            return observe(self.model, self._logits, lambda: self._forward()[1], self.exchange.average)
+            return observe(self.model, self._logits_of_all, lambda: self._forward()[1], self.exchange.average)
