@@ -61,6 +61,7 @@ def faster(run: RunResult, times: float) -> RunResult:
         update={
             "throughput": run.measurement.throughput * times,
             "window_s": (run.measurement.window_s or 0) / times,
+            "step_times": None,
         }
     )
     return run.model_copy(update={"measurement": measured})

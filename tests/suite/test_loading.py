@@ -294,10 +294,12 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
     ids += [
         case_of(task="causal-lm", **{axis: text[axis]}).id for axis in ("sequence_length", "accumulation")
     ]
+    decoders = {"parallel": "fsdp2", "activation_checkpointing": "full"}
+    ids += [case_of(task="causal-lm", **{axis: value}).id for axis, value in decoders.items()]
     clicks = {"vocabulary": 1000, "embedding_width": 32, "table_gradients": "sparse"}
     ids += [case_of(task="recommendation", **{axis: value}).id for axis, value in clicks.items()]
     assert len(set(ids)) == len(ids)
-    assert set(axes_of()) - set(other) - set(text) - set(clicks) == {"loader", "task"}
+    assert set(axes_of()) - set(other) - set(text) - set(decoders) - set(clicks) == {"loader", "task"}
     photos = [case_of(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
     assert len(set(photos)) == 2
 

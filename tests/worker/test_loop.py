@@ -24,6 +24,12 @@ Toys = Callable[..., Any]
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Callable[[str], Any]]:
     """Return the import of a module of the worker, as it is loaded with the toy's tree."""
+    # Another test of this process may have loaded the worker without the toy.
+    loaded = {
+        name: module for name, module in sys.modules.items() if name.partition(".")[0] == "trainmark_worker"
+    }
+    for name in loaded:
+        del sys.modules[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRAINMARK_EXTENSIONS", str(TOY))
         patch.setattr(sys, "path", list(sys.path))
@@ -31,6 +37,7 @@ def worker() -> Iterator[Callable[[str], Any]]:
         yield lambda name: importlib.import_module(f"trainmark_worker.{name}")
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainmark_worker"]:
         del sys.modules[name]
+    sys.modules.update(loaded)
 
 
 @pytest.fixture
