@@ -4,7 +4,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator
-from multiprocessing.pool import Pool
+from multiprocessing.pool import RUN, Pool
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -251,6 +251,7 @@ class LoaderPool(Pool):
     """
 
     _cache: dict[int, Any]
+    _state: str
     _terminate: Any
 
     def __init__(self, processes: int, **given: Any) -> None:
@@ -274,8 +275,19 @@ class LoaderPool(Pool):
             raise self._failure
         return super().apply_async(*words, **given)
 
+    def batches(self, fetched: Iterator[Any]) -> Iterator[Any]:
+        """Yield what is fetched from the processes; raise the ``RunError`` of one that ended with its batch."""
+        try:
+            yield from fetched
+        except (ConnectionError, EOFError, FileNotFoundError):
+            if self._failure is None:
+                raise
+            raise self._failure from None
+
     def terminate(self) -> None:
-        """End the processes."""
+        """End the processes; Gluon's loader does so before it raises an error."""
+        if self._state == RUN and any(loader.exitcode is not None for loader in self._loaders):
+            self._fail()
         if self._failure is None:
             super().terminate()
             return
@@ -346,13 +358,15 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
         prefetch=share.workers * share.tasks,
     )
     if share.workers:
-        loader._num_workers = share.workers
-        loader._worker_pool = LoaderPool(
+        pool = LoaderPool(
             share.workers,
             initializer=_worker_initializer,
             initargs=(data, mx.util.is_np_shape(), mx.util.is_np_array()),
         )
-    batches = joined(iter(loader), share.in_batch, _join)
+        loader._num_workers, loader._worker_pool = share.workers, pool
+        batches = joined(pool.batches(iter(loader)), share.in_batch, _join)
+    else:
+        batches = joined(iter(loader), share.in_batch, _join)
     feed = LoadedFeed(batches, ready.loaded, len(images.paths), FOLDER_DECODER, share.ahead, data.produced)
     feed.workers = share.workers
     return feed
