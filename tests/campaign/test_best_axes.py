@@ -58,7 +58,7 @@ def test_the_fastest_that_runs_is_measured_and_everything_tried_is_reported(benc
     assert results.holds
 
     page = render_markdown(results, bench.out)
-    assert "(quick, nhwc)" in page
+    assert "quick, nhwc" in page, page
     assert "ValueError: the labels of step 7 are wrong" in page
 
 

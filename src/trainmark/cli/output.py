@@ -3,7 +3,7 @@
 import codecs
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
 from trainmark.printable import printable
@@ -75,7 +75,9 @@ def _accept_any_text(stream: TextIO) -> None:
     """Let a stream write characters that its encoding (such as Latin-1) lacks."""
     if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
         codecs.register_error("trainmark", _replace_unencodable)
-        reconfigure(errors="trainmark")
+        # It is set before the position is read, which fails if the stream's file was replaced by a pipe.
+        with suppress(OSError):
+            reconfigure(errors="trainmark")
 
 
 @contextmanager
