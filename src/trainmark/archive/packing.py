@@ -19,7 +19,7 @@ import zstandard
 from pydantic import ValidationError
 
 from trainmark import __version__
-from trainmark.errors import InputError, TrainmarkError
+from trainmark.errors import InputError, TrainmarkError, plain_message
 from trainmark.schema.archive import ArchiveContents, ArchivedFile
 
 CONTENTS = "ARCHIVE.json"
@@ -153,7 +153,7 @@ def _contents(source: Path, archive: tarfile.TarFile, first: tarfile.TarInfo | N
     try:
         contents = ArchiveContents.model_validate_json(file.read())
     except ValidationError as error:
-        raise InputError(f"{source}: {CONTENTS}: {error.errors()[0]['msg']}") from None
+        raise InputError(f"{source}: {CONTENTS}: {plain_message(error.errors()[0]['msg'])}") from None
     for path in (*(one.path for one in contents.files), *contents.cards):
         if not _is_safe(path):
             raise InputError(f"{source}: {CONTENTS}: the path '{path}' leads out of the archive")
