@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import sample_results as sample
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rendering import Rendering
 
@@ -184,6 +184,8 @@ def test_plots_are_whole_svg_files_on_white(language: Language, tmp_path: Path) 
 @given(
     st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=200), st.integers(60, 600)
 )
+@example("000000000000\u05f5\u0e5c00", 60)
+@example("\u4e2d" * 5 + "0" * 20, 60)
 def test_a_label_in_lines_loses_nothing_and_no_line_is_too_long(label: str, width: int) -> None:
     lines = lines_of(label, width)
     assert "".join("".join(lines).split()) == "".join(label.split())

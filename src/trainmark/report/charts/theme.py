@@ -51,6 +51,9 @@ def lines_of(text: str, width: float) -> list[str]:
         rest = word
         while text_width(rest) > width:
             most = max(1, int(width / text_width(rest) * len(rest)))
+            # Wide characters may all be at the start.
+            while most > 1 and text_width(rest[:most]) > width:
+                most -= 1
             lines.append(rest[:most])
             rest = rest[most:]
         lines.append(rest)
