@@ -21,5 +21,10 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def last_line(text: str) -> str:
+    """Return the last line of ``text`` that is not blank, without the blanks around it; empty if there is none."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 def _escaped(character: re.Match[str]) -> str:
     return f"\\u{ord(character[0]):04x}"

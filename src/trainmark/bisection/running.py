@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainmark.bisection.candidates import git
 from trainmark.errors import InputError
+from trainmark.printable import last_line
 from trainmark.schema.bisection import Candidate, CandidateKind, MeasuredRun, Skipped
 
 _TREES, _PACKAGES, _RUNS, _LOGS = "trees", "packages", "runs", "builds"
@@ -73,7 +74,7 @@ class Workshop:
         )
         if done.returncode == 2:
             # The command line itself is wrong: that is no property of the candidate.
-            raise InputError(f"{candidate.label}: {_last_line(done.stderr)}")
+            raise InputError(f"{candidate.label}: {_ending(done.stderr)}")
         return _read(number, made, done.stdout, done.stderr)
 
     def prepare(self, number: int) -> Prepared:
@@ -168,7 +169,7 @@ def _read(number: int, made: Path, printed: str, errors: str) -> MeasuredRun:
         (case,) = json.loads(printed)["cases"]
     except (ValueError, KeyError):
         return MeasuredRun(
-            candidate=number, rate=None, unit=None, directory=str(made), reason=_last_line(errors)
+            candidate=number, rate=None, unit=None, directory=str(made), reason=_ending(errors)
         )
     estimate = case["estimate"]
     measured = [run["measurement"] for run in case["runs"] if run["measurement"]]
@@ -181,6 +182,5 @@ def _read(number: int, made: Path, printed: str, errors: str) -> MeasuredRun:
     )
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].strip()[:_LONGEST_REASON] if lines else "trainmark run printed nothing"
+def _ending(text: str) -> str:
+    return last_line(text)[:_LONGEST_REASON] or "trainmark run printed nothing"

@@ -35,7 +35,7 @@ def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
     folder = directory.path / IDENTITY
     folder.mkdir(exist_ok=True)
     for entries in parts:
-        path = _path(folder, entries.part.digest)
+        path = folder / entries.part.entries_file
         if not path.exists():
             write_atomically(path, entries.model_dump_json(indent=1) + "\n")
 
@@ -127,7 +127,7 @@ def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ..
         if was is None or was.name not in now:
             continue
         try:
-            text = _path(directory.path / IDENTITY, was.digest).read_bytes()
+            text = (directory.path / IDENTITY / was.entries_file).read_bytes()
             before = Entries.model_validate_json(text).entries
         except (OSError, ValidationError):
             continue
@@ -200,7 +200,3 @@ def _numbers_out(word: str) -> Iterator[str]:
         yield "PORT" if number and 1024 <= int(number) <= 65535 else number
         yield character
         number = ""
-
-
-def _path(folder: Path, digest: str) -> Path:
-    return folder / f"{digest.removeprefix('sha256:')[:32]}.json"

@@ -21,7 +21,7 @@ from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.node import read_tail
 from trainmark.node.arrivals import INTERVAL_S
-from trainmark.printable import printable_line
+from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.given import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
@@ -316,8 +316,8 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
 
 def _last_line(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
-    lines = [line.strip() for line in read_tail(log).decode(errors="replace").splitlines() if line.strip()]
-    return f"; its last line: {printable_line(lines[-1])[:200]}" if lines else "; the program printed nothing"
+    last = last_line(read_tail(log).decode(errors="replace"))
+    return f"; its last line: {printable_line(last)[:200]}" if last else "; the program printed nothing"
 
 
 def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:

@@ -23,6 +23,7 @@ from trainmark.node import (
     run_jobs,
 )
 from trainmark.placement import removal_command
+from trainmark.printable import last_line
 from trainmark.schema.names import name_on
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Command, Plan, Preparation, PrepareStep
@@ -281,5 +282,4 @@ def _failure(task: PrepareStep, what: str, log: Path) -> str:
 
 
 def _last_line(log: bytes) -> str:
-    lines = log.decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return last_line(log.decode(errors="replace")) or "it printed nothing"

@@ -116,7 +116,7 @@ def _facts(run: RunResult, manifest: Manifest | None) -> Iterator[tuple[str, Fac
     if run.identity is not None:
         for part in run.identity.parts:
             cause = ChangeCause.METHOD if part.name in _METHOD_PARTS else None
-            yield part.name.value, Fact(f"{part.word} ({part.digest.removeprefix('sha256:')[:8]})", cause)
+            yield part.name.value, Fact(f"{part.word} ({part.short_digest})", cause)
     if manifest is None:
         return
     nodes = [node.model_dump(mode="json") for node in manifest.nodes]

@@ -458,7 +458,7 @@ def _is_known(run: RunResult) -> str:
 
 
 def _part(part: Part | None) -> str | None:
-    return None if part is None else f"{part.word} ({part.digest.removeprefix('sha256:')[:8]})"
+    return None if part is None else f"{part.word} ({part.short_digest})"
 
 
 def _collected(found: Iterable[tuple[str, Iterable[_Known]]]) -> Iterator[Difference]:

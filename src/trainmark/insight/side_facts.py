@@ -158,9 +158,9 @@ def _entries(folder: Path, run: RunResult) -> dict[PartName, Mapping[str, str]]:
     """Return the entries of a run's identity by part, as far as its result directory has them."""
     found: dict[PartName, Mapping[str, str]] = {}
     for part in run.identity.parts if run.identity is not None else ():
-        path = folder / IDENTITY / f"{part.digest.removeprefix('sha256:')[:32]}.json"
         try:
-            found[part.name] = Entries.model_validate_json(path.read_bytes()).entries
+            text = (folder / IDENTITY / part.entries_file).read_bytes()
+            found[part.name] = Entries.model_validate_json(text).entries
         except (OSError, ValidationError):
             continue
     return found

@@ -41,6 +41,20 @@ class Part(Frozen):
     word: str
     digest: str
 
+    @property
+    def short_digest(self) -> str:
+        """The first digits of the digest, for people."""
+        return self._digits[:8]
+
+    @property
+    def entries_file(self) -> str:
+        """The name of the file of its entries, in the folder ``identity`` of a result directory."""
+        return f"{self._digits[:32]}.json"
+
+    @property
+    def _digits(self) -> str:
+        return self.digest.removeprefix("sha256:")
+
 
 class Entries(Frozen):
     """The input of a part's digest, by name: a file's digest, a package's version, the words of a command."""
@@ -89,7 +103,7 @@ def _describe_change(was: Part | None, now: Part | None) -> str:
 
 
 def _short(part: Part | None) -> str:
-    return "none" if part is None else f"{part.digest.removeprefix('sha256:')[:8]}…"
+    return "none" if part is None else f"{part.short_digest}…"
 
 
 def _digest(entries: Mapping[str, str]) -> str:
