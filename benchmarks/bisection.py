@@ -2,8 +2,9 @@
 
     python benchmarks/bisection.py [--seed N] [--count N]
 
-simulates 200 bisections and prints Markdown; ``docs/bisect.md`` has it. Each has 10 to 100 candidates, one of which
-makes the program 3 to 10 % slower; runs have a noise of 1 %, 3 % of them are 5 to 30 % slower, and the machine drifts.
+simulates 200 bisections and prints Markdown; ``docs/how-to/bisect.md`` has it. Each has 10 to 100 candidates, one of
+which makes the program 3 to 10 % slower; runs have a noise of 1 %, 3 % of them are 5 to 30 % slower, and the machine
+drifts.
 """
 
 import argparse

@@ -3,10 +3,10 @@
     python benchmarks/history.py [--quick] [--seed N] [--others PYTHON]
 
 simulates 500 histories without a change and 500 with one of 3 %, of 60 results each, and prints Markdown tables;
-``docs/history.md`` has them. Each fifth has another noise: independent, two levels, spikes, correlated, drifting; the
-results of a fifth come from three machines of different speeds. Each has facts of its environment, some of which
-change at places without an effect. ``--others`` names a Python that has apache-otava and ruptures; it runs this file
-as a program on the same histories.
+``docs/how-to/history.md`` has them. Each fifth has another noise: independent, two levels, spikes, correlated,
+drifting; the results of a fifth come from three machines of different speeds. Each has facts of its environment,
+some of which change at places without an effect. ``--others`` names a Python that has apache-otava and ruptures; it
+runs this file as a program on the same histories.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of log formats in docs/logs.md from the formats themselves; ``--check`` only compares (exit code 1).
+"""Write the table of log formats in docs/reference/logs.md from the formats; ``--check`` only compares (exit code 1).
 
 The line shown is the first record of the format's synthetic log, the flags are those that a whole such log needs.
 """
@@ -17,7 +17,7 @@ from trainmark.programs import formats, read_stream, synthetic_log
 from trainmark.programs.log_formats import descriptions
 
 SECTION = GeneratedSection(
-    "logs.md",
+    "reference/logs.md",
     "<!-- formats: written by scripts/formats_page.py -->",
     "<!-- end of formats -->",
     "scripts/formats_page.py",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the errors in docs/predict.md from the published tables; ``--check`` only compares (exit code 1)."""
+"""Write the errors in docs/how-to/predict.md from the published tables; ``--check`` only compares (exit code 1)."""
 
 import sys
 
@@ -10,7 +10,7 @@ sys.path.append(str(DOCS.parent / "benchmarks"))
 import prediction
 
 SECTION = GeneratedSection(
-    "predict.md",
+    "how-to/predict.md",
     "<!-- errors: written by scripts/prediction_page.py -->",
     "<!-- end of errors -->",
     "scripts/prediction_page.py",

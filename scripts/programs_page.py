@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the matrix of measured programs in docs/workloads.md from docs/results; ``--check`` only compares.
+"""Write the matrix of measured programs in docs/reference/workloads.md from docs/results; ``--check`` only compares.
 
 With ``--check`` the exit code is 1 if the page differs. A row is an entry of a file ``docs/results/programs-*.json``.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from generated_section import DOCS, GeneratedSection
 
 SECTION = GeneratedSection(
-    "workloads.md",
+    "reference/workloads.md",
     "<!-- programs: written by scripts/programs_page.py -->",
     "<!-- end of programs -->",
     "scripts/programs_page.py",
@@ -47,7 +47,7 @@ def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
     number = f"{_short(entry['estimate']['median'])} {runs[0]['unit']} ({len(runs)})"
     doubts = dict.fromkeys(doubt for run in runs for doubt in run["doubts"])
     return (
-        f"[{entry['program']}](results/{entry['file']})",
+        f"[{entry['program']}](../results/{entry['file']})",
         *(framework, by, entry["machine"], entry["date"], number),
         *(_deviation(runs, key) for key in ("printed_by_the_program", "by_separate_clock")),
         ", ".join(f"`{doubt}`" for doubt in doubts) or "-",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the statements in docs/published-tables.md from the tables; ``--check`` only compares (exit code 1)."""
+"""Write the statements in docs/reference/published-tables.md from the tables; ``--check`` only compares (exit 1)."""
 
 from generated_section import GeneratedSection
 from trainmark.reference.audit import audit, counted_models
@@ -7,7 +7,7 @@ from trainmark.reference.render import render_page
 from trainmark.reference.table import load_tables
 
 SECTION = GeneratedSection(
-    "published-tables.md",
+    "reference/published-tables.md",
     "<!-- tables: written by scripts/published_tables_page.py -->",
     "<!-- end of tables -->",
     "scripts/published_tables_page.py",

@@ -1,6 +1,6 @@
 """trainmark measures how fast deep-learning programs train.
 
-The library (docs/library.md): ``parse`` reads a log, ``load`` results, ``run`` measures a suite or a command,
+The library (docs/reference/library.md): ``parse`` reads a log, ``load`` results, ``run`` measures a suite or a command,
 ``compare`` and ``explain`` relate two results, ``audit`` checks a published table, and ``measure`` measures a training
 loop in its own script. Names are imported on first use: ``import trainmark`` and ``measure`` need the standard library.
 """

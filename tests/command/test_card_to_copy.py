@@ -1,4 +1,4 @@
-"""The card that docs/workloads.md gives to copy, and its suite."""
+"""The card that docs/reference/workloads.md gives to copy, and its suite."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from foreign_cards import planned
 from trainmark.workload import read_card
 
-DOCS = Path(__file__).parents[2] / "docs" / "workloads.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "workloads.md"
 
 
 def test_the_card_in_the_docs_can_be_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from trainmark.measure import measure_events
 
 pytestmark = pytest.mark.process
 
-PAGE = Path(__file__).parents[2] / "docs" / "events.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "events.md"
 BATCH, STEPS, WARMUP = 32, 60, 10
 
 

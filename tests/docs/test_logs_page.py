@@ -9,7 +9,7 @@ from trainmark.measure.rules import rules_for
 from trainmark.programs import formats
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "logs.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> dict[str, list[str]]:

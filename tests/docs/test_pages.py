@@ -1,6 +1,7 @@
 """The documentation: links lead somewhere, and what comes with trainmark is named where a reader looks for it."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ from trainmark.environment import entries
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+DEFINITION = re.compile(r"^\[[^\]]+\]: (?!https?:)([^#\s]+)(?:#(\S+))?$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+PAGE_NAME = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
+PLACEHOLDER = re.compile(r"/[A-Z]+\.md$")
+NOT_SEARCHED = ("CHANGELOG.md", "docs/reference/published-tables.md", "tests/report/test_report_command.py")
+"""What was true at its time; other projects' pages; a file that the test writes."""
+TABLES = "src/trainmark/reference/tables/"
+TEXTS = {".py", ".yaml", ".md", ".toml", ".txt", ".json", ".j2"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -22,15 +31,46 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
-    for name, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for name, anchor in [*LINK.findall(text), *DEFINITION.findall(text)]:
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), name
         if anchor:
             assert anchor in anchors(target), f"{name}#{anchor}"
 
 
+def test_every_page_that_code_and_messages_name_exists() -> None:
+    """A published table names the page of another project, which is left out."""
+    listed = subprocess.run(
+        ["git", "ls-files", "src", "scripts", "benchmarks", "suites", "tests", "docs", "*.md", "*.toml"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    lost = []
+    named = 0
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if name in NOT_SEARCHED or name.startswith(TABLES) or path.suffix not in TEXTS or not path.is_file():
+            continue
+        for page in PAGE_NAME.findall(path.read_text(encoding="utf-8")):
+            named += 1
+            if not (ROOT / PLACEHOLDER.sub("", page)).exists():
+                lost.append(f"{name}: {page}")
+    assert named > 50
+    assert lost == []
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / name).resolve() for name, _ in LINK.findall(index.read_text(encoding="utf-8"))}
+    folders = ("tutorials", "how-to", "reference", "explanation", "appendix")
+    pages = [page for folder in folders for page in (index.parent / folder).rglob("*.md")]
+
+    assert len(pages) > 30
+    assert [str(page) for page in pages if page not in linked and ".zh." not in page.name] == []
+
+
 def test_every_suite_is_named_in_the_page_on_suites() -> None:
-    text = (ROOT / "docs" / "suites.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "suites.md").read_text(encoding="utf-8")
     suites = [path.stem for path in (ROOT / "suites").glob("*.yaml")]
 
     assert suites
@@ -41,7 +81,7 @@ def test_every_framework_has_its_rows() -> None:
     frameworks = [entry.framework for entry in entries()]
 
     assert frameworks
-    for page in ("suites.md", "environments.md"):
+    for page in ("reference/suites.md", "reference/environments.md"):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         rows = [line.lower() for line in text.splitlines() if line.startswith("|")]
         missing = [name for name in frameworks if not any(row.strip("| `").startswith(name) for row in rows)]

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 EXAMPLES = [
     pytest.param(code, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+    for page in sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
     for number, code in enumerate(
         re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
     )

@@ -101,7 +101,7 @@ def test_auto_reports_a_gpu_without_a_cuda_lock(
     assert first == (
         "trainmark env: this machine has a GPU, but 'paddle' has no lock for CUDA: using the CPU build; "
         "PyPI's paddlepaddle is the CPU build; for a GPU build give a wheel of paddlepaddle-gpu by --wheel "
-        "(docs/environments.md)"
+        "(docs/reference/environments.md)"
     )
     for arguments in (["paddle", "--variant", "cpu"], ["jax"]):
         assert main([*create, *arguments]) == 2

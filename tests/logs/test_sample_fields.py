@@ -12,7 +12,7 @@ from trainmark.logs.description.sample import make_sample
         ("step {step} batch {batch_per_device}", "mine.yaml: sample: unknown field 'batch_per_device'"),
         (
             "step {stepp}",
-            "unknown field 'stepp'; did you mean 'step'? (docs/describe-a-log.md lists the fields)",
+            "unknown field 'stepp'; did you mean 'step'? (docs/how-to/describe-a-log.md lists the fields)",
         ),
         ("step {step:s}", "mine.yaml: sample: cannot be filled in: "),
     ],

@@ -167,7 +167,7 @@ def test_failed_runs_alone_give_no_table() -> None:
     assert [type(block) for block in section.blocks] == [Bullets]
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/report.md"])
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/how-to/report.md"])
 def test_pictures_show_finished_results_whose_runs_name_their_program(page: str) -> None:
     text = (STORED.parents[1] / page).read_text(encoding="utf-8")
     shown = set(re.findall(r"pictures/([\w-]+)-(?:1300|400)\.png", text))

@@ -97,7 +97,7 @@ def test_one_version_in_package_project_citation_and_changelog() -> None:
 
     assert trainmark.__version__ == project == citation["version"] == released[0][0]
     assert str(citation["date-released"]) == released[0][1]
-    assert f"### v{project}\n" in (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    assert f"### v{project}\n" in (ROOT / "docs" / "how-to" / "releasing.md").read_text(encoding="utf-8")
 
 
 def test_an_entry_of_the_changelog_is_one_short_line() -> None:

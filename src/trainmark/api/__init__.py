@@ -1,4 +1,4 @@
-"""The library behind ``import trainmark``: few functions and classes over the rooms (docs/library.md, ADR 0048).
+"""The library behind ``import trainmark``: functions and classes over the rooms (docs/reference/library.md, ADR 0048).
 
 The public names are those of ``trainmark.__all__``, which imports them from here on first use.
 """

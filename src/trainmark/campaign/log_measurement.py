@@ -304,7 +304,7 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
     if read.format is None and name == AUTO_FORMAT:
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_line(log)}; "
-            "if it does train, describe its lines (docs/describe-a-log.md) and give --format"
+            "if it does train, describe its lines (docs/how-to/describe-a-log.md) and give --format"
         )
     if read.format is None:
         raise NotMeasurable(

@@ -23,7 +23,7 @@ _COMMENTS = {
     "task": "`program`: only what a suite, the card or the log states is a fact of a run",
     "environment": "where the suite's `environment: auto` runs it: an environment, a Python, docker or apptainer",
     "source": "the files that identify the program: runs of changed files are not pooled",
-    "launcher": "`command`: the command as it is; others start the ranks (docs/workloads.md)",
+    "launcher": "`command`: the command as it is; others start the ranks (docs/reference/workloads.md)",
     "working_directory": "relative to this file; or `run` (the run's own folder), `source`",
     "command": "each word; {NAME} is the value of an option below",
     "axes": 'axes of a suite and their words: {batch_per_device: {flags: ["--batch-size={value}"]}}',
@@ -91,7 +91,7 @@ def card_text(card: "Card") -> str:
 
 
 def _head(suite: Mapping[str, Any]) -> Iterator[str]:
-    yield "# A card: how trainmark starts a program and reads its log (docs/workloads.md). A suite that runs it:"
+    yield "# A card: how to start a program and to read its log (docs/reference/workloads.md). A suite that runs it:"
     short = {
         "name": suite["name"],
         "environment": suite["environment"],
@@ -131,7 +131,7 @@ def _reading(
         yield "# recognised in the program's log"
     elif known == AUTO_FORMAT:
         yield "# No known format: `auto` reads it by a guess, which is a doubt of each run. Describe its lines instead"
-        yield "# (docs/describe-a-log.md); a proposal by its words, to be corrected:"
+        yield "# (docs/how-to/describe-a-log.md); a proposal by its words, to be corrected:"
         yield from (f"#   {line}" for line in proposed)
     else:
         yield "# as given by --format"

@@ -71,7 +71,7 @@ To = Annotated[
     Exchange | None,
     Option(
         flags=("--to",),
-        help="Print rows for another project's database, or DLPerf's result file (docs/exchange.md).",
+        help="Print rows for another project's database, or DLPerf's result file (docs/reference/exchange.md).",
     ),
 ]
 Mission = Annotated[
@@ -84,7 +84,7 @@ FormatName = Annotated[
         flags=("--format",),
         metavar="NAME|FILE.yaml",
         help="Read the logs as this format: a name of --list-formats, or a file that describes one "
-        "(docs/describe-a-log.md).",
+        "(docs/how-to/describe-a-log.md).",
     ),
 ]
 Explain = Annotated[

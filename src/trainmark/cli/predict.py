@@ -50,7 +50,7 @@ def predict(
 
     Each prediction has a 90 % interval, the efficiency, and the part of a step that limits it. There is none without
     a measurement on several hosts, at a batch or a scale too far from the measured ones, or if a device is faster on
-    more hosts. How far the models were wrong on published tables is in docs/predict.md.
+    more hosts. How far the models were wrong on published tables is in docs/how-to/predict.md.
     Exit code 1: a prediction was refused.
     """
     from trainmark.errors import InputError

@@ -87,7 +87,7 @@ def report(
 ) -> None:
     """Write a report: hardware, throughput tables, speedups, charts, failed runs, environment.
 
-    With --to paddle-json or dlperf-json: print rows for the databases of those projects (docs/exchange.md).
+    With --to paddle-json or dlperf-json: print rows for the databases of those projects (docs/reference/exchange.md).
     Exit code 1: a run cannot be written in that format, or there are no runs.
     """
     from trainmark.errors import InputError

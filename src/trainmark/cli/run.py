@@ -129,7 +129,7 @@ def run(
         _of_command(
             "--format",
             "The format of the program's log: a name (trainmark parse --list-formats) or a file that describes it "
-            "(docs/describe-a-log.md); default: recognised.",
+            "(docs/how-to/describe-a-log.md); default: recognised.",
             metavar="NAME|FILE",
         ),
     ] = None,

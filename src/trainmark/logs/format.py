@@ -49,8 +49,8 @@ class Format:
     Each pattern in ``records`` matches one training record; the pattern with the most matches is used. Its groups are
     named ``epoch``, ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step with
     ``samples_of_step``), ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and for running
-    averages since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/describe-a-log.md`` lists the
-    units). A pattern requires a character after each number: otherwise a log truncated inside a number would go
+    averages since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/how-to/describe-a-log.md`` lists
+    the units). A pattern requires a character after each number: otherwise a log truncated inside a number would go
     unnoticed. The pattern with index ``overall`` is preferred wherever it occurs: it times as a whole what the others
     time in parts. ``find_scope`` returns the scope of the rates where it differs between logs. ``mark`` recognises a
     log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``

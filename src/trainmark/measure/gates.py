@@ -2,7 +2,7 @@
 
 A gate never deletes a number; it adds a doubt with the value it read. It has three answers: a doubt, clean (with how
 many samples it read over which time), or not looked (with the reason). ``benchmarks/trust_gates.py`` measures how often
-each gate fires on sound runs; docs/gates.md has the table.
+each gate fires on sound runs; docs/reference/gates.md has the table.
 """
 
 from collections.abc import Callable, Collection, Sequence

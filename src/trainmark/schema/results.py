@@ -1,7 +1,7 @@
 """The documents of a suite's results: a run, a case over its runs, and all of them in ``results.json``.
 
-The schema's name is ``trainmark.results/1``; docs/file-formats.md describes every field, and which version of it
-added which. A later version only adds fields, or gets another number.
+The schema's name is ``trainmark.results/1``; docs/reference/file-formats.md describes every field, and which version
+of it added which. A later version only adds fields, or gets another number.
 """
 
 from collections.abc import Mapping, Sequence

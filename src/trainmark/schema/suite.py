@@ -187,7 +187,7 @@ Environments = Annotated[
 
 
 class Gates(Frozen):
-    """The gates that are turned off, by name (docs/gates.md)."""
+    """The gates that are turned off, by name (docs/reference/gates.md)."""
 
     off: tuple[GateName, ...] = ()
 

@@ -123,8 +123,8 @@ TOLERANCES: Mapping[Subject, float] = {
 }
 """The largest relative deviation that passes; 0 requires equality.
 
-Far above the deviations of FP32 on the inputs (docs/equivalence.md has the measured ones), and far below the effect of
-a mistake: a padding on the wrong side changes activations by some percent.
+Far above the deviations of FP32 on the inputs (docs/explanation/equivalence.md has the measured ones), and far below
+the effect of a mistake: a padding on the wrong side changes activations by some percent.
 """
 
 

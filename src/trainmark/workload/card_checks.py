@@ -74,7 +74,7 @@ def _type_mistakes(document: Document, errors: list[ErrorDetails]) -> tuple[list
     mistakes: dict[Key, str] = {}
     missing = [str(one["loc"][0]) for one in errors if one["type"] == "missing" and len(one["loc"]) == 1]
     if len(missing) > 1:
-        mistakes[()] = f"the keys {', '.join(missing)} are missing (docs/workloads.md)"
+        mistakes[()] = f"the keys {', '.join(missing)} are missing (docs/reference/workloads.md)"
     for one in errors:
         if one["type"] == "default_factory_not_called":
             # The task of a card without one follows from its source, which has a mistake.

@@ -1,4 +1,4 @@
-"""Log formats that are described as data: one YAML file a format (``docs/describe-a-log.md``)."""
+"""Log formats that are described as data: one YAML file a format (``docs/how-to/describe-a-log.md``)."""
 
 from typing import TYPE_CHECKING
 

@@ -124,7 +124,7 @@ def make_sample(
     except KeyError as error:
         name, near = error.args
         raise InputError(
-            f"{where}: unknown field '{name}'{near} (docs/describe-a-log.md lists the fields)"
+            f"{where}: unknown field '{name}'{near} (docs/how-to/describe-a-log.md lists the fields)"
         ) from None
     except (ValueError, IndexError, TypeError) as error:
         raise InputError(f"{where}: cannot be filled in: {error}") from None

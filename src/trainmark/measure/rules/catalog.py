@@ -2,7 +2,7 @@
 
 The programs' folders list which publisher uses which rule. A parameter is listed because a publisher uses it, never
 because it makes a value fit: an audit tries only the rules listed for the log's format, and then a fixed list of
-conventional rules. ``docs/add-a-rule.md`` explains how to add one.
+conventional rules. ``docs/how-to/add-a-rule.md`` explains how to add one.
 """
 
 from collections.abc import Callable, Mapping
@@ -158,7 +158,7 @@ def harmonic_rule(skip: int) -> Rule:
 
 def window_rule(skip: int | None = None) -> Rule:
     """Return trainmark's own rule; ``skip`` records are left out instead of the format's warm-up."""
-    text = "samples over time in the window after the warm-up (docs/logs.md)"
+    text = "samples over time in the window after the warm-up (docs/reference/logs.md)"
     rule = _rule("window", RuleKind.WINDOW, text, partial(window, skip=skip), skip)
     return replace(rule, published_by="trainmark (the default)")
 

@@ -231,7 +231,7 @@ def method(context: Context) -> Section:
     used = [
         plain(say(f"method_{name}")) for name in ("throughput", "interval", "speedup", "outcome", "warmup")
     ]
-    more = Paragraph((*plain(say("method_more")), *code("docs/concepts.md"), *plain(say("stop"))))
+    more = Paragraph((*plain(say("method_more")), *code("docs/explanation/concepts.md"), *plain(say("stop"))))
     return Section("method", say("method_title"), (Bullets(tuple(used)), more))
 
 

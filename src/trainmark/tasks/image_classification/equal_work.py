@@ -113,7 +113,7 @@ class ImageEqualWork(EqualWork):
         shift. A ReLU cuts off some percent of the values. One channel of each is shifted by 7, so that a bounded
         activation, such as ReLU6, gives another result. With the usual 1 and 0 a network of this depth is chaotic:
         the rounding of FP32 grows to 1 % of ResNet-50's gradients in the first step and to more than 100 % in the
-        second (measured against FP64; docs/equivalence.md), so every mistake would pass the check.
+        second (measured against FP64; docs/explanation/equivalence.md), so every mistake would pass the check.
         """
         random = np.random.default_rng([seed, *model.encode()])
         arrays: dict[str, NDArray[np.generic]] = {}

@@ -38,7 +38,7 @@ class OwnPass(NamedTuple):
 class Training(Backend, Steps):
     """One rank that is ready to train; a framework's backend inherits from it and implements what is left.
 
-    ``docs/worker.md`` describes how to add a framework or a task.
+    ``docs/reference/worker.md`` describes how to add a framework or a task.
     """
 
     task: Task

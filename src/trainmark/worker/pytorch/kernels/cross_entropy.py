@@ -15,7 +15,10 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK, WARPS = 8192, 16
-"""Columns that a program reads at once, and its warps: of ten pairs the fastest on an H200 (docs/performance.md)."""
+"""Columns that a program reads at once, and its warps: the fastest of ten pairs on an H200.
+
+docs/appendix/performance.md has the measurements.
+"""
 
 TOGETHER = 16
 """Neighbouring columns, which share what they are taken relative to: an exponential less for each."""
