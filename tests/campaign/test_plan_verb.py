@@ -128,6 +128,34 @@ def test_the_processor_time_of_a_plan_grows_slowly_with_its_cases(tmp_path: Path
     assert (seconds[251] - seconds[1]) / 1000 < usage / 30
 
 
+def test_a_plan_loads_no_typer(bench: Bench) -> None:
+    bench.write()
+    code = (
+        "import sys; from trainmark.cli.main import main; "
+        f"main(['plan', {str(bench.suite)!r}]); print('typer' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "the following arguments are required: SUITE"),
+        (("one.yaml", "two.yaml"), "unexpected argument 'two.yaml'"),
+        (("one.yaml", "--ont", "x"), "no option '--ont'; did you mean '--out'?"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_that_names_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    assert main(["plan", *words]) == 2
+
+    assert capsys.readouterr().err.strip() == f"trainmark plan: {message} (see trainmark plan --help)"
+
+
 def _cpu_s(*words: str) -> float:
     """Return the processor time of ``trainmark`` with these words."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -44,14 +44,14 @@ def ratio(*words: str) -> float:
 
 
 @pytest.mark.rare
-def test_a_plan_of_two_thousand_cases_takes_at_most_a_hundred_and_twenty_times_the_time_of_help(
+def test_a_plan_of_two_thousand_cases_takes_at_most_seventy_times_the_time_of_help(
     tmp_path: Path,
 ) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text(SUITE)
 
-    # Before the machine was read once for all cases it was about 170, and the budget is 40 for ten thousand.
-    assert ratio("plan", str(suite)) <= 120
+    # It was about 170 when the machine was read for each case; the budget is 40 for ten thousand.
+    assert ratio("plan", str(suite)) <= 70
 
 
 def test_a_short_log_is_read_in_at_most_forty_times_the_time_of_help(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Typer needs a fifth of a second of CPU, because it loads pydantic for the types 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import NoneType
 from typing import Any, NamedTuple, Never, get_args
 
@@ -13,7 +14,10 @@ from trainmark.errors import InputError, nearest
 
 
 class Argument(NamedTuple):
-    """The words of a command line that are no options: their name in the help, and a sentence."""
+    """The words of a command line that are no options: their name in the help, and a sentence.
+
+    A parameter of the type ``list`` takes any number of them; any other takes one, which must be given.
+    """
 
     metavar: str
     help: str
@@ -31,8 +35,8 @@ class Option(NamedTuple):
 class Command:
     """A function as a verb of one command; its parameters are ``Annotated`` with an ``Argument`` or an ``Option``.
 
-    Each has a default. An option's type is ``str``, ``int``, a ``StrEnum`` or ``bool`` (a switch). The function returns
-    the exit code.
+    Each has a default, but for an argument that must be given. An option's type is ``str``, ``Path``, ``int``, a
+    ``StrEnum`` or ``bool`` (a switch). The function returns the exit code.
     """
 
     def __init__(self, function: Callable[..., int]) -> None:
@@ -46,16 +50,26 @@ class Command:
         values, unknown = self._parser(prog_name).parse_known_intermixed_args(args)
         if unknown:
             flag = unknown[0].partition("=")[0]
+            if not flag.startswith("-"):
+                raise InputError(f"unexpected argument '{unknown[0]}' (see {prog_name} --help)")
             raise InputError(f"no option '{flag}'{nearest(flag, self._flags())} (see {prog_name} --help)")
         return self._function(**vars(values))
 
     def _parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = _Parser(prog_name, self._function.__doc__ or "")
-        defaults = dict(zip(self._parameters(), self._function.__defaults__ or (), strict=True))
+        parameters, given = self._parameters(), self._function.__defaults__ or ()
+        defaults = dict(zip(list(parameters)[len(parameters) - len(given) :], given, strict=True))
+        words = [
+            f"[{declared.metavar}]..." if name in defaults else declared.metavar
+            for name, (_, declared) in parameters.items()
+            if isinstance(declared, Argument)
+        ]
+        usage = " ".join([prog_name, "[OPTIONS]", *words])
+        parser = _Parser(prog_name, usage, self._function.__doc__ or "")
         arguments, options = (parser.add_argument_group(name) for name in ("Arguments", "Options"))
-        for name, (kind, declared) in self._parameters().items():
+        for name, (kind, declared) in parameters.items():
             if isinstance(declared, Argument):
-                arguments.add_argument(name, nargs="*", metavar=declared.metavar, help=declared.help)
+                number = {"nargs": "*"} if name in defaults else {"type": kind}
+                arguments.add_argument(name, metavar=declared.metavar, help=declared.help, **number)
             else:
                 keywords = {"dest": name, "default": defaults[name], **_action(kind, declared)}
                 options.add_argument(*_flags(name, declared), **keywords)
@@ -90,10 +104,10 @@ class Command:
 class _Parser(argparse.ArgumentParser):
     """A parser with the words of the other verbs: ``Usage:``, and an error of one line."""
 
-    def __init__(self, prog: str, description: str) -> None:
+    def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(
             prog,
-            usage=f"{prog} [OPTIONS] [PATH]...",
+            usage=usage,
             description="\n".join(f"  {line.strip()}".rstrip() for line in description.strip().splitlines()),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             add_help=False,
@@ -121,8 +135,8 @@ def _action(kind: type, option: Option) -> dict[str, Any]:
         return {"action": "store_true", "help": text}
     if kind is int:
         return {"type": _whole_number(option.min), "metavar": option.metavar or "N", "help": text}
-    if kind is str:
-        return {"metavar": option.metavar or "TEXT", "help": text}
+    if kind in (str, Path):
+        return {"type": kind, "metavar": option.metavar or "TEXT", "help": text}
     names = list(map(str, kind))  # type: ignore[call-overload]
     return {"type": _choice(kind, names), "metavar": f"<{'|'.join(names)}>", "help": text}
 

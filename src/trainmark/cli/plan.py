@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from trainmark.cli.arguments import Argument, Command, Option
 from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -17,37 +16,31 @@ if TYPE_CHECKING:
     from trainmark.schema.plan import Plan
     from trainmark.schema.suite import Protocol, Suite
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-
-@app.command()
 def plan(
-    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
+    suite: Annotated[Path, Argument(metavar="SUITE", help="The suite's YAML file.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The result directory of the run; default: results/<suite>.")
+        Path | None,
+        Option(metavar="PATH", help="The result directory of the run; default: results/<suite>."),
     ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", help="Plan only these cases; see trainmark run.")
-    ] = None,
+    only: Annotated[str | None, Option(help="Plan only these cases; see trainmark run.")] = None,
     hosts: Annotated[
-        str | None,
-        typer.Option("--hosts", help="The hosts to plan for; see trainmark run. Their hardware is queried."),
+        str | None, Option(help="The hosts to plan for; see trainmark run. Their hardware is queried.")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="How to reach the hosts; see trainmark run.")
-    ] = None,
+    engine: Annotated[str | None, Option(help="How to reach the hosts; see trainmark run.")] = None,
     as_job: Annotated[
         str | None,
-        typer.Option(
-            "--as",
+        Option(
+            flags=("--as",),
+            metavar="KIND",
             help="Print a cluster job that runs the suite instead of the commands: sbatch (a Slurm script), trainjob "
             "or mpijob (Kubeflow manifests for Kubernetes). Its settings are under 'job' in --hosts FILE.",
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per case, one per line.")
+        bool, Option(flags=("--json",), help="Print one JSON object per case, one per line.")
     ] = False,
-) -> None:
+) -> int:
     """Print the cases of a suite and the exact commands of each case's first run, without running anything.
 
     With --as: print a job for a cluster's queue that runs the suite; pipe it into sbatch or kubectl apply -f -.
@@ -59,7 +52,7 @@ def plan(
                 "--as cannot be combined with --out, --engine or --json: the hosts file sets directory and engine"
             )
         sys.stdout.write(_job(suite, only, hosts, as_job))
-        return
+        return 0
     from trainmark.campaign import cases_over_limit, plan_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suite_reading import read_suite
@@ -88,8 +81,10 @@ def plan(
             if as_json
             else _as_text(case, found, late.get(case.id), printed)
         )
-    if wrong:
-        raise typer.Exit(1)
+    return int(wrong)
+
+
+app = Command(plan)
 
 
 def _missing_interpreter(resolved: "Suite", case: "Case") -> str | None:

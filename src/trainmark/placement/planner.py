@@ -68,15 +68,15 @@ def _commands(spec: RunSpec) -> Iterator[Command]:
 
 
 def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
-    rendezvous = _rendezvous(spec, node)
+    rendezvous, threads = _rendezvous(spec, node), _threads(spec, node)
     context = None if spec.interpreter.container is None else container_context(spec, node)
-    values = values_of(spec, node)
+    values = values_of(spec, node, threads)
     texts = values.placeholders(spec.case, spec.workload)
     # A whole command line chooses its threads itself, as without trainmark.
     shared_out = spec.launcher is not Launcher.COMMAND
     variables = {
         **spec.host(node).traffic.variables,
-        **({"OMP_NUM_THREADS": str(_threads(spec, node))} if shared_out else {}),
+        **({"OMP_NUM_THREADS": str(threads)} if shared_out else {}),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),
         **rendezvous_variables(spec, rendezvous),
@@ -113,9 +113,9 @@ def working_directory(spec: RunSpec, node: int) -> Path | None:
             return Path(path)
 
 
-def values_of(spec: RunSpec, node: int) -> Values:
-    """Return the values of a card's placeholders in a run's command on ``node``."""
-    threads, directory = _threads(spec, node), spec.directory_on(node)
+def values_of(spec: RunSpec, node: int, threads: int | None = None) -> Values:
+    """Return the values of a card's placeholders in a run's command on ``node``, whose ranks have so many threads."""
+    threads, directory = threads or _threads(spec, node), spec.directory_on(node)
     return Values(
         steps=spec.protocol.steps,
         warmup_steps=spec.protocol.warmup_steps,

@@ -82,7 +82,10 @@ def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
 
     Raises ``UnsupportedByCard`` if no full commit is given for a program from a repository.
     """
-    spec, card = spec.on(node), spec.card
+    card = spec.card
+    if not isinstance(card.source, GitSource) and not card.steps and spec.interpreter.container is None:
+        return None
+    spec = spec.on(node)
     tasks = tuple(_tasks(spec, node))
     links = tuple(_links(spec, node))
     commit = commit_of(spec.case, card)

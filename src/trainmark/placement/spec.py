@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
@@ -70,7 +71,7 @@ class PlacementHost:
         return self.folder.joinpath(*run.absolute().parts[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunSpec:
     """Everything that determines the plan of one run of a case.
 
@@ -95,14 +96,14 @@ class RunSpec:
     more_words: tuple[str, ...] = ()
     started_by: Launcher | None = None
 
-    @property
+    @cached_property
     def launcher(self) -> Launcher:
         """The launcher of the ranks: the suite's for the built-in workers, else the card's."""
         if self.started_by is not None and self.is_built_in:
             return self.started_by
         return self.workload.card.launcher
 
-    @property
+    @cached_property
     def is_built_in(self) -> bool:
         """True if the program is a built-in worker."""
         return isinstance(self.card.source, BuiltinSource)
@@ -112,7 +113,7 @@ class RunSpec:
         """The card of the workload."""
         return self.workload.card
 
-    @property
+    @cached_property
     def device(self) -> Device:
         """The device of a rank, never ``auto``."""
         return device_of(self.case, self.machine(0))
@@ -152,7 +153,7 @@ class RunSpec:
             prepared=remote_path(paths, self.prepared),
         )
 
-    @property
+    @cached_property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the nodes; a single node uses the loopback."""
         if self.case.nodes == 1:

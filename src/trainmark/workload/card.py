@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
@@ -289,6 +289,13 @@ def _default_task(read: Mapping[str, Any]) -> str:
     return task_of_source(read["source"].kind if "source" in read else BUILT_IN_SOURCE)
 
 
+class WordsOfValue(NamedTuple):
+    """The words for a value on an axis; ``is_filled`` if no placeholder is left in them, so all runs have the same."""
+
+    words: tuple[str, ...]
+    is_filled: bool
+
+
 class Card(Frozen):
     """One training program for one ``task``.
 
@@ -411,6 +418,11 @@ class Card(Frozen):
         # Only in a whole command line an option may have the name of a placeholder.
         return frozenset(names if self.launcher is Launcher.COMMAND else names - PLACEHOLDERS.keys())
 
+    @cached_property
+    def is_computed(self) -> bool:
+        """True if a word of the command has an expression."""
+        return any("{=" in word for word in self.command)
+
     def option_values(self, case: Case) -> dict[str, Option]:
         """Return the options of a case, with the card's defaults for those that it does not set."""
         return self._default_options | dict(case.options)
@@ -424,8 +436,8 @@ class Card(Frozen):
         }
 
     @cached_property
-    def words_by_value(self) -> dict[tuple[str, str, str], tuple[str, ...]]:
-        """A cache of the words, with their placeholders, for a value: by the task, the axis and the value's text."""
+    def words_by_value(self) -> dict[tuple[str, str, str], WordsOfValue]:
+        """A cache of the words for a value: by the task, the axis and the value's text."""
         return {}
 
     @cached_property

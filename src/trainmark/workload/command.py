@@ -18,7 +18,7 @@ from trainmark.workload.arithmetic import (
     whole,
     with_numbers,
 )
-from trainmark.workload.card import Card, Counts, TypedOption
+from trainmark.workload.card import Card, Counts, TypedOption, WordsOfValue
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled, placeholders_in
 from trainmark.workload.source import GitSource, is_commit
@@ -29,12 +29,11 @@ COMMIT = "commit"
 PARTS = "accumulation"
 """The axis for splitting a device's batch into parts, of the tasks that support it."""
 
-_OWN = (
-    *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
-    *("prepared", "python", "port", "node"),
-)
 _OF_BATCH = frozenset({"batch", "node_batch", "global_batch", "micro_batch", "samples", "learning_rate"})
 """The placeholders that are computed from the batch."""
+
+_TEXT_OF_RUN = frozenset({"data", "batch_per_device"})
+"""The axes whose text in a command is that of the run: a folder, or a batch counted as the card counts it."""
 
 _NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
@@ -70,17 +69,29 @@ class Values:
 
     def placeholders(self, case: Case, workload: Workload) -> dict[str, str]:
         """Return the text of each placeholder."""
-        known = {name: str(getattr(self, name)) for name in _OWN}
-        known |= {
+        per_node, source = case.devices_per_node, workload.source
+        known = {
+            "steps": str(self.steps),
+            "warmup_steps": str(self.warmup_steps),
+            "threads": str(self.threads),
+            "loader_workers": str(self.loader_workers),
+            "seed": str(self.seed),
+            "events": str(self.events),
+            "data": self.data,
+            "dataset": self.dataset,
+            "prepared": str(self.prepared),
+            "python": self.python,
+            "port": str(self.port),
+            "node": str(self.node),
             "framework": case.framework,
             "task": case.task,
             "world_size": str(case.world_size),
             "nodes": str(case.nodes),
-            "devices_per_node": str(case.devices_per_node),
-            "source": str(self.directory / workload.source),
+            "devices_per_node": str(per_node),
+            "source": str(source if source.is_absolute() else self.directory / source),
             "run": str(self.directory),
-            "devices": ",".join(map(str, range(case.devices_per_node))),
-            "node_loader_workers": str(self.loader_workers * case.devices_per_node),
+            "devices": ",".join(map(str, range(per_node))),
+            "node_loader_workers": str(self.loader_workers * per_node),
             "hosts": ",".join(self.hosts),
             "master": self.hosts[0],
         }
@@ -120,11 +131,16 @@ def program_words(
     options = card.option_values(case)
     chosen = _named_in_command(card, options)
     _require_batch(case, card, chosen)
-    command = [_with_numbers(word, case, card, known) for word in card.command]
-    words = [text for word in command for text in _filled_words(word, known, chosen)]
+    words = _command_words(case, card, known, chosen)
+    by_value, task = card.words_by_value, case.task
     for axis, text in case.texts.items():
-        if axis not in _NOT_FLAGS:
-            words += _axis_words(case, axis, text, workload, known)
+        if axis in _NOT_FLAGS:
+            continue
+        # Ten thousand cases have few values on each axis.
+        of_value = by_value.get((task, axis, text)) or _words_of_value(case, axis, text, card)
+        words += (
+            of_value.words if of_value.is_filled else _axis_words(of_value.words, axis, text, card, known)
+        )
     on_axes = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
         if all_match(on_axes, combination.when):
@@ -132,28 +148,43 @@ def program_words(
     for option, value in options.items():
         if option in chosen or (option == COMMIT and isinstance(card.source, GitSource)):
             continue
-        if option not in card.options:
-            raise UnsupportedByCard(
-                f"workload '{card.name}' has no option '{option}'{nearest(option, card.options)}"
-            )
-        text = value_text(value)
-        flags = card.options[option]
-        if isinstance(flags, TypedOption):
-            if not flags.type.accepts(value):
-                raise UnsupportedByCard(
-                    f"workload '{card.name}': the option {option} is {value!r}, which is no {flags.type}"
-                )
-            flags = flags.flags
-        if isinstance(flags, Mapping):
-            if text not in flags:
-                choices = ", ".join(flags)
-                raise UnsupportedByCard(
-                    f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
-                )
-            flags = flags[text]
-        words += [filled(_with_numbers(word, case, card, known), known, text) for word in flags]
+        words += _option_words(case, card, option, value, known)
     work_of_step(case, card)
     return tuple(words)
+
+
+def _command_words(case: Case, card: Card, known: Mapping[str, str], chosen: Mapping[str, str]) -> list[str]:
+    """Return the words of the card's command; ``chosen`` are the options that it names."""
+    command: Sequence[str] = card.command
+    if card.is_computed:
+        command = [_with_numbers(word, case, card, known) for word in command]
+    if not chosen:
+        return [filled(word, known) for word in command]
+    return [text for word in command for text in _filled_words(word, known, chosen)]
+
+
+def _option_words(case: Case, card: Card, option: str, value: Option, known: Mapping[str, str]) -> list[str]:
+    """Return the words for the value of an option; raise ``UnsupportedByCard`` for one that the card does not have."""
+    if option not in card.options:
+        raise UnsupportedByCard(
+            f"workload '{card.name}' has no option '{option}'{nearest(option, card.options)}"
+        )
+    text = value_text(value)
+    flags = card.options[option]
+    if isinstance(flags, TypedOption):
+        if not flags.type.accepts(value):
+            raise UnsupportedByCard(
+                f"workload '{card.name}': the option {option} is {value!r}, which is no {flags.type}"
+            )
+        flags = flags.flags
+    if isinstance(flags, Mapping):
+        if text not in flags:
+            choices = ", ".join(flags)
+            raise UnsupportedByCard(
+                f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
+            )
+        flags = flags[text]
+    return [filled(_with_numbers(word, case, card, known), known, text) for word in flags]
 
 
 def work_of_step(case: Case, card: Card) -> int | None:
@@ -197,7 +228,7 @@ def _filled_words(word: str, known: Mapping[str, str], chosen: Mapping[str, str]
     split as a shell would, so that it can be several words, or none."""
     if (alone := word.removeprefix("{").removesuffix("}")) in chosen and word == f"{{{alone}}}":
         return shlex.split(chosen[alone])
-    return [filled(word, {**known, **chosen} if chosen else known)]
+    return [filled(word, {**known, **chosen})]
 
 
 def _named_in_command(card: Card, options: Mapping[str, Option]) -> dict[str, str]:
@@ -208,6 +239,8 @@ def _named_in_command(card: Card, options: Mapping[str, Option]) -> dict[str, st
 def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
     given = dict(card.environment_variables)
+    if not given and not card.combinations:
+        return {}
     on_axes = axis_texts(case, values.device) if card.combinations else {}
     for combination in card.combinations:
         if all_match(on_axes, combination.when):
@@ -270,17 +303,21 @@ def find_gap(case: Case, card: Card, device: Device) -> str | None:
     return card.gap_by_texts[key]
 
 
+def _words_of_value(case: Case, axis: str, text: str, card: Card) -> WordsOfValue:
+    """Return the words for a value on an axis, and add them to the card's cache; see ``_unfilled_axis_words``."""
+    words = tuple(_unfilled_axis_words(case, axis, text, card))
+    names = {name for word in words for name in placeholders_in(word)}
+    is_filled = not words or (axis not in _TEXT_OF_RUN and names <= {"value"})
+    if is_filled:
+        words = tuple(filled(word, {}, text) for word in words)
+    found = card.words_by_value[case.task, axis, text] = WordsOfValue(words, is_filled)
+    return found
+
+
 def _axis_words(
-    case: Case, axis: str, text: str, workload: Workload, known: Mapping[str, str]
+    words: Sequence[str], axis: str, text: str, card: Card, known: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return the words for the value of a case on an axis, whose text is ``text``."""
-    card = workload.card
-    # Ten thousand cases have few values on each axis.
-    key = (case.task, axis, text)
-    if (words := card.words_by_value.get(key)) is None:
-        words = card.words_by_value[key] = tuple(_unfilled_axis_words(case, axis, text, card))
-    if not words:
-        return words
+    """Return the words for the value on an axis, whose text is ``text``, with their placeholders replaced."""
     if axis == "data":
         text = known["data"]
     if axis == "batch_per_device":
