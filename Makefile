@@ -4,6 +4,8 @@
 
 VENV := .venv
 STAMP := $(VENV)/.made
+DOCS_VENV := .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.made
 FITS := 'import sys, venv, ensurepip; sys.version_info < (3, 11) and sys.exit(1); print(sys._base_executable)'
 
 # The first Python that will do; of a virtual environment, the one that it was made from.
@@ -30,7 +32,7 @@ CHECKED := not training and not cluster and not rare and not browser and not pro
 # Without it each of some hundred short interpreters compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test test-all test-again cluster-test lint environments format check-python clean
+.PHONY: help demo check docs test test-all test-again cluster-test lint environments format check-python clean
 
 help:
 	@echo "make demo   install all that is needed, measure real training, name the report to open"
@@ -38,8 +40,9 @@ help:
 	@echo "make test   install all that is needed, run the tests that this machine can run, less the rare ones"
 	@echo "make test-all   those too, as continuous integration does"
 	@echo "make cluster-test   of these, the tests on a cluster of four hosts on this machine (as root)"
+	@echo "make docs   build the manual into build/manual, with every link checked"
 	@echo "make lint   style, types and the rooms' import contracts"
-	@echo "make clean  remove .venv and demo-report; results and the frameworks' environments stay"
+	@echo "make clean  remove .venv, .venv-docs and demo-report; results and the frameworks' environments stay"
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "trainmark needs Python 3.11 or later with venv; none was found on PATH."; \
@@ -94,6 +97,19 @@ cluster-test: $(STAMP)
 	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
 		$(VENV)/bin/python -m pytest tests/cluster $(PYTEST_FLAGS)
 
+# It has an environment of its own, because it weighs 130 MB and no test needs it.
+$(DOCS_STAMP): pyproject.toml requirements/docs.lock | check-python
+	@echo "== installing what builds the manual into $(DOCS_VENV) with $(PYTHON)"
+	@rm -rf $(DOCS_VENV)
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.lock
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "== open build/manual/index.html in a browser"
+
 environments: $(STAMP)
 	@echo "== the frameworks' own environments (made once), for the tests that train"
 	@$(VENV)/bin/trainmark env create mxnet $(HOROVOD) || $(GO_ON)
@@ -112,4 +128,4 @@ format: $(STAMP)
 	@$(VENV)/bin/ruff format .
 
 clean:
-	rm -rf $(VENV) demo-report
+	rm -rf $(VENV) $(DOCS_VENV) demo-report

@@ -35,8 +35,8 @@ def make_targets() -> set[str]:
     return {target for rule in rules for target in rule.split()}
 
 
-def test_the_three_workflows_exist() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["check", "nightly", "test"]
+def test_the_workflows_exist() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["check", "docs", "nightly", "test"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
