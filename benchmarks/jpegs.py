@@ -27,7 +27,7 @@ from typing import Any
 from contest import ours
 from overhead import measured_block
 
-ROOM = "trainmark_worker.pytorch.image_classification"
+LOADER = "trainmark_worker.pytorch_fast.images.nvjpeg_loader"
 UNCHANGED = {"workers": 14, "by_host": None, "ready": 1, "pinned": 1}
 FILL, DRAIN, STEPS = 15, 25, 110
 
@@ -103,7 +103,7 @@ def graph_alone(training: Any, batch: int) -> float:
 
 def reading_alone(training: Any, workers: int) -> float:
     """Return the files/s of the reading processes, of which nothing is decoded."""
-    files = importlib.import_module(f"{ROOM}.loaders.nvjpeg_files")
+    files = importlib.import_module(LOADER)
     queues = importlib.import_module("trainmark_worker.core.queues")
     read_images = importlib.import_module("trainmark_worker.tasks.image_classification.images").read_images
     settings = training.settings
@@ -124,9 +124,9 @@ class Loader:
     def __init__(self) -> None:
         self.decoding: list[float] = []
         """Seconds that the host spent in each call of the decoder."""
-        self._feeds: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg")
-        self._decoder: Any = importlib.import_module(f"{ROOM}.nvjpeg").Decoder
-        self._slots: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg_files").Slots
+        self._feeds: Any = importlib.import_module(LOADER)
+        self._decoder: Any = importlib.import_module("trainmark_worker.pytorch_fast.images.nvjpeg").Decoder
+        self._slots: Any = importlib.import_module(LOADER).Slots
         for where, name in (
             (self._feeds, "by_processes"), (self._slots, "pin"), (self._slots, "unpin"), (self._decoder, "_call"),
         ):  # fmt: skip

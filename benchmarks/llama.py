@@ -223,7 +223,7 @@ def worker(own: argparse.Namespace, flags: list[str]) -> Opened:
         f"--batch-per-device={own.batch}", f"--steps={steps}", "--warmup-steps=1", *flags,
     ]  # fmt: skip
     settings = importlib.import_module("trainmark_worker.core.arguments").parse(given, place.world_size)
-    trainer = importlib.import_module("trainmark_worker.pytorch.causal_lm")
+    trainer = importlib.import_module("trainmark_worker.models.pytorch_causal_lm")
     training = trainer.open_training(settings, place)
     done = 0
 
@@ -301,7 +301,7 @@ def titan_model(described: Any, length: int, selective: bool) -> Any:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.checkpoint import checkpoint
 
-    block_module = importlib.import_module("trainmark_worker.pytorch.causal_lm.block")
+    block_module = importlib.import_module("trainmark_worker.models.pytorch_decoders")
     backends = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     width, head, inner = described.width, described.head, described.inner
     heads, shared = described.heads, described.shared_heads

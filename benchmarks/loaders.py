@@ -118,7 +118,7 @@ def of_worker(framework: str, loader: str, source: str) -> Callable[[Path], Coun
 
 
 def open_pytorch(settings: Any, place: Any) -> Any:
-    loaders = worker("pytorch.image_classification.loaders")
+    loaders = worker("backends.pytorch.loading")
     import torch
 
     torch.set_num_threads(1)

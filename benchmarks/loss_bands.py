@@ -114,7 +114,7 @@ def trained(own: argparse.Namespace, name: str, seed: int) -> list[float]:
     import torch
     import torch.distributed as dist
 
-    scaled = importlib.import_module("trainmark_worker.pytorch.scaled_linear")
+    scaled = importlib.import_module("trainmark_worker.pytorch_fast.scaled_linear")
     place = importlib.import_module("trainmark_worker.core.place").place_from({})
     torch._dynamo.reset()
     fp8 = name.startswith("fp8") or name.startswith("unscaled")
@@ -131,7 +131,7 @@ def trained(own: argparse.Namespace, name: str, seed: int) -> list[float]:
     settings = importlib.import_module("trainmark_worker.core.arguments").parse(flags, 1)
     restore = plant(scaled, name)
     try:
-        trainer = importlib.import_module("trainmark_worker.pytorch.causal_lm")
+        trainer = importlib.import_module("trainmark_worker.models.pytorch_causal_lm")
         training = trainer.open_training(settings, place)
         for index in range(own.steps):
             before = training.batch

@@ -150,7 +150,7 @@ def main() -> int:
     runpy.run_path(str(START))
     arguments = importlib.import_module("trainmark_worker.core.arguments")
     place = importlib.import_module("trainmark_worker.core.place").place_from({})
-    room = importlib.import_module("trainmark_worker.pytorch.image_classification")
+    room = importlib.import_module("trainmark_worker.models.pytorch_image_classification")
     task: Any = None
     followed: list[Followed] = []
     for precision, compiler, layout in (

@@ -62,7 +62,7 @@ def main() -> int:
     place = importlib.import_module("trainmark_worker.core.place").place_from({})
     flags = ["--framework=pytorch", *worker_flags, f"--steps={own.block_steps + 1}", "--warmup-steps=1"]
     settings = arguments.parse(flags, 1)
-    training = importlib.import_module("trainmark_worker.pytorch.image_classification").open_training(
+    training = importlib.import_module("trainmark_worker.models.pytorch_image_classification").open_training(
         settings, place
     )
     device = training.describe()["device"]

@@ -41,7 +41,7 @@ def main() -> int:
     settings = arguments.parse(flags, 1)
     if settings.model != "resnet50_v1.5":
         raise SystemExit("peer: torchvision has the same network for --model resnet50_v1.5 alone")
-    training = importlib.import_module("trainmark_worker.pytorch.image_classification").open_training(
+    training = importlib.import_module("trainmark_worker.models.pytorch_image_classification").open_training(
         settings, place
     )
     step_of_peer = open_peer(training, settings)

@@ -152,7 +152,7 @@ sys.path.insert(0, sys.argv[1])
 import start, torch
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.place import Place
-from trainmark_worker.pytorch.image_classification.loaders import open_loader
+from trainmark_worker.backends.pytorch.loading import open_loader
 settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=1", "--image-size=32",
     "--steps=5", "--warmup-steps=2", "--classes=3", "--loader-workers=1", "--data=" + sys.argv[2],
     "--loader=" + sys.argv[3], "--events=unused"], 2)

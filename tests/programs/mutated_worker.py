@@ -17,13 +17,13 @@ start = importlib.import_module("start")
 def ranks_are_summed() -> None:
     """The gradients of all ranks added up, as an all-reduce without its division does."""
     distributed: Any = importlib.import_module("torch.distributed")
-    gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
+    gradients: Any = importlib.import_module("trainmark_worker.backends.pytorch.collectives")
     gradients.Sent._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
 
 
 def ranks_divide_twice() -> None:
     """The mean of all ranks, divided by their number once more."""
-    gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
+    gradients: Any = importlib.import_module("trainmark_worker.backends.pytorch.collectives")
     whole = gradients.Sent._all_reduce
 
     def divided(self: Any, buffer: Any) -> None:
@@ -36,7 +36,7 @@ def ranks_divide_twice() -> None:
 def ranks_clip_alone() -> None:
     """Each rank's gradients are clipped before the exchange, and not their mean after it."""
     training: Any = importlib.import_module(
-        "trainmark_worker.pytorch.causal_lm.train"
+        "trainmark_worker.models.pytorch_causal_lm"
     ).PyTorchLanguageTraining
 
     def step(self: Any, batch: Any) -> Any:

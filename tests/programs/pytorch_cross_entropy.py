@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src" / "trainmark"))
 
 import torch
 from torch.nn import functional
-from worker.pytorch.kernels.cross_entropy import cross_entropy  # type: ignore[import-not-found]
+from worker.pytorch_fast.kernels.cross_entropy import cross_entropy  # type: ignore[import-not-found]
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") else "cuda"
 SHAPES = [(6, 32, 512), (3, 64, 50304), (5, 32, 4099)]

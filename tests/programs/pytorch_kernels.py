@@ -15,17 +15,18 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src" / "trainmark"))
 
 import torch
 from torch.nn import functional
+from worker.backends.pytorch.collectives import Sent  # type: ignore[import-not-found]
+from worker.backends.pytorch.loading import Normalise  # type: ignore[import-not-found]
 from worker.core.outcomes import RunError  # type: ignore[import-not-found]
-from worker.pytorch.gradients import Sent  # type: ignore[import-not-found]
-from worker.pytorch.image_classification.feed import Normalise  # type: ignore[import-not-found]
-from worker.pytorch.image_classification.kernels.quarter import (  # type: ignore[import-not-found]
+from worker.models.pytorch_image_classification import build_model  # type: ignore[import-not-found]
+from worker.pytorch_fast.half_grad_sgd import FusedCheckScaler, HalfGradSGD  # type: ignore[import-not-found]
+from worker.pytorch_fast.images import fused_resnet as fused  # type: ignore[import-not-found]
+from worker.pytorch_fast.kernels.quarter import (  # type: ignore[import-not-found]
     quarter_of,
     whole_of,
 )
-from worker.pytorch.image_classification.kernels.resample import resampled  # type: ignore[import-not-found]
-from worker.pytorch.image_classification.models import build_model, fused  # type: ignore[import-not-found]
-from worker.pytorch.kernels.update import has_copy  # type: ignore[import-not-found]
-from worker.pytorch.narrow_sgd import CheckedTogether, NarrowSGD  # type: ignore[import-not-found]
+from worker.pytorch_fast.kernels.resample import resampled  # type: ignore[import-not-found]
+from worker.pytorch_fast.kernels.update import has_copy  # type: ignore[import-not-found]
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") else "cuda"
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -236,7 +237,7 @@ def check_refusal() -> bool:
 
 def check_parts() -> bool:
     """A batch whose tensors are too large for cuDNN's indexes goes through in parts."""
-    from worker.pytorch.image_classification.kernels import summed  # type: ignore[import-not-found]
+    from worker.pytorch_fast.kernels import summed  # type: ignore[import-not-found]
 
     most, summed.MOST_ELEMENTS = summed.MOST_ELEMENTS, 10 * 28 * 28 * 256
     try:
@@ -320,14 +321,14 @@ def check_update(
     recipe = SimpleNamespace(learning_rate=0.1, momentum=0.875)
     has = [p for p in own[: len(narrow)] if has_copy(p) and copied]
     groups = [(own[: len(narrow)], 0.05), (own[len(narrow) :], 0.0)]
-    ours = NarrowSGD(groups, recipe, has, kind)
+    ours = HalfGradSGD(groups, recipe, has, kind)
     plain = torch.optim.SGD(
         [{"params": theirs[: len(narrow)], "weight_decay": 0.05}, {"params": theirs[len(narrow) :]}],
         lr=0.1,
         momentum=0.875,
     )
     options = {"init_scale": 1024.0, "growth_interval": 2, "enabled": scaled}
-    ourscaler = CheckedTogether(DEVICE, **options)
+    ourscaler = FusedCheckScaler(DEVICE, **options)
     plainscaler = torch.amp.GradScaler(DEVICE, **options)
     copy_of = {id(weight): copy for weight, copy in zip(has, ours.copies, strict=True)}
     sent = None

@@ -26,7 +26,7 @@ def of(name: str) -> Any:
 def training(task: str, *flags: str) -> Any:
     words = ["--framework=pytorch", "--device=cpu", "--threads=1", "--steps=9", "--warmup-steps=1", *flags]
     place = of("core.place").place_from({})
-    return of(f"pytorch.{task}").open_training(of("core.arguments").parse(words, 1), place)
+    return of(f"models.pytorch_{task}").open_training(of("core.arguments").parse(words, 1), place)
 
 
 BERT = ("--model=bert_tiny", "--sequence-length=32", "--predictions=5", "--batch-per-device=2", "--dropout=0")
@@ -57,7 +57,7 @@ def lamb() -> dict[str, Any]:
 
 
 def rows() -> dict[str, Any]:
-    train = of("pytorch.causal_lm.train")
+    train = of("models.pytorch_causal_lm")
     train.WHOLE, train.FEW = 1 << 10, 1 << 8
     with tempfile.TemporaryDirectory() as folder:
         events = Path(folder, "events.jsonl")
@@ -81,11 +81,11 @@ def attention() -> list[float]:
 
 def sizes() -> dict[str, int]:
     recommenders = of("tasks.recommendation.architectures").ARCHITECTURES
-    build_clicks = of("pytorch.recommendation.model").build
-    build_decoder = of("pytorch.causal_lm.building").build_model
+    build_clicks = of("models.pytorch_recommendation").build
+    build_decoder = of("models.pytorch_causal_lm").build_model
     with torch.device("meta"):
         modules = {
-            "bert_base": of("pytorch.masked_lm.model").build_model("bert_base", 0.1, False),
+            "bert_base": of("models.pytorch_masked_lm").build_model("bert_base", 0.1, False),
             "gpt2_124m": build_decoder("gpt2_124m", 1024),
             "llama3.2_1b": build_decoder("llama3.2_1b", 4096),
             "wide_deep": build_clicks(recommenders["wide_deep"].with_tables(2_322_444, 32), 0.5, False),

@@ -34,7 +34,7 @@ def passed(layer: Any, x: Any, gradient: Any) -> dict[str, Any]:
 
 def main() -> None:
     runpy.run_path(str(START))
-    scaled = importlib.import_module("trainmark_worker.pytorch.scaled_linear")
+    scaled = importlib.import_module("trainmark_worker.pytorch_fast.scaled_linear")
     torch._scaled_mm = emulated
     torch.manual_seed(0)
     layer = nn.Linear(64, 48, bias=False, dtype=torch.bfloat16)

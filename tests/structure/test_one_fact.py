@@ -14,11 +14,7 @@ from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 HOUSE = Path(trainmark.__file__).parent
-PRECISIONS = {
-    path.parent.name: path
-    for pattern in ("backends/*/backend.py", "*/precision.py")
-    for path in (HOUSE / "worker").glob(pattern)
-}
+PRECISIONS = {path.parent.name: path for path in (HOUSE / "worker").glob("backends/*/backend.py")}
 """By framework, the file with the precisions that its worker has."""
 
 

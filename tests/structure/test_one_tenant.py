@@ -18,11 +18,12 @@ OWN = (
     "tasks/image_classification/",
     "dataset/images/",
     "worker/tasks/image_classification/",
-    *(f"worker/{framework.name}/image_classification/" for framework in (HOUSE / "frameworks").iterdir()),
+    "worker/pytorch_fast/images/",
+    "worker/pytorch_fast/kernels/",
     *(f"worker/models/{framework.name}_image_" for framework in (HOUSE / "frameworks").iterdir()),
     *(f"worker/backends/{framework.name}/loading.py" for framework in (HOUSE / "frameworks").iterdir()),
 )
-"""The task's own folders and models, its kind of data set, and the frameworks' loaders of every kind of data."""
+"""The task's own folders and models, its kind of data set, PyTorch's fast path, and the frameworks' loaders."""
 
 PUBLISHED = {
     "reference/data/": "what was published, as it was published",
@@ -64,9 +65,7 @@ def test_every_exception_is_needed() -> None:
         assert any(WORDS.search(path.read_text(encoding="utf-8")) for path in paths if path.is_file()), name
 
 
-MODEL_FOLDERS = re.compile(
-    r"(worker/)?tasks/|worker/models/|worker/\w+/(image_classification|causal_lm|masked_lm|recommendation)/|programs/"
-)
+MODEL_FOLDERS = re.compile(r"(worker/)?tasks/|worker/models/|worker/pytorch_fast/images/|programs/")
 
 MODEL_EXCEPTIONS = {
     "cli/init.py": "the models that it proposes for a first suite",

@@ -246,7 +246,7 @@ def test_a_pass_on_its_own_exchanges_nothing_with_other_ranks_and_no_hook_stays(
     asked = beside(
         "pytorch",
         f"""
-from trainmark_worker.pytorch.masked_lm.train import open_training
+from trainmark_worker.models.pytorch_masked_lm import open_training
 training = open_training(parse({flags!r}, 1), ALONE)
 asked = []
 mean = training.ranks.mean

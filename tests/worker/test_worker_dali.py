@@ -132,7 +132,7 @@ def test_whole_shards_are_trained_on(whole: Path, tmp_path: Path) -> None:
 COUNTS_RECORDS = """
 from pathlib import Path
 from trainmark_worker.core.place import Place
-from trainmark_worker.pytorch.image_classification.loaders import shards
+from trainmark_worker.pytorch_fast.images import shards
 folder, sample_bytes = Path({folder!r}), {sample_bytes}
 shards.SAMPLE_BYTES = sample_bytes or shards.SAMPLE_BYTES
 read = [[], []]
@@ -185,7 +185,7 @@ def test_a_file_that_dali_refuses_is_named_and_black_stands_in_its_place(
 
 LEAVES_TWO_OUT = """
 import os
-from trainmark_worker.pytorch.image_classification.loaders.dali_batches import Files, UnreadableError
+from trainmark_worker.pytorch_fast.images.dali_batches import Files, UnreadableError
 from trainmark_worker.tasks.image_classification.images import ImageList
 files = Files(ImageList(["first", "second"], [0, 1]), 0)
 files.leave_out(UnreadableError("first", "why"))
@@ -216,7 +216,8 @@ from nvidia.dali import fn, types
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import Place
-from trainmark_worker.pytorch.image_classification.loaders import dali, open_loader
+from trainmark_worker.backends.pytorch.loading import open_loader
+from trainmark_worker.pytorch_fast.images import dali
 # A JPEG engine makes a picture of every file: so does this, and there is no GPU here.
 dali._made_on_host = lambda settings: lambda files: fn.cast(fn.zeros(shape=[8, 8, 3]), dtype=types.UINT8)
 settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=2", "--image-size=32", "--steps=5",

@@ -36,7 +36,7 @@ def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
-from trainmark_worker.pytorch.image_classification import open_training
+from trainmark_worker.models.pytorch_image_classification import open_training
 flags = "--framework pytorch --model mobilenet_v1 --precision amp-bf16 --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
 training.autocast = torch.autocast("cpu", enabled=False)
@@ -57,7 +57,7 @@ except RunError as error:
 
 def test_resnet50_has_its_parameters_and_strides_in_the_3x3() -> None:
     count, strided, shape = in_pytorch("""
-from trainmark_worker.pytorch.image_classification.models import build_model, count_parameters
+from trainmark_worker.models.pytorch_image_classification import build_model, count_parameters
 model = build_model("resnet50_v1.5", 1000)
 strided = [name for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2)]
 model.eval()
@@ -75,8 +75,7 @@ print(json.dumps([count_parameters(model), strided, shape]))
 def test_batch_norm_does_not_decay_unless_asked() -> None:
     groups = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.pytorch.image_classification.models import build_model
-from trainmark_worker.pytorch.image_classification.train import make_optimizer
+from trainmark_worker.models.pytorch_image_classification import build_model, make_optimizer
 model = build_model("mobilenet_v1", 1000)
 out = []
 for extra in ([], ["--bn-weight-decay"]):
@@ -99,7 +98,7 @@ print(json.dumps(out))
 def test_a_skipped_first_step_leaves_no_rubbish_in_the_momentum() -> None:
     finite = in_pytorch("""
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.pytorch.image_classification.train import make_optimizer
+from trainmark_worker.models.pytorch_image_classification import make_optimizer
 model = torch.nn.Linear(64, 64)
 optimizer = make_optimizer(model, parse(["--framework", "pytorch"], 1))
 scaler = torch.amp.GradScaler("cpu")
@@ -120,7 +119,7 @@ def test_lamb_under_a_scaled_loss_reads_nothing_back_and_leaves_a_step_that_over
     read, still, counts, apart = in_pytorch("""
 from torch.utils._python_dispatch import TorchDispatchMode
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.pytorch.optimizer import Lamb, steps_taken
+from trainmark_worker.pytorch_fast.optimizers import Lamb, steps_taken
 class Watch(TorchDispatchMode):
     read = 0
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -161,7 +160,7 @@ def test_label_smoothing_changes_the_loss_by_its_formula() -> None:
     loss, expected = in_pytorch("""
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.place import place_from
-from trainmark_worker.pytorch.image_classification import open_training
+from trainmark_worker.models.pytorch_image_classification import open_training
 flags = "--framework pytorch --model mobilenet_v1 --batch-per-device 2 --image-size 32 --label-smoothing 0.3"
 training = open_training(parse(flags.split(), 1), place_from({}))
 logits, labels = torch.randn(5, 10), torch.arange(5)
@@ -176,7 +175,7 @@ print(json.dumps([training.loss(logits, labels).item(), expected.item()]))
 @pytest.mark.rare
 def test_another_shape_is_a_compilation_that_is_counted() -> None:
     counts = in_pytorch("""
-from trainmark_worker.pytorch.compilers import compilations, compile_model
+from trainmark_worker.pytorch_fast.compilers import compilations, compile_model
 model = compile_model(torch.nn.Linear(4, 4), "torch.compile", {})
 counts = [compilations("torch.compile")]
 for batch in (2, 2, 3):
@@ -207,8 +206,7 @@ def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_nothing_decodes_is_left
 import numpy as np
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder
 from trainmark_worker.tasks.image_classification.images import Draw, ImageList
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_batches import Maker
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import Files, Slots, Task, taken_apart
+from trainmark_worker.pytorch_fast.images.nvjpeg_loader import Maker, Files, Slots, Task, taken_apart
 images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1, 1, 1])
 unreadable = []
 class OnCpu(Maker):
@@ -263,7 +261,7 @@ from trainmark_worker.core.place import place_from
 from trainmark_worker.core.queues import in_parts
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder, decode_whole
 from trainmark_worker.tasks.image_classification.images import Draw, read_images, random_resized_crop, randomness
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import (
+from trainmark_worker.pytorch_fast.images.nvjpeg_loader import (
     DECODED, read_in_processes, taken_apart
 )
 images = read_images({str(data)!r}, 10)
@@ -308,7 +306,7 @@ def test_a_process_decodes_no_picture_that_would_take_the_room_of_the_files_afte
     ways = in_pytorch(f"""
 import os
 from trainmark_worker.tasks.image_classification.images import Draw, read_images
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import DECODED, Files, Slots, Task
+from trainmark_worker.pytorch_fast.images.nvjpeg_loader import DECODED, Files, Slots, Task
 images = read_images({str(data)!r}, 10)
 slots = Slots(1, 4)
 ways = []
@@ -338,25 +336,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
-from trainmark_worker.pytorch.image_classification.loaders import nvjpeg, nvjpeg_files
+from trainmark_worker.pytorch_fast.images import nvjpeg_loader
 overwritten, unpinned = [], []
-nvjpeg_files.Slots.pin = lambda slots: None
-nvjpeg_files.Slots.unpin = lambda slots: unpinned.append(1)
+nvjpeg_loader.Slots.pin = lambda slots: None
+nvjpeg_loader.Slots.unpin = lambda slots: unpinned.append(1)
 class Slow:
     def __init__(self, wanted, slots, decoder, leave_out):
         self.slots = slots
     def make(self, parts):
-        photos, files, _ = nvjpeg_files.taken_apart(parts, self.slots)
+        photos, files, _ = nvjpeg_loader.taken_apart(parts, self.slots)
         once = [file.numpy().tobytes() for file in files]
         time.sleep(0.03 * random.random())
         overwritten.extend(a != b.numpy().tobytes() for a, b in zip(once, files))
         return torch.zeros(len(photos)), torch.tensor([photo.image for photo in photos])
     def close(self):
         pass
-nvjpeg.Maker = Slow
+nvjpeg_loader.Maker = Slow
 def opened(batch, workers):
     settings = SimpleNamespace(batch_per_device=batch, seed=1, data={str(data)!r}, classes=10, loader_workers=workers)
-    return nvjpeg.NvjpegFeed(settings, place_from({{}}), None, SimpleNamespace(hardware=True))
+    return nvjpeg_loader.NvjpegFeed(settings, place_from({{}}), None, SimpleNamespace(hardware=True))
 def batch_of(feed):
     made = feed.timed(feed._ready.get)
     if isinstance(made, RunError):
@@ -378,7 +376,7 @@ try:
 except RunError as error:
     said = str(error)
 feed.close()
-shares = [round(nvjpeg.by_processes(workers), 2) for workers in (0, 8, 14)]
+shares = [round(nvjpeg_loader.by_processes(workers), 2) for workers in (0, 8, 14)]
 left = len(multiprocessing.active_children())
 print(json.dumps([orders, any(overwritten), said, left, len(unpinned), shares]))
 """)
@@ -395,13 +393,13 @@ print(json.dumps([orders, any(overwritten), said, left, len(unpinned), shares]))
 def test_nvjpeg_asks_for_a_hardware_queue_for_each_stream_unless_somebody_has_said_how_many() -> None:
     said = in_pytorch("""
 import os
-from trainmark_worker.pytorch.image_classification.nvjpeg import ask_for_queues
+from trainmark_worker.pytorch_fast.images.nvjpeg import request_queues
 said = []
 for asked in (None, "8"):
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     if asked is not None:
         os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = asked
-    ask_for_queues()
+    request_queues()
     said.append(os.environ["CUDA_DEVICE_MAX_CONNECTIONS"])
 print(json.dumps(said))
 """)

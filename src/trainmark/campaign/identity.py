@@ -143,9 +143,8 @@ class Identifier:
         found: dict[str, str] = {}
         for root in (source, *folders("worker")):
             common = (root / "start.py", root / "core", root / "tasks", root / "gaps.json")
-            # A framework whose backend is not in ``backends`` yet has a folder of its own.
-            backends = (root / "backends" / card.framework, root / card.framework)
-            for inner in (*common, *backends, *root.glob(f"models/{card.framework}_*.py")):
+            own = (root / "backends" / card.framework, root / f"{card.framework}_fast")
+            for inner in (*common, *own, *root.glob(f"models/{card.framework}_*.py")):
                 held = self._trees.digests(inner) if inner.exists() else {}
                 found |= {os.path.normpath(f"{inner.name}/{path}"): digest for path, digest in held.items()}
         return found

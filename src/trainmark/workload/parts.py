@@ -50,10 +50,9 @@ def _workers() -> tuple[Path, ...]:
 
 
 def _trains(framework: str, task: str) -> bool:
-    """Return whether the worker has a model for both; some frameworks still have a folder for each task."""
-    folder = task.replace("-", "_")
-    paths = (f"models/{framework}_{folder}.py", f"{framework}/{folder}/__init__.py")
-    return any((worker / path).is_file() for worker in _workers() for path in paths)
+    """Return whether the worker has a model for both."""
+    model = f"models/{framework}_{task.replace('-', '_')}.py"
+    return any((worker / model).is_file() for worker in _workers())
 
 
 def _of_both(framework: str, task: str) -> Mapping[str, Any]:

@@ -6,11 +6,11 @@ from typing import Any
 
 
 def _model() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.causal_lm.model")
+    return importlib.import_module("trainmark_worker.models.pytorch_decoders")
 
 
 def _training() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.causal_lm.train").PyTorchLanguageTraining
+    return importlib.import_module("trainmark_worker.models.pytorch_causal_lm").PyTorchLanguageTraining
 
 
 def gelu_by_tanh() -> None:
@@ -29,7 +29,7 @@ def no_mask() -> None:
 
 def dropout() -> None:
     """As GPT-2 was trained at first, behind each perceptron."""
-    mlp, functional = _model().Mlp, _model().functional
+    mlp, functional = _model().GptMlp, _model().functional
     whole = mlp.forward
     mlp.forward = lambda self, x: functional.dropout(whole(self, x), 0.1)
 
@@ -62,19 +62,19 @@ def untied() -> None:
 
 def norms_decay() -> None:
     """One group of parameters, as an optimizer has them when nobody divides them."""
-    training: Any = importlib.import_module("trainmark_worker.pytorch.causal_lm.train")
+    training: Any = importlib.import_module("trainmark_worker.models.pytorch_causal_lm")
     training.is_norm = lambda _name: False
 
 
 def decay_in_the_gradient() -> None:
     """Adam with an L2 penalty, as torch's Adam has it, and not AdamW."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     optimizer.torch.optim.AdamW = optimizer.torch.optim.Adam
 
 
 def another_second_moment() -> None:
     """The default of most libraries, whatever the flag says."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     whole = optimizer.torch.optim.AdamW
 
     def made(groups: Any, **named: Any) -> Any:
@@ -119,13 +119,13 @@ def a_part_is_left_out() -> None:
 
 def scale_too_large() -> None:
     """No mistake: the loss scale begins so high that the first steps overflow, and are left out as they should be."""
-    training: Any = importlib.import_module("trainmark_worker.pytorch.training")
+    training: Any = importlib.import_module("trainmark_worker.backends.pytorch.backend")
     amp: Any = importlib.import_module("torch.amp")
     training.loss_scaler = lambda *_: amp.GradScaler("cpu", init_scale=2.0**40)
 
 
 def _llama() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.causal_lm.llama")
+    return importlib.import_module("trainmark_worker.models.pytorch_decoders")
 
 
 def llama_neighbours() -> None:

@@ -36,7 +36,7 @@ def padding_on_one_side() -> None:
     """As TensorFlow's SAME pads a stride of 2: all of it at the bottom and on the right."""
     from torch import nn
 
-    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
+    units: Any = importlib.import_module("trainmark_worker.models.pytorch_image_classification")
     whole = units.nn.Conv2d
 
     class Padded(whole):  # type: ignore[misc, valid-type]
@@ -106,14 +106,14 @@ def bounded_relus() -> None:
     """As MobileNetV2 and the models for phones have them: nothing above 6 comes through."""
     from torch import nn
 
-    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
+    units: Any = importlib.import_module("trainmark_worker.models.pytorch_image_classification")
     replace(nn.ReLU, "forward", lambda self, given: nn.functional.relu6(given, inplace=self.inplace))
     assert units.nn is nn
 
 
 def convolutions_with_biases() -> None:
     """As Keras' ResNet-50 has them: zero at first, and more parameters than the network has."""
-    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
+    units: Any = importlib.import_module("trainmark_worker.models.pytorch_image_classification")
     whole = units.nn.Conv2d
 
     class Biased(whole):  # type: ignore[misc, valid-type]

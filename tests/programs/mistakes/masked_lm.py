@@ -8,11 +8,11 @@ from mistakes.causal_lm import gelu_by_tanh
 
 
 def _bert() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.masked_lm.model")
+    return importlib.import_module("trainmark_worker.models.pytorch_masked_lm")
 
 
 def _train() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.masked_lm.train")
+    return importlib.import_module("trainmark_worker.models.pytorch_masked_lm")
 
 
 def causal() -> None:
@@ -141,7 +141,7 @@ def unclipped() -> None:
 
 def no_trust_ratio() -> None:
     """LAMB without its trust ratios, which is AdamW."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     torch: Any = importlib.import_module("torch")
     whole = optimizer.Lamb.step
 

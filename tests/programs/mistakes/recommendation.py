@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _model() -> Any:
-    return importlib.import_module("trainmark_worker.pytorch.recommendation.model")
+    return importlib.import_module("trainmark_worker.models.pytorch_recommendation")
 
 
 def _fields(change: Callable[..., tuple[Any, ...]]) -> None:
@@ -116,7 +116,7 @@ def unbiased() -> None:
 
 def decay() -> None:
     """Adam with an L2 penalty, as recommenders often have it."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     whole = optimizer.torch.optim.Adam
 
     def made(groups: Any, **named: Any) -> Any:
@@ -128,7 +128,7 @@ def decay() -> None:
 
 def decoupled_decay() -> None:
     """AdamW where Adam was asked for, with its usual decay or more."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     whole = optimizer.torch.optim.AdamW
 
     def made(groups: Any, **named: Any) -> Any:
@@ -139,14 +139,14 @@ def decoupled_decay() -> None:
 
 def another_second_moment() -> None:
     """The default of most libraries, whatever the flag says."""
-    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers")
     whole = optimizer.torch.optim.Adam
     optimizer.torch.optim.Adam = lambda groups, **named: whole(groups, **{**named, "betas": (0.9, 0.999)})
 
 
 def table_stands_still() -> None:
     """The wide table gets gradients, and no update."""
-    training: Any = importlib.import_module("trainmark_worker.pytorch.recommendation.train")
+    training: Any = importlib.import_module("trainmark_worker.models.pytorch_recommendation")
     whole = training.adaptive
 
     def without(groups: Any, recipe: Any) -> Any:
@@ -157,7 +157,7 @@ def table_stands_still() -> None:
 
 def lazy() -> None:
     """Rows that the batch does not look up keep weights and moments, as with a list of rows for a gradient."""
-    optim: Any = importlib.import_module("trainmark_worker.pytorch.optimizer").torch.optim
+    optim: Any = importlib.import_module("trainmark_worker.pytorch_fast.optimizers").torch.optim
     whole = optim.Adam
 
     class Adam(whole):  # type: ignore[misc,valid-type]

@@ -17,9 +17,7 @@ TASKS, BACKENDS, MODELS = "tasks", "backends", "models"
 
 def framework_names() -> list[str]:
     """Return the frameworks that have a backend."""
-    # Those that are not in ``backends`` yet have a folder next to it.
-    others = set(_folders(sys.modules[PACKAGE])) - {"core", TASKS, BACKENDS, MODELS}
-    return sorted({*_folders(_import(BACKENDS)), *others})
+    return sorted(_folders(_import(BACKENDS)))
 
 
 def task_names() -> list[str]:
@@ -46,9 +44,7 @@ def task_of_model(model: str) -> Task | None:
 
 def import_framework(name: str) -> Any:
     """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` if it cannot be imported."""
-    if name in _folders(_import(BACKENDS)):
-        return _import_of(name, BACKENDS, name)
-    return _import_of(name, name)
+    return _import_of(name, BACKENDS, name)
 
 
 def import_trainer(framework: str, task: str) -> Any:
@@ -56,17 +52,14 @@ def import_trainer(framework: str, task: str) -> Any:
 
     ``open_training(settings, place)`` returns the ``Training`` of one rank, ready for its first step.
     """
-    models = {name: (MODELS, f"{framework}_{_folder(name)}") for name in task_names()}
-    trained = {name: path for name, path in models.items() if path[1] in _modules(_import(MODELS))}
-    if framework not in _folders(_import(BACKENDS)):
-        folders = _folders(import_framework(framework))
-        trained |= {name: (framework, _folder(name)) for name in task_names() if _folder(name) in folders}
+    models = {name: f"{framework}_{_folder(name)}" for name in task_names()}
+    trained = {name: model for name, model in models.items() if model in _modules(_import(MODELS))}
     if task not in trained:
         raise RunError(
             UNSUPPORTED,
             f"{framework}'s worker does not train {task}; it trains {', '.join(trained) or 'nothing'}",
         )
-    return _import_of(framework, *trained[task])
+    return _import_of(framework, MODELS, trained[task])
 
 
 def _import_of(framework: str, *path: str) -> Any:

@@ -1,0 +1,593 @@
+"""PyTorch as a backend: precision, optimizers, the step, weights, and the hooks that observe products."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...core.choices import require_version
+from ...core.facts import Expected, Facts
+from ...core.gaps import refuse_gaps
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.settings import Recipe, Settings
+from ...core.training import Training
+from ...core.window import EventMarks, HostMarks, Marks, slots_for
+from ...pytorch_fast.compilers import (
+    MODES,
+    NONE,
+    CapturedStep,
+    captures,
+    check_compiler,
+    compilations,
+    compile_model,
+    compile_s,
+)
+from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
+from ...tasks.products import Observation, ProductSeen, product_seen
+from .collectives import (
+    Exchange,
+    Group,
+    WhileComputed,
+    check_gradients,
+    choose_device,
+    choose_exchange,
+    device_name,
+    peak_memory_bytes,
+    peak_memory_of,
+)
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of products and of what goes into the network; ``weights`` that of their weights.
+
+    With ``autocast`` the weights stay in FP32 and are cast for each use; without it they are kept in ``weights``.
+    ``tf32`` lets FP32 matrix products and convolutions round their inputs to TF32. ``scaled`` says that the loss
+    is scaled so that gradients do not vanish in FP16. ``fp8``: products of the blocks have FP8 operands.
+    """
+
+    compute: Any
+    weights: Any
+    autocast: bool = False
+    tf32: bool = False
+    scaled: bool = False
+    fp8: bool = False
+
+    @property
+    def operands(self) -> Any:
+        """The type of the operands of the blocks' matrix products."""
+        return OPERAND if self.fp8 else self.compute
+
+
+PRECISIONS: dict[str, Precision] = {
+    "fp32": Precision(torch.float32, torch.float32),
+    "tf32": Precision(torch.float32, torch.float32, tf32=True),
+    "amp-fp16": Precision(torch.float16, torch.float32, autocast=True, scaled=True),
+    "amp-bf16": Precision(torch.bfloat16, torch.float32, autocast=True),
+    "fp16": Precision(torch.float16, torch.float16, scaled=True),
+    "bf16": Precision(torch.bfloat16, torch.bfloat16),
+    "fp8": Precision(torch.bfloat16, torch.float32, autocast=True, fp8=True),
+}
+
+
+def type_name(dtype: Any) -> str:
+    """Return the name of a type of torch's."""
+    return str(dtype).replace("torch.", "")
+
+
+def choose_precision(name: str, device: Any) -> Precision:
+    """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
+    precision = PRECISIONS[name]
+    generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
+    least = (9, 0) if precision.fp8 else (8, 0)
+    if needs_ampere and generation is not None and generation < least:
+        have, needed = (".".join(map(str, version)) for version in (generation, least))
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability {needed} or later; this GPU has {have}")
+    # The older switches, because torch refuses a mixture and its own compiler reads these.
+    torch.backends.cuda.matmul.allow_tf32 = precision.tf32
+    torch.backends.cudnn.allow_tf32 = precision.tf32
+    return precision
+
+
+def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]":
+    """Return the context in which the forward pass and the loss run; it can be entered again and again."""
+    if not precision.autocast:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=precision.compute)
+
+
+def loss_scaler(precision: Precision, recipe: Recipe, device: Any, kind: Any = torch.amp.GradScaler) -> Any:
+    """Return the gradient scaler; for the precisions that do not scale, one that does nothing.
+
+    ``kind`` is torch's scaler or one made of it. With a fixed scale it never grows. Together with the fused
+    SGD it reads nothing back to the host: the kernel takes the scale and the overflow flag from the device.
+    """
+    fixed: float | None = recipe.loss_scale
+    if fixed is None:
+        return kind(device.type, enabled=precision.scaled)
+    return kind(device.type, init_scale=fixed, growth_interval=1_000_000_000, enabled=precision.scaled)
+
+
+def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Copy numpy arrays into the tensors of the same names; the order of their elements in memory stays."""
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            value = torch.from_numpy(np.ascontiguousarray(weights[name]))
+            if is_sharded(tensor):
+                from torch.distributed.tensor import distribute_tensor
+
+                value = distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
+            tensor.copy_(value)
+
+
+def whole(tensor: Any) -> Any:
+    """Return a tensor with all of its elements: the ranks gather a sharded one, and all of them must call this."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Return whether a tensor is a DTensor, whose import would take a part of a second in every run."""
+    return hasattr(tensor, "full_tensor")
+
+
+def read(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tensors as numpy arrays in FP32, copied once; sparse ones with all of their rows."""
+    return {name: _numpy(tensor) for name, tensor in tensors.items()}
+
+
+def _numpy(tensor: Any) -> Any:
+    given = whole(tensor.to_dense() if tensor.is_sparse else tensor).detach()
+    there = given.float().cpu().contiguous()
+    return (there.clone() if there.data_ptr() == given.data_ptr() else there).numpy()
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+LOSSES = ("_log_softmax", "logsumexp", "binary_cross_entropy_with_logits")
+"""The operators, without their overloads, that the losses of logits come down to."""
+
+
+class LossTypes(TorchDispatchMode):
+    """While it is entered, it notes the type of the operand of each of ``LOSSES``; a fused kernel shows none."""
+
+    def __init__(self) -> None:
+        """Start with no observation."""
+        super().__init__()
+        self.types: dict[str, str] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do the operation, and note its operand's type."""
+        if func.overloadpacket.__name__ in LOSSES and isinstance(args[0], torch.Tensor):
+            self.types["softmax of the logits"] = str(args[0].dtype).replace("torch.", "")
+        return func(*args, **(kwargs or {}))
+
+
+class NamedModel(nn.Module):
+    """A model that tells its products and its parameters by the shared names."""
+
+    def named_products(self) -> dict[str, nn.Linear]:
+        """Return the products, in forward order."""
+        raise NotImplementedError
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters."""
+        raise NotImplementedError
+
+
+@contextmanager
+def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Iterator[None]:
+    """Let ``note`` get each product's name, the product, what it is given and what it gives, within the context."""
+    hooks = [
+        product.register_forward_hook(partial(note, name)) for name, product in model.named_products().items()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def observe(
+    model: NamedModel, look: Callable[[], Any], loss_of: Callable[[], Any], average: Callable[[], None]
+) -> Observation:
+    """Run ``loss_of`` and the backward pass; return what they computed.
+
+    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits.
+    """
+    seen: list[ProductSeen] = []
+
+    def note(name: str, product: Any, _given: Any, output: Any) -> None:
+        values = output.detach().float().cpu().numpy()
+        outputs, inputs = product.weight.shape
+        seen.append(product_seen(name, inputs, outputs, product.bias is not None, values))
+
+    with noting(model, note):
+        logits = look().float().cpu().numpy()
+    loss = loss_of()
+    loss.backward()
+    average()
+    gradients = read({name: tensor.grad for name, tensor in model.named_tensors().items()})
+    model.zero_grad(set_to_none=True)
+    return Observation(logits, float(loss.detach()), gradients, seen)
+
+
+class OutputsAlone(NamedTuple):
+    """The loss of a rank's batch and the outputs that verify it: logits, or the loss of each target."""
+
+    loss: float
+    logits: Any = None
+    target_losses: Any = None
+
+
+class Alone(NamedTuple):
+    """What a rank's batch gives by itself; the gradients by the shared names, as far as they are looked at.
+
+    ``norm`` is that of all of them together; for the rest see ``OwnPass`` and ``OutputsAlone``.
+    """
+
+    loss: float
+    gradients: Mapping[str, Any]
+    norm: float
+    logits: Any = None
+    target_losses: Any = None
+    loss_types: Mapping[str, str] | None = None
+
+
+class PyTorchTraining(Training):
+    """Model, optimizer, batches and marks of one rank.
+
+    A task's subclass builds the model and gives it to ``take_over``; it writes ``_forward``, ``named_tensors`` and what
+    only its own models have to tell.
+    """
+
+    ranks: Group
+
+    parts = 1
+    """How often the model is passed in one step."""
+
+    scaler_kind: Any = torch.amp.GradScaler
+
+    by_itself = False
+    """Whether a pass exchanges nothing with other ranks, as when each rank's own is timed."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        """Choose device and precision, open the feed, meet the other ranks, fetch the first batch, build the model.
+
+        What the device or this PyTorch cannot do raises ``RunError`` (unsupported): before the ranks meet, so that no
+        rank waits for one that has left.
+        """
+        require_version("PyTorch", torch.__version__, (2, 4))
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        self._device = choose_device(settings.device, place)
+        refuse_gaps(settings, place, self._device.type)
+        self._precision = choose_precision(settings.precision, self._device)
+        check_compiler(settings.compiler, self._device)
+        check_gradients(settings.gradients, self._precision.compute, captures(settings.compiler))
+        self.check(settings)
+        feed = None if settings.synthetic else self.open_loader(settings, place)
+        slots = slots_for(settings.steps)
+        marks: Marks = HostMarks(slots)
+        if self._device.type == "cuda":
+            marks = EventMarks(slots, lambda: torch.cuda.Event(enable_timing=True))
+        super().__init__(settings, Group(place, self._device), marks, self.to_batch, feed)
+        # The algorithm search of cuDNN happens in the first steps; shapes never change.
+        torch.backends.cudnn.benchmark = True
+        torch.manual_seed(settings.seed)
+        self.build()
+
+    def check(self, settings: Any) -> None:
+        """Raise ``RunError`` for settings of the task that this PyTorch cannot train."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build model and optimizer, and pass them to ``take_over``."""
+
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return tensors of numpy arrays on the device."""
+        tensors = tuple(map(torch.from_numpy, arrays))
+        if self._device.type == "cuda":
+            return self.moved(tuple(tensor.pin_memory() for tensor in tensors))
+        return tensors
+
+    def moved(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the tensors on the device; from pinned memory in the order of its work and without waiting."""
+        return tuple(tensor.to(self._device, non_blocking=True) for tensor in tensors)
+
+    def take_over(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
+    ) -> None:
+        """Train this model; see ``compile_model`` for ``inductor``."""
+        settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
+        self.model, self.optimizer = model, optimizer
+        self._updates = 0
+        optimizer.register_step_post_hook(self._count_update)
+        self._captured: CapturedStep | None = None
+        if self.is_recorded():
+            other_batches = settings.equivalence is not None or self.feed.ahead is not None
+            self._captured = CapturedStep(self._whole_step, self._device, other_batches, self.recorded)
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = torch.zeros((), device=self._device)
+                if "capturable" in parameters:
+                    parameters["capturable"] = True
+        self.exchange = self.choose_exchange(static_graph)
+        self.network = self.compile(self.exchange.wrap(model), inductor)
+        self.scaler = loss_scaler(self._precision, settings.recipe, self._device, self.scaler_kind)
+        self.autocast = autocast(self._precision, self._device)
+        # The losses stay on the device, one element a step, until the window is over.
+        self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
+        self._loss_of = list(self._losses.unbind())
+
+    def is_recorded(self) -> bool:
+        """Return whether the step is recorded as one CUDA graph."""
+        return captures(self.settings.compiler)
+
+    def choose_exchange(self, static_graph: bool) -> Exchange:
+        """Return the exchange of gradients; ``static_graph``: every step is the same."""
+        gradients, recorded = self.settings.gradients, self.is_recorded()
+        return choose_exchange(
+            gradients, self.ranks, self._device, self._precision.compute, static_graph, recorded
+        )
+
+    def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
+        """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
+        return compile_model(network, self.settings.compiler, inductor)
+
+    def _count_update(self, *_: Any) -> None:
+        self._updates += 1
+
+    def updates_taken(self) -> int:
+        """Return the optimizer's calls, and the replays of a recorded step, whose recording is no update."""
+        captured = self._captured
+        return self._updates + (captured.replays - 1 if captured is not None and captured.recorded else 0)
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return the outputs of ``self.network`` and the loss for the batch at hand, under ``self.autocast``."""
+        raise NotImplementedError
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the model's parameters and running statistics by the shared names."""
+        raise NotImplementedError
+
+    def train(self, index: int) -> None:
+        """Train on the batch at hand."""
+        for parameters in self.optimizer.param_groups:
+            if self._captured is None:
+                parameters["lr"] = self.rates[index]
+            else:
+                parameters["lr"].fill_(self.rates[index])
+        loss = self._whole_step(self.batch) if self._captured is None else self._captured(self.batch)
+        self._loss_of[index].copy_(loss)
+
+    def _whole_step(self, batch: tuple[Any, ...]) -> Any:
+        """Forward, backward, mean over the ranks, update, at the optimizer's rate; return the loss."""
+        self.batch = batch
+        loss = self._pass()
+        self.average()
+        self.clip()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def average(self) -> None:
+        """Make the gradients that the optimizer reads the mean of all ranks'."""
+        self.exchange.average()
+
+    def recorded(self) -> None:
+        """Do what has to be done once the step is recorded as a CUDA graph."""
+
+    def clip(self) -> None:
+        """Make the gradients, the mean of all ranks' by now, as short as the recipe wants them."""
+
+    def _pass(self) -> Any:
+        """Pass the batch at hand forward and backward; return its loss."""
+        return self._outputs_and_loss()[1]
+
+    def _outputs_and_loss(self) -> tuple[Any, Any]:
+        """Pass the batch at hand forward and backward; return the outputs of ``_forward`` and its loss."""
+        outputs, loss = self._forward()
+        # In own passes scaled as in the step, so that what FP16 rounds away is the same.
+        self.scaler.scale(loss).backward()
+        return outputs, loss.detach()
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass this rank's batch forward and backward alone; return its loss, and what verifies that."""
+        outputs, loss = self._outputs_and_loss()
+        return OutputsAlone(float(loss), None if outputs is None else outputs.detach().cpu().numpy())
+
+    def synchronize(self) -> None:
+        """Wait for the GPU; a CPU is never behind."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def facts(self) -> Facts:
+        """Return what the run is made of."""
+        cuda = self._device.type == "cuda"
+        return Facts(
+            framework_version=torch.__version__,
+            device=self._device.type,
+            device_name=device_name(self._device),
+            parameters=count_parameters(self.model),
+            threads=torch.get_num_threads(),
+            implementation="fused" if self.optimizer.defaults.get("fused") else "foreach",
+            optimizer=type(self.optimizer).__name__,
+            loss_scaled=self.scaler.is_enabled(),
+            compiler_mode=MODES[self.settings.compiler],
+            peak_memory_of=peak_memory_of(self._device),
+            others={
+                "cuda": torch.version.cuda if cuda else None,
+                "cudnn": torch.backends.cudnn.version() if cuda else None,
+                "algorithm_search": "measured" if cuda else None,
+                "cuda_connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") if cuda else None,
+                "gradient_exchange": self.exchange.name,
+            },
+        )
+
+    def expected(self) -> Expected:
+        """Return the precision in words."""
+        precision = self._precision
+        return Expected(type_name(precision.operands), type_name(precision.weights), precision.tf32)
+
+    def compile_s(self) -> float | None:
+        """Return the seconds that torch.compile has spent so far."""
+        return compile_s(self.settings.compiler)
+
+    def compilations(self) -> int | None:
+        """Return how many graphs torch.compile has made so far, and how many steps were recorded."""
+        recorded = 0 if self._captured is None else int(self._captured.recorded)
+        return recorded + compilations(self.settings.compiler)
+
+    def own_losses(self) -> list[float]:
+        """Return the losses of this rank."""
+        return [float(loss) for loss in self._losses.tolist()]
+
+    def own_pass(self) -> Alone:
+        """Pass this rank's batch through the model itself, neither wrapped nor compiled.
+
+        It drops what the next step drops: the generators of random numbers are as they were when it is over.
+        """
+        network, self.network = self.network, self.model
+        devices = [self._device] if self._device.type == "cuda" else []
+        try:
+            with torch.random.fork_rng(devices):
+                plain = self.plain_pass()
+                types = self._loss_types()
+            gradients, norm = self._unscaled_gradients()
+            return Alone(plain.loss, gradients, norm, plain.logits, plain.target_losses, types)
+        finally:
+            self.network = network
+            self.model.zero_grad(set_to_none=True)
+
+    def _loss_types(self) -> dict[str, str]:
+        """Return the types of loss and logits in the step's own forward pass of the first part of the batch."""
+        whole, alone = self.batch, self.by_itself
+        self.batch, self.by_itself = self.first_part(whole), True
+        try:
+            with torch.no_grad(), LossTypes() as seen:
+                _, loss = self._forward()
+        finally:
+            self.batch, self.by_itself = whole, alone
+        return {**seen.types, "loss": type_name(loss.dtype)}
+
+    def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the samples of a batch that are passed at once, in the form for ``_forward``."""
+        return batch
+
+    def _unscaled_gradients(self) -> tuple[dict[str, Any], float]:
+        """Return the gradients of the loss alone, and the norm of all of them together."""
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+        tensors = self.named_tensors()
+        found = {
+            name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+            for name, tensor in tensors.items()
+            if self.task.is_trainable(name)
+        }
+        read = {name: gradient / scale for name, gradient in self.looked_at(found).items()}
+        norms = [
+            torch.linalg.vector_norm(gradient.coalesce().values() if gradient.is_sparse else gradient).float()
+            for gradient in found.values()
+        ]
+        return read, float(torch.linalg.vector_norm(torch.stack(norms))) / scale
+
+    def looked_at(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return tensors by the shared names as numpy arrays: what is looked into after the window."""
+        return read(tensors)
+
+    def read_batch(self) -> tuple[Any, ...]:
+        """Return the batch at hand as numpy arrays."""
+        return tuple(read({"": tensor})[""] for tensor in self.batch)
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``torch.mm`` into one result, in FP8 by ``torch._scaled_mm``."""
+        if self._precision.fp8:
+            return self._products_in_fp8(size)
+        kind = self._precision.compute
+        one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
+        result = torch.empty_like(one)
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    torch.mm(one, other, out=result)
+            self.synchronize()
+
+        return times
+
+    def _products_in_fp8(self, size: int) -> Callable[[int], None]:
+        once = products_in_fp8(size, self._device)
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    once()
+            self.synchronize()
+
+        return times
+
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``add_``."""
+        one, other = (torch.zeros(values, device=self._device) for _ in range(2))
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    one.add_(other)
+            self.synchronize()
+
+        return times
+
+    def alone(self) -> Callable[[], None] | None:
+        """Pass the batch through the network of the step, less what exchanges gradients within it."""
+        compiled = self.settings.compiler != NONE
+        if self._captured is not None or (compiled and isinstance(self.exchange, WhileComputed)):
+            return None
+        network = self.network if compiled else self.model
+
+        def once() -> None:
+            timed, self.network, self.by_itself = self.network, network, True
+            try:
+                self._pass()
+            finally:
+                self.network, self.by_itself = timed, False
+                self.model.zero_grad(set_to_none=True)
+
+        return once
+
+    def all_reduce(self) -> tuple[int, Callable[[], None]] | None:
+        """Return the group's all-reduce of as many elements as the dense gradients have."""
+        return None if self.ranks.backend is None else self.exchange.exchange_alone(self.exchanged())
+
+    def exchanged(self) -> Sequence[Any]:
+        """Return the tensors whose gradients, which are dense, the ranks exchange."""
+        sparse = {id(module.weight) for module in self.model.modules() if getattr(module, "sparse", False)}
+        return [p for p in self.model.parameters() if p.requires_grad and id(p) not in sparse]
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory that this rank held."""
+        return peak_memory_bytes(self._device)
+
+    def close(self) -> None:
+        """End the loader, and leave together with the other ranks."""
+        if self._captured is not None:
+            self._captured.release()
+        super().close()
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics."""
+        load(self.named_tensors(), weights)
+
+    def read_weights(self) -> dict[str, Any]:
+        """Return parameters and running statistics."""
+        return read(self.named_tensors())

@@ -1,0 +1,350 @@
+"""The ranks of a run in PyTorch: their devices, the process group, and the exchange of gradients."""
+
+import ctypes
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ...core.arguments import NATIVE
+from ...core.choices import own_gpu
+from ...core.host import cpu_name, peak_resident_bytes
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.ranks import Ranks
+
+
+def choose_device(asked: str, place: Place) -> Any:
+    """Return the torch device of this rank, and make it the current one; raise ``RunError`` if it is not there."""
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = own_gpu("PyTorch", asked, seen, place)
+    if index is None:
+        return torch.device("cpu")
+    device = torch.device("cuda", index)
+    torch.cuda.set_device(device)
+    return device
+
+
+def device_name(device: Any) -> str:
+    """Return what the vendor calls the device."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return cpu_name()
+
+
+def peak_memory_bytes(device: Any) -> int:
+    """Return the most memory: in use by tensors on a GPU, of the process (resident) on a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    return peak_resident_bytes()
+
+
+def peak_memory_of(device: Any) -> str:
+    """Return in words what ``peak_memory_bytes`` counts."""
+    return "device, in use by PyTorch" if device.type == "cuda" else "process, resident"
+
+
+LET_GO_S = 5.0
+"""How long gloo's threads may take to let go of what was exchanged, on a machine whose cores others have."""
+
+
+class Group(Ranks):
+    """All ranks of the run, if a launcher started this one."""
+
+    def __init__(self, place: Place, device: Any) -> None:
+        """Meet the other ranks at the place's address, if a launcher gave one."""
+        super().__init__(place)
+        self._device = device
+        if place.distributed:
+            self.backend = "nccl" if device.type == "cuda" else "gloo"
+            dist.init_process_group(
+                self.backend,
+                init_method="env://",
+                rank=place.rank,
+                world_size=place.world_size,
+                device_id=device if device.type == "cuda" else None,
+            )
+
+    def counted(self) -> int:
+        """Return the ranks of the process group."""
+        return 1 if self.backend is None else dist.get_world_size()
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        if self.backend == "nccl":
+            dist.barrier(device_ids=[self._device.index])
+        elif self.backend is not None:
+            dist.barrier()
+
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Return the values of every rank, by rank."""
+        if self.backend is None:
+            return super().gather(values)
+        own = torch.tensor(values, dtype=torch.int64, device=self._device)
+        parts = [torch.empty_like(own) for _ in range(self.place.world_size)]
+        dist.all_gather(parts, own)
+        if self.backend == "gloo":
+            _let_go([own, *parts])
+        return [part.tolist() for part in parts]
+
+    def mean(self, value: Any) -> Any:
+        """Return the mean of a tensor over the ranks, on the device and without waiting for it."""
+        if self.backend is not None:
+            dist.all_reduce(value)
+            value = value / self.place.world_size
+        return value
+
+    def leave(self) -> None:
+        """End the group together: without the barrier, a rank that leaves first can abort the others."""
+        if self.backend is not None:
+            self.barrier()
+            if self.backend == "gloo":
+                # Never taken apart: that would wait, with the interpreter's lock held, for threads of gloo, and one
+                # that still lets go of a tensor of Python's waits for that lock.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
+                self.gather([0])
+            dist.destroy_process_group()
+
+
+def _let_go(tensors: Sequence[Any]) -> None:
+    """Wait until gloo's threads hold these tensors no more, which they let go of a moment after the exchange."""
+    until = time.monotonic() + LET_GO_S
+    while any(tensor._use_count() > 1 for tensor in tensors) and time.monotonic() < until:
+        time.sleep(0.0005)
+
+
+DDP, FLAT, FLAT_16 = "ddp", "flat", "flat-16"
+GRADIENTS = (NATIVE, DDP, FLAT, FLAT_16)
+"""``native`` is ``ddp``, what PyTorch users take; where the step is one CUDA graph, ``flat``."""
+
+ALIGNMENT = 64
+"""In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words."""
+
+
+def check_gradients(name: str, compute: Any, captured: bool) -> None:
+    """Raise ``RunError`` for an exchange that the run cannot have; ``captured``: the step is one CUDA graph."""
+    if name == DDP and captured:
+        raise RunError(
+            UNSUPPORTED,
+            f"gradients {DDP} cannot be recorded in one CUDA graph here; take {FLAT} or {FLAT_16}",
+        )
+    if name == FLAT_16 and compute.itemsize != 2:
+        raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
+
+
+def choose_exchange(
+    name: str, group: Group, device: Any, compute: Any, static_graph: bool, captured: bool
+) -> "Exchange":
+    """Return the exchange of that name; for a rank on its own one that does nothing.
+
+    ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
+    network. Of a captured step the native exchange is ``flat``.
+    """
+    if group.backend is None:
+        return Exchange()
+    if name == NATIVE and captured:
+        name = FLAT
+    if name in (NATIVE, DDP):
+        return WhileComputed(device, static_graph)
+    return InOnePiece(name, group.place.world_size, compute if name == FLAT_16 else None)
+
+
+PIECE_BYTES = 1 << 28
+
+
+class Exchange:
+    """What makes the gradients of all ranks one. This one is for a rank that has nobody to exchange with."""
+
+    name: str | None = None
+
+    travels_as: Any | None = None
+    """The type in which gradients travel; None: each in its own."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
+        return model
+
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
+        return nullcontext()
+
+    def exchange_alone(self, dense: Sequence[Any]) -> tuple[int, Callable[[], None]]:
+        """Return how many bytes the gradients of these tensors travel as, and an all-reduce of as many.
+
+        It goes in pieces of at most ``PIECE_BYTES``, so that it needs little memory beside the model's.
+        """
+        pieces, size = [], 0
+        for tensors in _by_type(dense):
+            kind = self.travels_as or tensors[0].dtype
+            left = sum(tensor.numel() for tensor in tensors)
+            size += left * kind.itemsize
+            most = PIECE_BYTES // kind.itemsize
+            # Written and not only promised by the system: the first all-reduce is as long as the others.
+            buffer = torch.empty(min(left, most), dtype=kind, device=tensors[0].device).fill_(0)
+            while left > 0:
+                pieces.append(buffer[: min(left, most)])
+                left -= most
+
+        def once() -> None:
+            for piece in pieces:
+                dist.all_reduce(piece)
+
+        return size, once
+
+    def average(self) -> None:
+        """Make each gradient its mean over the ranks, where the backward pass has not done so."""
+
+
+class WhileComputed(Exchange):
+    """DistributedDataParallel: gradients are averaged in buckets, beside the rest of the backward pass."""
+
+    name = DDP
+
+    def __init__(self, device: Any, static_graph: bool) -> None:
+        """Take the device of this rank, and whether every step is the same."""
+        self._device, self._static_graph = device, static_graph
+        self._wrapped: Any = None
+
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Let the buckets wait."""
+        context: AbstractContextManager[Any] = self._wrapped.no_sync()
+        return context
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Return the model so that its gradients are averaged over the ranks while they are computed.
+
+        Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN, and are not sent around.
+        """
+        ddp = nn.parallel.DistributedDataParallel
+        # torch 2.13 renamed the flag and warns of the old name.
+        renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
+        self._wrapped = ddp(
+            model,
+            device_ids=[self._device.index] if self._device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            static_graph=self._static_graph,
+            **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
+        )
+        return self._wrapped
+
+
+class InOnePiece(Exchange):
+    """No wrapper: after the backward pass all gradients of a type go through one all-reduce, in one buffer.
+
+    The network stays whole for the compiler, and no kernel of the exchange takes multiprocessors from the backward
+    pass. With ``wire`` the gradients travel in that 16-bit type: the ranks still hold bit-equal means afterwards.
+    """
+
+    def __init__(self, name: str, world_size: int, wire: Any | None = None) -> None:
+        """Take the type in which gradients travel; None: each in its own."""
+        self.name, self._world_size, self.travels_as = name, world_size, wire
+        self._parameters: list[Any] = []
+        self._sent: Sent | None = None
+        self._kept: list[tuple[Any, Any]] = []
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
+        with torch.no_grad():
+            for tensors in _by_type([*model.parameters(), *model.buffers()]):
+                start = Flat(tensors, tensors[0].dtype)
+                torch._foreach_copy_(start.views, tensors)
+                dist.broadcast(start.buffer, 0)
+                torch._foreach_copy_(tensors, start.views)
+        self._parameters = list(model.parameters())
+        return model
+
+    def sent(self, leaves: Sequence[Any]) -> "Sent":
+        """Return what averages the gradients of these tensors for an optimizer that reads them as they travelled."""
+        return Sent(leaves, self._world_size, self.travels_as)
+
+    def average(self) -> None:
+        """Average the parameters' gradients, and leave them in the parameters' own types."""
+        if self._sent is None:
+            self._sent = self.sent(self._parameters)
+            self._kept = [self._keeper(*part) for part in self._sent.parts]
+        self._sent.average()
+        for (tensors, _, buffer), (kept, views) in zip(self._sent.parts, self._kept):
+            if kept is not buffer:
+                kept.copy_(buffer)
+            for parameter, view in zip(tensors, views):
+                parameter.grad = view
+
+    def _keeper(self, tensors: Sequence[Any], views: Sequence[Any], buffer: Any) -> tuple[Any, Sequence[Any]]:
+        own = tensors[0].dtype
+        if buffer.dtype == own:
+            return buffer, views
+        wide = Flat(tensors, own)
+        return wide.buffer, wide.views
+
+
+class Sent:
+    """Gradients of some tensors, averaged over the ranks in buffers that stay: one, or one for each type.
+
+    ``views`` are the means after ``average``, in the order of the tensors; ``parts`` the tensors of each type, their
+    views, and what the views are of.
+    """
+
+    def __init__(self, leaves: Sequence[Any], world_size: int, wire: Any | None) -> None:
+        """Take the type in which all gradients travel; None: each in its own."""
+        self._world_size = world_size
+        groups = _by_type(leaves)
+        joined = groups if wire is None else [[leaf for group in groups for leaf in group]]
+        flats = [Flat(tensors, wire or tensors[0].dtype) for tensors in joined]
+        self._buffers = [flat.buffer for flat in flats]
+        view_of = {
+            id(leaf): view for tensors, flat in zip(joined, flats) for leaf, view in zip(tensors, flat.views)
+        }
+        self.views = [view_of[id(leaf)] for leaf in leaves]
+        self.parts: list[tuple[list[Any], list[Any], Any]] = []
+        start = 0
+        for group, buffer in zip(groups, self._buffers if wire is None else self._buffers * len(groups)):
+            end = start + sum(map(room_of, group))
+            own = buffer if wire is None else buffer[start:end]
+            self.parts.append((group, [view_of[id(leaf)] for leaf in group], own))
+            start = end
+
+    def average(self) -> None:
+        """Pack the gradients, and average the buffers over the ranks."""
+        for tensors, views, _ in self.parts:
+            torch._foreach_copy_(views, [tensor.grad for tensor in tensors])
+        for buffer in self._buffers:
+            self._all_reduce(buffer)
+
+    def _all_reduce(self, buffer: Any) -> None:
+        if buffer.is_cuda:
+            dist.all_reduce(buffer, dist.ReduceOp.AVG)
+        else:
+            # gloo has no mean; dividing first keeps 16 bits from overflowing in the sum.
+            dist.all_reduce(buffer.div_(self._world_size))
+
+
+def room_of(tensor: Any) -> int:
+    """Return how many elements of a flat buffer a tensor takes."""
+    return int(-(-tensor.numel() // ALIGNMENT) * ALIGNMENT)
+
+
+class Flat:
+    """One buffer that holds tensors like ``tensors`` one after another; ``views`` are they, in the same strides."""
+
+    def __init__(self, tensors: Sequence[Any], dtype: Any) -> None:
+        """Make room on the device of the tensors."""
+        starts = [0]
+        for tensor in tensors:
+            starts.append(starts[-1] + room_of(tensor))
+        self.buffer = torch.zeros(starts[-1], dtype=dtype, device=tensors[0].device)
+        self.views = [
+            self.buffer.as_strided(tensor.size(), tensor.stride(), start)
+            for tensor, start in zip(tensors, starts)
+        ]
+
+
+def _by_type(tensors: Sequence[Any]) -> list[list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for tensor in tensors:
+        groups.setdefault(tensor.dtype, []).append(tensor)
+    return list(groups.values())

@@ -1,0 +1,297 @@
+"""The loaders of PyTorch: torch's DataLoader for every kind of data, and the choice among those of images."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from ...core.choices import one_of
+from ...core.feed import Feed, LoadedFeed
+from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
+from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import AHEAD, in_parts, joined
+from ...core.settings import Settings
+from ...tasks.by_numbers import ByNumbers
+from ...tasks.causal_lm.tokens import dealt
+from ...tasks.image_classification.decoding import single_threaded
+from ...tasks.image_classification.images import Draw
+from ...tasks.image_classification.loading import Photos
+from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.settings import ImageSettings
+
+
+class NumberedBatches(Dataset):
+    """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
+
+    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
+        """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
+        self.read = ByNumbers(batch_of)
+
+    def __getitem__(self, numbers: Any) -> Any:
+        """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""
+        batch = self.read(numbers)
+        return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
+
+
+class ShardedSampler:
+    """The numbers of a rank's batches, without end, in the order of the seed; it can be pickled."""
+
+    def __init__(self, *given: Any) -> None:
+        """Take what ``dealt`` takes."""
+        self._given = given
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield them from the first batch on."""
+        return dealt(*self._given)
+
+
+def open_numbers(
+    samples: int,
+    batch_of: Callable[[Any], tuple[Any, ...]],
+    settings: Settings,
+    place: Place,
+    device: Any,
+    ready: Callable[[tuple[Any, ...]], Any],
+) -> LoadedFeed:
+    """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets tensors.
+
+    They are at most ``AHEAD``: each has a batch in hand.
+    """
+    batches, workers = NumberedBatches(batch_of), min(settings.loader_workers, AHEAD)
+    loader = DataLoader(
+        batches,
+        batch_size=None,
+        sampler=ShardedSampler(samples, settings.batch_per_device, place, settings.seed),
+        num_workers=workers,
+        collate_fn=as_it_is,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=AHEAD // workers if workers else None,
+    )
+    ahead = AHEAD // workers * workers if workers else 0
+    feed = LoadedFeed(iter(loader), ready, samples, None, ahead, batches.read.produced)
+    feed.workers = workers
+    return feed
+
+
+Batch = tuple[Any, Any]
+"""Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device."""
+
+
+def memory_format(layout: str) -> Any:
+    """Return torch's name for a layout."""
+    return torch.channels_last if layout == "nhwc" else torch.contiguous_format
+
+
+class ToDevice:
+    """Makes batches of numpy arrays."""
+
+    def __init__(self, settings: ImageSettings, device: Any, dtype: Any) -> None:
+        """Take what the batches are to be."""
+        self._device, self._dtype, self._format = device, dtype, memory_format(settings.layout)
+
+    def __call__(self, images: Any, labels: Any) -> Batch:
+        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        pixels = torch.from_numpy(images).to(self._device, self._dtype)
+        return pixels.contiguous(memory_format=self._format), torch.from_numpy(labels).to(self._device)
+
+
+class Normalise:
+    """Turns bytes (batch, size, size, 3) into the network's input: mean 0, deviation 1, by channel.
+
+    It runs on the device, since bytes are a quarter of the floats to copy. It computes in FP32 and rounds once.
+    """
+
+    def __init__(self, device: Any, dtype: Any, layout: str) -> None:
+        """Put the constants on the device."""
+        shape = (1, 3, 1, 1)
+        self._mean = torch.tensor(MEAN, device=device).view(shape) * 255
+        self._scale = 1 / (torch.tensor(DEVIATION, device=device).view(shape) * 255)
+        self._dtype = dtype
+        self._format = memory_format(layout)
+
+    def __call__(self, pixels: Any) -> Any:
+        """Return (batch, 3, size, size); bytes in NHWC order are a channels-last tensor without being moved."""
+        return self.planes(pixels.permute(0, 3, 1, 2).to(torch.float32))
+
+    def planes(self, images: Any) -> Any:
+        """Return the same for floats from 0 to 255, (batch, 3, size, size), which are overwritten."""
+        return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
+
+
+class Parted:
+    """A batch in parts, each (bytes (images, size, size, 3), labels), which are put together on the device."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        """Take the parts in their order."""
+        self._parts = parts
+
+    def on(self, device: Any) -> tuple[Any, Any]:
+        """Return the whole batch on a device; from pinned memory without waiting for the copies."""
+        pixels, labels = (
+            torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors])
+            for tensors in zip(*self._parts)
+        )
+        return pixels, labels
+
+
+class HostFeed(LoadedFeed):
+    """Brings decoded batches from host memory to the device, one ahead of the step that uses it.
+
+    ``batches`` yields (bytes (batch, size, size, 3), labels), a ``Parted``, or a ``RunError`` in its place.
+    On a GPU they are in pinned memory, and are copied and normalised on a stream of their own while the step before
+    computes.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        device: Any,
+        normalise: Normalise,
+        epoch_samples: int,
+        decoder: str,
+        ahead: float,
+        produced: Produced | None = None,
+    ) -> None:
+        """Take over the iterator; ``close`` drops it."""
+        super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced)
+        self._device = device
+        self._normalise = normalise
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def _on_device(self, loaded: Any) -> Batch:
+        """Start the copy, and let the training stream wait for it."""
+        parted = loaded if isinstance(loaded, Parted) else Parted([loaded])
+        if self._stream is None:
+            pixels, labels = parted.on(self._device)
+            return self._normalise(pixels), labels
+        with torch.cuda.stream(self._stream):
+            pixels, labels = parted.on(self._device)
+            images = self._normalise(pixels)
+        training = torch.cuda.current_stream()
+        training.wait_stream(self._stream)
+        # Their memory was taken on the copying stream: it may be given away only when the training is done with it.
+        images.record_stream(training)
+        labels.record_stream(training)
+        return images, labels
+
+
+class PhotoBatches(Dataset):
+    """Makes parts of batches, so that a loader process writes each image once, straight into shared memory."""
+
+    def __init__(self, photos: Photos) -> None:
+        """Keep what every loader process needs."""
+        self._photos = photos
+
+    def __getitems__(self, draws: list[Draw]) -> Any:
+        """Return (bytes (images, size, size, 3), labels), or the ``RunError`` that tells what went wrong."""
+        size = self._photos.size
+        pixels, labels = _empty_batch((len(draws), size, size, 3)), []
+        rows = pixels.numpy()
+        for row, draw in enumerate(draws):
+            loaded = self._photos[draw]
+            if isinstance(loaded, RunError):
+                return loaded
+            rows[row], label = loaded
+            labels.append(label)
+        return pixels, torch.tensor(labels)
+
+
+def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Start the loader processes of this rank and return the feed that they fill."""
+    photos = Photos(settings, place)
+    share = in_parts(settings.batch_per_device, settings.loader_workers)
+    workers = share.workers
+    loader = DataLoader(
+        PhotoBatches(photos),
+        batch_sampler=photos.parts(share.in_batch),
+        num_workers=workers,
+        collate_fn=as_it_is,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=share.tasks if workers else None,
+        worker_init_fn=start_worker,
+    )
+    if not workers:
+        single_threaded()
+    normalise = Normalise(device, dtype, settings.layout)
+    batches = joined(iter(loader), share.in_batch, Parted)
+    feed = HostFeed(
+        batches, device, normalise, len(photos), photos.decoder.name, share.ahead, photos.produced
+    )
+    feed.workers = workers
+    return feed
+
+
+def as_it_is(batch: Any) -> Any:
+    """Return what a process made: it is put together already."""
+    return batch
+
+
+def start_worker(_worker: int) -> None:
+    """Begin a loader process."""
+    single_threaded()
+
+
+def _empty_batch(shape: Any) -> Any:
+    """Return bytes of the shape; in a loader process in shared memory, so that they need not be copied there."""
+    if torch.utils.data.get_worker_info() is None:
+        return torch.empty(shape, dtype=torch.uint8)
+    size = 1
+    for side in shape:
+        size *= side
+    storage = torch.UntypedStorage._new_shared(size)
+    return torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
+
+
+ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})
+"""Loaders that decode on an NVIDIA GPU."""
+
+
+def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Return the feed of the loader that was asked for; its first images are already being read."""
+    one_of("PyTorch", "loader", settings.loader, LOADERS)
+    return LOADERS[settings.loader](settings, place, device, dtype)
+
+
+def require_gpu(settings: ImageSettings, device: Any) -> None:
+    """Raise where a loader that decodes on a GPU is to feed a run on a CPU."""
+    if device.type != "cuda":
+        said = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
+        raise RunError(UNSUPPORTED, said)
+
+
+def _nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    from ...pytorch_fast.images.nvjpeg_loader import open_nvjpeg
+
+    return open_nvjpeg(settings, place, device, dtype)
+
+
+def _dali_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    return _dali().open_folder(settings, place, device, dtype)
+
+
+def _dali_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    return _dali().open_tfrecord(settings, place, device, dtype)
+
+
+def _dali() -> Any:
+    try:
+        from ...pytorch_fast.images import dali
+    except ImportError as error:
+        raise RunError(
+            UNSUPPORTED,
+            f"NVIDIA DALI does not import here ({first_sentence(error)}); trainmark env create pytorch --extra dali "
+            "adds it (in an interpreter of your own: pip install nvidia-dali-cuda130 google-crc32c)",
+        ) from error
+    return dali
+
+
+LOADERS: dict[str, Callable[[ImageSettings, Place, Any, Any], Feed]] = {
+    "native": open_images,
+    "nvjpeg": _nvjpeg,
+    "dali-cpu": _dali_folder,
+    "dali-cpu-tfrecord": _dali_tfrecord,
+    "dali-gpu": _dali_folder,
+    "dali-gpu-tfrecord": _dali_tfrecord,
+}

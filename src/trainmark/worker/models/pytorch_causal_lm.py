@@ -1,0 +1,450 @@
+"""The training of language models in PyTorch, with FSDP2, activation checkpointing and FP8."""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..backends.pytorch.backend import (
+    OutputsAlone,
+    PyTorchTraining,
+    count_parameters,
+    noting,
+    observe,
+    read,
+    type_name,
+    whole,
+)
+from ..backends.pytorch.collectives import Exchange
+from ..core.feed import Feed
+from ..core.optimizers import Moments
+from ..core.place import Place
+from ..core.settings import LAMB
+from ..pytorch_fast import attention
+from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
+from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
+from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
+from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
+from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
+from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.observing import LayersSeen
+from ..tasks.causal_lm.settings import FSDP2, NO_CHECKPOINTING, CausalSettings
+from ..tasks.causal_lm.tokens import token_file
+from ..tasks.causal_lm.training import LanguageTraining
+from ..tasks.language import LanguageSettings
+from ..tasks.products import Observation
+from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
+
+
+def build_model(name: str, length: int) -> Decoder:
+    """Return the model for sequences of ``length``, with fresh weights in FP32; its parameters are counted."""
+    description = ARCHITECTURES[name]
+    model: Decoder
+    if isinstance(description, Llama):
+        model = LlamaModel(description, length)
+    else:
+        assert isinstance(description, Gpt)
+        model = GptModel(description)
+    found, expected = count_parameters(model), description.parameters()
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model
+
+
+def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
+    """Do ``step``, in which the model is called, and return what its products computed in, and on how many tokens."""
+    types: dict[str, str] = {}
+    lengths: list[int] = []
+
+    def note(name: str, product: Any, given: Any, output: Any) -> None:
+        types[name] = type_name(operand_type(product, output))
+        lengths.append(given[0].shape[1])
+
+    with noting(model, note):
+        step()
+    return LayersSeen(types, lengths[0] if lengths else None)
+
+
+WHOLE, FEW = 1 << 28, 1 << 18
+"""Models with more parameters than the first number are verified by rows, about the second number of elements each."""
+
+
+def rows_of(model: LanguageModel) -> dict[str, Any]:
+    """Return the verified rows of a large model's large parameters, sampled by the parameters' names.
+
+    The verification reads weights and moments several times, which takes a minute for a billion parameters.
+    """
+    named = model.named_tensors()
+    if sum(tensor.numel() for tensor in named.values()) <= WHOLE:
+        return {}
+    rows: dict[str, Any] = {}
+    for name, tensor in named.items():
+        if tensor.numel() > FEW:
+            random = np.random.RandomState(zlib.crc32(name.encode()))
+            count = max(1, FEW // tensor[0].numel())
+            drawn = np.unique(random.randint(0, len(tensor), count))
+            rows[name] = torch.from_numpy(drawn).to(tensor.device)
+    return rows
+
+
+class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
+    """The training of a language model that computes its own loss, with the hooks that observe it."""
+
+    settings: LanguageSettings
+    model: LanguageModel
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        settings, device, precision = self.settings, self._device, self._precision
+        with device:
+            model = self.make_model()
+        model.to(precision.weights)
+        self.prepare(model)
+        self.parts = settings.accumulation
+        shape = model.attention(settings.part, settings.sequence_length)
+        self._attention_ms = attention.measured(shape, precision.compute, device)
+        if attention.is_faster(self._attention_ms):
+            model.attend_by_cudnn()
+        if settings.compiler == COMPILED_FUSED:
+            from ..pytorch_fast.kernels.cross_entropy import cross_entropy
+
+            model.cross_entropy = cross_entropy
+        self.distribute(model)
+        self._watching, self._passed = True, cast("list[tuple[int, ...]]", [])
+        self._seen_output: Any = None
+        self._hooks = [
+            model.blocks[0].attention.qkv.register_forward_hook(self._see),
+            model.blocks[0].register_forward_hook(self._see_stream),
+        ]
+        self._stream: Any = None
+        named = model.named_tensors()
+        decaying = [tensor for name, tensor in named.items() if self.decays(name)]
+        others = [tensor for name, tensor in named.items() if not self.decays(name)]
+        recipe = settings.recipe
+        self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
+        self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
+
+    def prepare(self, model: LanguageModel) -> None:
+        """Change the model as the task's own axes require, before its optimizer exists."""
+
+    def distribute(self, model: LanguageModel) -> None:
+        """Share the model between the ranks if the run does; its hooks exist already."""
+
+    def make_model(self) -> LanguageModel:
+        """Return the model with fresh weights in FP32."""
+        return build_model(self.settings.model, self.settings.sequence_length)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
+
+    def _see(self, product: Any, _given: Any, output: Any) -> None:
+        self._seen_output = (operand_type(product, output), output.shape)
+
+    def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
+        self._stream = output.dtype
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return None (instead of logits) and the loss of the whole current batch."""
+        with self.autocast:
+            return None, self.network(*self.prepared(1))
+
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch in the form for the model's loss, before it is split into parts."""
+        return self.batch
+
+    def _pass(self) -> Any:
+        """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
+        total, last = None, self.parts - 1
+        parts = list(zip(*(array.split(self.settings.part) for array in self.prepared(self.parts))))
+        if self._watching:
+            self._passed = [part[0].shape for part in parts]
+        for index, part in enumerate(parts):
+            with self.exchange.withheld() if index < last else nullcontext():
+                with self.autocast:
+                    loss = self.network(*part) / self.parts
+                self.scaler.scale(loss).backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        return total
+
+    def clip(self) -> None:
+        """Clip the norm of all gradients, without copying anything to the host."""
+        longest = self.settings.recipe.clip_norm
+        if longest is not None:
+            self.scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
+
+    def seen(self) -> Seen:
+        """Return the observations of the first product's hook, which remains in a compiled model."""
+        compiler, (dtype, shape) = self.settings.compiler, self._seen_output
+        self._watching = False
+        if compiler == NONE:
+            for hook in self._hooks:
+                hook.remove()
+        return Seen(
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(self.model.tokens.weight.dtype),
+            batch_per_device=sum(part[0] for part in self._passed),
+            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
+            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            sequence_length=shape[1],
+            accumulation=len(self._passed),
+            others={
+                STREAM: type_name(self._stream),
+                "compile_cache_hits": cache_hits(compiler),
+                "attention": attention.CUDNN if attention.is_faster(self._attention_ms) else "torch's choice",
+                "attention_ms": self._attention_ms,
+            },
+        )
+
+    def own_pass(self) -> Any:
+        """Pass the batch with torch's plain loss, regardless of the step's loss."""
+        kernel, self.model.cross_entropy = self.model.cross_entropy, None
+        try:
+            alone = super().own_pass()
+            # What the step's own kernel computes in does not show in a pass without it.
+            return alone if kernel is None or alone is None else alone._replace(loss_types=None)
+        finally:
+            self.model.cross_entropy = kernel
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass the parts of the batch forward and backward, with the loss of each token by its formula."""
+        losses = []
+        for (tokens,) in zip(self.batch[0].split(self.settings.part)):
+            with self.autocast:
+                logits = self.model.look(tokens).float()
+            targets = tokens[:, 1:, None]
+            each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
+            self.scaler.scale(each.mean() / self.parts).backward()
+            losses.append(each.detach())
+        every = torch.cat(losses)
+        return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
+
+    def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the sequences that are passed at once."""
+        return tuple(array[: self.settings.part] for array in batch)
+
+    def steps_taken(self) -> int:
+        """Return the optimizer's count of steps."""
+        return steps_taken(self.optimizer)
+
+    def read_moments(self) -> Moments | None:
+        """Return the optimizer's moments."""
+        return moments(self.optimizer, self.named_tensors(), self.looked_at)
+
+    def look_at_weights(self) -> dict[str, Any]:
+        """Return the parameters, or for a large model some rows of each."""
+        return self.looked_at(self.named_tensors())
+
+    def share_looked_at(self) -> float:
+        """Return the share of verified elements."""
+        looked_at = 0
+        for name, tensor in self.named_tensors().items():
+            rows = self._rows.get(name)
+            looked_at += tensor.numel() if rows is None else len(rows) * tensor[0].numel()
+        return looked_at / count_parameters(self.model)
+
+    def looked_at(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
+        return read(
+            {
+                name: tensor if self._rows.get(name) is None else whole(tensor.detach())[self._rows[name]]
+                for name, tensor in tensors.items()
+            }
+        )
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""
+        if self.settings.compiler == NONE:
+            return watched(self.model, lambda: self.step(index))
+        seen = watched(self.model, self._logits)
+        self.step(index)
+        return seen
+
+    def _logits(self) -> Any:
+        """Return the logits of the batch, or of enough of it for the step that is watched."""
+        return self._logits_of_all()
+
+    def _logits_of_all(self) -> Any:
+        with torch.no_grad(), self.autocast:
+            return self.model.look(*self.batch)
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by their names in the description of the models."""
+        return self.model.named_tensors()
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward with the step's own model and loss."""
+        with self.autocast:
+            return observe(self.model, self._logits_of_all, lambda: self._forward()[1], self.exchange.average)
+
+
+LOGITS = 1 << 28
+"""The logits that the verification computes at once."""
+
+
+class PyTorchDecoderTraining(PyTorchLanguageTraining):
+    """The training of a decoder, whose weights the ranks may share."""
+
+    settings: CausalSettings
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the ranks share the weights."""
+        return self.settings.parallel == FSDP2
+
+    def check(self, settings: CausalSettings) -> None:
+        """Raise ``RunError`` where this PyTorch has no FSDP2 for the run."""
+        if settings.parallel == FSDP2:
+            check_sharding(settings.gradients)
+
+    def open_loader(self, settings: CausalSettings, place: Place) -> Feed:
+        """Return a feed of torch's DataLoader."""
+        from ..backends.pytorch.loading import open_numbers
+
+        file = token_file(settings)
+        return open_numbers(file.sequences, file.batch, settings, place, self._device, self.moved)
+
+    def prepare(self, model: LanguageModel) -> None:
+        """Make the products of the blocks FP8, and choose the activations that are recomputed."""
+        for block in model.blocks:
+            if self._precision.fp8:
+                scale_products(block)
+            block.checkpointing = self.settings.activation_checkpointing
+        if self.settings.activation_checkpointing != NO_CHECKPOINTING:
+            # The hook that observes the first product runs in the forward pass, and not again in the backward pass.
+            torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
+
+    def distribute(self, model: LanguageModel) -> None:
+        """Share the model between the ranks, compiled block by block."""
+        if self.is_sharded:
+            compile_blocks(model, self.settings.compiler)
+            shard(model, self._precision, self._device)
+
+    def is_recorded(self) -> bool:
+        """Return whether the step is one CUDA graph; FSDP2's exchanges cannot be recorded."""
+        return not self.is_sharded and captures(self.settings.compiler)
+
+    def choose_exchange(self, static_graph: bool) -> Exchange:
+        """Return the exchange of gradients."""
+        return Sharded(self.model) if self.is_sharded else super().choose_exchange(static_graph)
+
+    def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
+        """Return the compiled network; the blocks of a sharded one are compiled already."""
+        return network if self.is_sharded else super().compile(network, inductor)
+
+    def take_over(self, *arguments: Any) -> None:
+        """Train a model; the gathered weights of a sharded one have the type of the products, without autocast."""
+        super().take_over(*arguments)
+        if self.is_sharded:
+            self.autocast = nullcontext()
+
+    def clip(self) -> None:
+        """Clip the norm of all gradients, those of other ranks' shards included."""
+        longest = self.settings.recipe.clip_norm
+        if not self.is_sharded or longest is None:
+            super().clip()
+            return
+        parameters = list(self.model.parameters())
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        norm: Any = torch.nn.utils.get_total_norm(gradients, foreach=True)
+        torch.nn.utils.clip_grads_with_norm_(parameters, longest, norm.full_tensor(), foreach=True)
+
+    def own_pass(self) -> Any:
+        """Pass this rank's batch through whole weights, without FSDP2, recomputation or FP8's kernels."""
+        with self._plain():
+            return super().own_pass()
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass few sequences at a time, forward and backward, with the loss of each token by its formula."""
+        (tokens,) = self.batch
+        losses, count = [], tokens.numel() - len(tokens)
+        for some in tokens.split(self._few()):
+            with self.autocast:
+                logits = self.model.look(some).float()
+            targets = some[:, 1:, None]
+            each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
+            self.scaler.scale(each.sum() / count).backward()
+            losses.append(each.detach())
+        every = torch.cat(losses)
+        return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
+
+    def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the sequences that are passed at once after the window."""
+        return tuple(array[: self._few()] for array in batch)
+
+    def _few(self) -> int:
+        """Return the sequences whose logits in FP32 take about a gigabyte; no more than the step passes at once."""
+        of_sequence = self.settings.sequence_length * self.model.tokens.num_embeddings
+        return max(1, min(self.settings.part, LOGITS // of_sequence))
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Run the step and observe its products, without the blocks' compiled forms if it has them."""
+        if not self.is_sharded or self.settings.compiler == NONE:
+            return super().watched_step(index)
+        compiled = [block.compiled for block in self.model.blocks]
+        for block in self.model.blocks:
+            block.compiled = None
+        try:
+            seen = watched(self.model, self._logits)
+        finally:
+            for block, call in zip(self.model.blocks, compiled):
+                block.compiled = call
+        self.step(index)
+        return seen
+
+    def _logits(self) -> Any:
+        (tokens,) = self.first_part(self.batch)
+        with torch.no_grad(), self.autocast:
+            return self.model.look(tokens)
+
+    @contextmanager
+    def _plain(self) -> Iterator[None]:
+        """Let ``self.model`` be the same model without FSDP2, recomputation and FP8's kernels."""
+        model = self.model
+        if self.is_sharded:
+            self.model = self._unsharded(model)
+        blocks = self.model.blocks
+        try:
+            for block in blocks:
+                block.checkpointing = NO_CHECKPOINTING
+            set_plain(self.model, plain=True)
+            yield
+        finally:
+            self.model = model
+            for block in model.blocks:
+                block.checkpointing = self.settings.activation_checkpointing
+            set_plain(model, plain=False)
+
+    def _unsharded(self, model: LanguageModel) -> LanguageModel:
+        """Return a copy of the sharded model with whole weights, in the type in which the step gathers them."""
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices), self._device:
+            copy = self.make_model()
+        if self._precision.fp8:
+            for block in copy.blocks:
+                scale_products(block)
+        copy.cross_entropy = model.cross_entropy
+        precision = self._precision
+        return unshard(model, copy, precision.compute if precision.autocast else precision.weights)
+
+    def alone(self) -> Callable[[], None] | None:
+        """Return None for a sharded model, whose passes exchange weights."""
+        return None if self.is_sharded else super().alone()
+
+    def all_reduce(self) -> tuple[int, Callable[[], None]] | None:
+        """Return None for a sharded model, which has no all-reduce of its gradients."""
+        return None if self.is_sharded else super().all_reduce()
+
+    def close(self) -> None:
+        """End the loader and the process group."""
+        super().close()
+        if self.is_sharded and dist.is_initialized():
+            dist.destroy_process_group()
+
+
+open_training = PyTorchDecoderTraining

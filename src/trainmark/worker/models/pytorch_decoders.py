@@ -1,0 +1,375 @@
+"""GPT-2 and Llama as torch modules; ``architectures.py`` describes their layers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from ..backends.pytorch.backend import NamedModel
+from ..pytorch_fast.attention import Shape, attend
+from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, Llama
+from ..tasks.causal_lm.settings import NO_CHECKPOINTING, SELECTIVE
+
+_aten = torch.ops.aten
+
+PRODUCTS = (_aten.mm.default, _aten._scaled_mm.default)
+"""The matrix products, of which selective checkpointing saves every second one, as torchtitan does."""
+
+SAVED = (
+    _aten._scaled_dot_product_flash_attention.default,
+    _aten._scaled_dot_product_efficient_attention.default,
+    _aten._scaled_dot_product_cudnn_attention.default,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default,
+)
+"""Attention, whose result selective checkpointing saves."""
+
+
+class Recomputable(nn.Module):
+    """A module whose ``body`` maps its inputs; ``forward`` runs it compiled, or with recomputed activations."""
+
+    checkpointing = NO_CHECKPOINTING
+    compiled: Callable[..., Any] | None = None
+    """``run``, compiled; None: it runs as it is."""
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return the result of ``body``."""
+        return (self.compiled or self.run)(*inputs)
+
+    def run(self, *inputs: Any) -> Any:
+        """Return the result of ``body``; its activations are recomputed as requested."""
+        if self.checkpointing == NO_CHECKPOINTING or not torch.is_grad_enabled():
+            return self.body(*inputs)
+        contexts = {}
+        if self.checkpointing == SELECTIVE:
+            contexts = {"context_fn": _selective_contexts}
+        # No random numbers are drawn in a block.
+        return checkpoint(self.body, *inputs, use_reentrant=False, preserve_rng_state=False, **contexts)
+
+    def body(self, *inputs: Any) -> Any:
+        """Map the inputs."""
+        raise NotImplementedError
+
+
+def _selective_contexts() -> Any:
+    seen: dict[bool, int] = {False: 0, True: 0}
+    return create_selective_checkpoint_contexts(partial(_policy, seen))
+
+
+def _policy(seen: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    """Return whether the result of an operator is saved; ``seen`` counts the products of each of the two passes."""
+    if operator in PRODUCTS:
+        seen[context.is_recompute] += 1
+        save = seen[context.is_recompute] % 2 == 1
+    else:
+        save = operator in SAVED
+    return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def product_type(x: Any) -> Any:
+    """Return the type in which a product of ``x`` is computed."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
+class GptNorm(nn.Module):
+    """Layer norm with a weight and no bias."""
+
+    def __init__(self, width: int) -> None:
+        """Begin with ones."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Any) -> Any:
+        """Normalise the last axis."""
+        return functional.layer_norm(x, self.weight.shape, self.weight, None, NORM_EPSILON)
+
+
+class GptAttention(nn.Module):
+    """Each position attends to itself and to those before it."""
+
+    cudnn = False
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = GptNorm(model.width)
+        self.qkv = nn.Linear(model.width, 3 * model.width, bias=False)
+        self.output = nn.Linear(model.width, model.width, bias=False)
+        self._heads = model.heads
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        batch, length, width = x.shape
+        heads = (
+            part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).split(width, dim=2)
+        )
+        attended = attend(heads, self.cudnn, is_causal=True)
+        return self.output(attended.transpose(1, 2).reshape(batch, length, width))
+
+
+class GptMlp(nn.Module):
+    """A product to four times the width, GELU, and a product back."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = GptNorm(model.width)
+        self.up = nn.Linear(model.width, model.inner, bias=False)
+        self.down = nn.Linear(model.inner, model.width, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.down(functional.gelu(self.up(self.norm(x))))
+
+
+class GptBlock(Recomputable):
+    """Attention and perceptron, each added to what it got."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.attention, self.mlp = GptAttention(model), GptMlp(model)
+
+    def body(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class LanguageModel(NamedModel):
+    """A row of ``blocks`` with the loss behind it: what a compiler should see in one piece.
+
+    ``tokens`` is the embedding; other modules and parameters of its own have the shared names already.
+    """
+
+    tokens: nn.Embedding
+    blocks: nn.ModuleList
+    cross_entropy: Callable[[Any, Any, Any], Any] | None = None
+    """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
+
+    def look(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        raise NotImplementedError
+
+    def attend_by_cudnn(self) -> None:
+        """Let cuDNN's kernel be the first choice in all blocks."""
+        for block in self.blocks:
+            block.attention.cudnn = True
+
+    def named_products(self) -> dict[str, nn.Linear]:
+        """Return the matrix products by the shared names, in forward order."""
+        modules = ((_shared(name), module) for name, module in self.named_modules())
+        return {name: module for name, module in modules if isinstance(module, nn.Linear)}
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return {_shared(name): tensor for name, tensor in self.named_parameters()}
+
+
+def _shared(name: str) -> str:
+    """Return the shared name of a module or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    if first in ("tokens", "positions", "segments"):
+        return f"embedding.{first}"
+    return name
+
+
+class Decoder(LanguageModel):
+    """A model that predicts each next token from those before it, with its loss."""
+
+    def start(self, model: Any) -> None:
+        """Draw the weights from torch's generator; norms begin with ones."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                added = name.endswith(("output.weight", "down.weight"))
+                nn.init.normal_(parameter, std=model.added_deviation if added else DEVIATION)
+
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to what is classified (batch, length, width)."""
+        raise NotImplementedError
+
+    def logits(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+        return functional.linear(self.hidden(tokens), self.tokens.weight)
+
+    def look(self, tokens: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(tokens[:, :-1])
+
+    def forward(self, tokens: Any) -> Any:
+        """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first."""
+        targets = tokens[:, 1:].flatten()
+        if self.cross_entropy is not None:
+            x = self.hidden(tokens[:, :-1]).flatten(0, 1)
+            kind = product_type(x)
+            return self.cross_entropy(x.to(kind), self.tokens.weight.to(kind), targets)
+        logits = self.logits(tokens[:, :-1])
+        # In FP32: a logarithm of sums of 16 bits is what loss scaling cannot mend.
+        return functional.cross_entropy(logits.flatten(0, 1).float(), targets)
+
+
+class GptModel(Decoder):
+    """GPT-2."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Build it with fresh weights."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.positions = nn.Embedding(model.positions, model.width)
+        self.blocks = nn.ModuleList(GptBlock(model) for _ in range(model.layers))
+        self.norm = GptNorm(model.width)
+        self.start(model)
+        self._heads, self._head = model.heads, model.width // model.heads
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        return Shape(batch, length, self._heads, self._heads, self._head, causal=True)
+
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to what is classified (batch, length, width)."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+
+SHARES_HEADS = torch.__version__ >= "2.5"
+"""Whether torch's attention supports fewer key-value heads than query heads."""
+
+
+class LlamaNorm(nn.Module):
+    """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
+
+    def __init__(self, width: int) -> None:
+        """Initialise the weight with ones."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Any) -> Any:
+        """Normalise the last axis."""
+        return functional.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
+
+
+class LlamaAttention(nn.Module):
+    """Causal attention in which several query heads share one key-value head."""
+
+    cudnn = False
+
+    def __init__(self, model: Llama) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        own, shared = model.attended_width, model.shared_width
+        self.norm = LlamaNorm(model.width)
+        self.qkv = nn.Linear(model.width, own + 2 * shared, bias=False)
+        self.output = nn.Linear(own, model.width, bias=False)
+        self._widths, self._head = (own, shared, shared), model.head
+        self._group = model.heads // model.shared_heads
+
+    def forward(self, x: Any, angles: Any) -> Any:
+        """Map (batch, length, width) to the same shape; ``angles`` are cosines and sines, (2, length, head)."""
+        batch, length, _ = x.shape
+        queries, keys, values = (
+            part.view(batch, length, -1, self._head).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).split(self._widths, dim=2)
+        )
+        queries, keys = turned(queries, angles), turned(keys, angles)
+        attended = attend_shared(queries, keys, values, self._group, self.cudnn)
+        return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
+
+
+def turned(x: Any, angles: Any) -> Any:
+    """Rotate the pairs of columns (i, i + half) of each head by its position's angles, in FP32."""
+    wide, (cosines, sines) = x.float(), angles
+    first, second = wide.chunk(2, dim=-1)
+    return (wide * cosines + torch.cat((-second, first), dim=-1) * sines).to(x.dtype)
+
+
+def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool) -> Any:
+    """Return the output of attention with shared key-value heads.
+
+    Torch's kernels do not share heads in FP32 and on CPUs; keys and values are then repeated for each query head.
+    """
+    shares = SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32
+    if shares:
+        return attend((queries, keys, values), cudnn, is_causal=True, enable_gqa=True)
+    keys, values = (part.repeat_interleave(group, dim=1) for part in (keys, values))
+    return attend((queries, keys, values), cudnn, is_causal=True)
+
+
+class LlamaMlp(nn.Module):
+    """SwiGLU: a product through SiLU, times another product, followed by a third product."""
+
+    def __init__(self, model: Llama) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = LlamaNorm(model.width)
+        self.gate = nn.Linear(model.width, model.inner, bias=False)
+        self.up = nn.Linear(model.width, model.inner, bias=False)
+        self.down = nn.Linear(model.inner, model.width, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = self.norm(x)
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+class LlamaBlock(Recomputable):
+    """Attention and perceptron, each with a residual connection."""
+
+    def __init__(self, model: Llama) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.attention, self.mlp = LlamaAttention(model), LlamaMlp(model)
+
+    def body(self, x: Any, angles: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = x + self.attention(x, angles)
+        return x + self.mlp(x)
+
+
+class LlamaModel(Decoder):
+    """Llama."""
+
+    angles: Any
+
+    def __init__(self, model: Llama, length: int) -> None:
+        """Build it with fresh weights, for sequences of up to ``length`` tokens."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.blocks = nn.ModuleList(LlamaBlock(model) for _ in range(model.layers))
+        self.norm = LlamaNorm(model.width)
+        turns = torch.tensor(model.rotation.frequencies(model.head // 2), dtype=torch.float64)
+        angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)
+        self.register_buffer("angles", torch.stack((angles.cos(), angles.sin())).float(), persistent=False)
+        self.start(model)
+        self._shape = (model.heads, model.shared_heads, model.head)
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return the shapes of attention's inputs for a batch."""
+        heads, shared_heads, head = self._shape
+        return Shape(batch, length, heads, shared_heads if SHARES_HEADS else heads, head, causal=True)
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> "LlamaModel":
+        """Leave the angles in FP32 when the weights are cast: 16 bits cannot distinguish distant positions."""
+        angles = self.angles
+        super()._apply(fn, recurse)
+        self.angles = angles.to(self.angles.device)
+        return self
+
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to the classifier's input (batch, length, width)."""
+        x, angles = self.tokens(tokens), self.angles[:, : tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x, angles)
+        return self.norm(x)

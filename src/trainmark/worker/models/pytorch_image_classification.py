@@ -1,0 +1,556 @@
+"""ResNet-50 v1.5 and MobileNetV1 as torch modules, their training, and its observation."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._triton import has_triton
+
+from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read
+from ..backends.pytorch.collectives import FLAT_16, InOnePiece
+from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
+from ..core.facts import Facts
+from ..core.feed import Feed
+from ..core.place import Place
+from ..pytorch_fast import stages
+from ..pytorch_fast.compilers import FUSED, FUSED_CUDNN, NONE, cache_hits
+from ..pytorch_fast.images.nvjpeg import request_queues
+from ..pytorch_fast.optimizers import sgd
+from ..pytorch_fast.stages import FOLDED, UPDATE, chosen
+from ..tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    Convolution,
+)
+from ..tasks.image_classification.facts import Seen
+from ..tasks.image_classification.known_data import TFRECORD
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    Observation,
+    by_shared_names,
+    convolution_seen,
+)
+from ..tasks.image_classification.settings import ImageSettings
+from ..tasks.image_classification.training import ImageTraining
+from ..tasks.image_classification.witness import LayerSeen, LayersSeen
+
+
+def convolution(
+    description: Convolution,
+    norm: type[nn.BatchNorm2d] | None = None,
+    kind: type[nn.Conv2d] | None = None,
+) -> list[nn.Module]:
+    """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``.
+
+    ``norm`` and ``kind`` are classes to take in place of torch's own.
+    """
+    conv = (kind or nn.Conv2d)(
+        description.inputs,
+        description.outputs,
+        description.kernel,
+        stride=description.stride,
+        padding=description.padding,
+        groups=description.groups,
+        bias=False,
+    )
+    nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
+    make_norm = norm or nn.BatchNorm2d
+    return [conv, make_norm(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
+
+
+class Bottleneck(nn.Module):
+    """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut beside them."""
+
+    def __init__(self, layers: dict[str, Convolution]) -> None:
+        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        self.conv1, self.bn1 = convolution(layers["a"])
+        self.conv2, self.bn2 = convolution(layers["b"])
+        self.conv3, self.bn3 = convolution(layers["c"])
+        self.relu = nn.ReLU(inplace=True)
+        self.shortcut = nn.Sequential(*(convolution(layers["shortcut"]) if "shortcut" in layers else ()))
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        out = self.bn3(self.conv3(out))
+        out += self.shortcut(x)
+        return self.relu(out)
+
+
+class ResNet50(nn.Module):
+    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+
+    def __init__(self, classes: int) -> None:
+        """Draw the weights from torch's generator."""
+        super().__init__()
+        architecture = ARCHITECTURES["resnet50_v1.5"]
+        pool = nn.MaxPool2d(3, stride=2, padding=1)
+        stem = convolution(architecture.convolutions[0])
+        self.stem = nn.Sequential(*stem, nn.ReLU(inplace=True), pool)
+        units: list[nn.Module] = [Bottleneck(layers) for layers in architecture.blocks().values()]
+        self.blocks = nn.Sequential(*units)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(architecture.features, classes)
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(self.pool(self.blocks(self.stem(images))).flatten(1))
+
+
+def _unit(description: Convolution) -> list[nn.Module]:
+    return [*convolution(description), nn.ReLU(inplace=True)]
+
+
+class MobileNetV1(nn.Module):
+    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
+
+    def __init__(self, classes: int) -> None:
+        """Draw the weights from torch's generator."""
+        super().__init__()
+        architecture = ARCHITECTURES["mobilenet_v1"]
+        layers: list[nn.Module] = []
+        for description in architecture.convolutions:
+            layers += _unit(description)
+        self.features = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(architecture.features, classes)
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        return self.classifier(self.pool(self.features(images)).flatten(1))
+
+
+MODELS: dict[str, Callable[[int], nn.Module]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+
+
+def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
+    """Return the network with fresh weights in FP32; its number of parameters is asserted.
+
+    The compilers ``fused`` and ``fused-cudnn`` are networks of their own: the same modules, with the same parameters.
+    """
+    make = MODELS[name] if compiler not in FUSED else _fused(name, compiler)
+    model = make(classes)
+    expected = ARCHITECTURES[name].parameters(classes)
+    found = count_parameters(model)
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model
+
+
+def _fused(name: str, compiler: str) -> Callable[[int], nn.Module]:
+    from ..pytorch_fast.images.fused_resnet import FusedResNet50
+
+    assert name == "resnet50_v1.5", name
+    return lambda classes: FusedResNet50(classes, compiler == FUSED_CUDNN, stages.chosen())
+
+
+def convert_weights(model: nn.Module, dtype: Any) -> None:
+    """Keep the weights in ``dtype``, but batch norm in FP32, as cuDNN computes it."""
+    for module in model.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.to(dtype)
+
+
+PRODUCTS = ("convolution", "_convolution", "addmm", "mm", "bmm", "baddbmm", "linear")
+"""The operators, without their overloads, to which convolutions and linear layers come down."""
+
+
+class OperandTypes(TorchDispatchMode):
+    """While it is entered: for each module watched, the type of what went into its (last) convolution or product.
+
+    A layer that turns its inputs to another type and its output back shows it here alone. What runs compiled is no
+    operator of PyTorch and is not seen.
+    """
+
+    def __init__(self, modules: Sequence[tuple[str, nn.Module]]) -> None:
+        """Watch some modules by their names."""
+        super().__init__()
+        self._modules = modules
+        self._inside: str | None = None
+        self.types: dict[str, str] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator["OperandTypes"]:
+        """Return the context in which the modules are watched."""
+        hooks: list[Any] = []
+        for name, module in self._modules:
+            hooks += [
+                module.register_forward_pre_hook(self._entering(name)),
+                module.register_forward_hook(self._left),
+            ]
+        try:
+            with self:
+                yield self
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do the operation; of a product inside of a module that is watched note the type."""
+        if self._inside is not None and func.overloadpacket.__name__ in PRODUCTS:
+            operand = next(
+                value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1
+            )
+            self.types[self._inside] = str(operand.dtype).replace("torch.", "")
+        return func(*args, **(kwargs or {}))
+
+    def _entering(self, name: str) -> Any:
+        def enter(_module: Any, _given: Any) -> None:
+            self._inside = name
+
+        return enter
+
+    def _left(self, _module: Any, _given: Any, _output: Any) -> None:
+        self._inside = None
+
+
+def named_tensors(model: nn.Module, name: str) -> dict[str, Any]:
+    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
+    (classifier,) = _modules(model, nn.Linear)
+    return by_shared_names(name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier)
+
+
+def observe(
+    model: nn.Module,
+    name: str,
+    layers: Callable[[], Any],
+    forward: Callable[[], tuple[Any, Any]],
+    average: Callable[[], None],
+) -> Observation:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return their results.
+
+    ``average`` averages the gradients over the ranks, like the step.
+
+    ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
+    compiled; it runs without hooks, because those would be compiled into another program.
+    """
+    seen: list[ConvolutionSeen] = []
+    hooks = [
+        conv.register_forward_hook(_noting(layer.name, seen))
+        for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
+    ]
+    try:
+        with torch.no_grad():
+            layers()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    logits, loss = forward()
+    loss.backward()
+    average()
+    tensors = named_tensors(model, name)
+    gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
+    model.zero_grad(set_to_none=True)
+    return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, seen)
+
+
+def batches_counted(model: nn.Module) -> list[Any]:
+    """Return the number of batches that each batch norm has counted in training mode."""
+    return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
+
+
+def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
+    """Run ``step``, which calls ``model``, and return the types of its layers' computation and facts of its inputs."""
+    outputs: dict[str, str] = {}
+    inputs: list[Any] = []
+    norms: dict[str, bool] = {}
+
+    def note(layer: str) -> Callable[[Any, Any, Any], None]:
+        def seen(_module: Any, _given: Any, output: Any) -> None:
+            outputs[layer] = _type_of(output)
+
+        return seen
+
+    def note_norm(layer: str) -> Callable[[Any, Any], None]:
+        def seen(module: Any, _given: Any) -> None:
+            norms[layer] = module.training
+
+        return seen
+
+    def note_input(_module: Any, given: Any) -> None:
+        inputs.append(given[0].detach())
+
+    (classifier,) = _modules(model, nn.Linear)
+    described = [conv.name for conv in ARCHITECTURES[name].convolutions]
+    convolutions = _modules(model, nn.Conv2d)
+    hooks = [conv.register_forward_hook(note(layer)) for layer, conv in zip(described, convolutions)]
+    hooks += [
+        norm.register_forward_pre_hook(note_norm(layer))
+        for layer, norm in zip(described, _modules(model, nn.BatchNorm2d))
+    ]
+    hooks += [
+        classifier.register_forward_hook(note("classifier")),
+        convolutions[0].register_forward_pre_hook(note_input),
+    ]
+    operands = OperandTypes([*zip(described, convolutions), ("classifier", classifier)])
+    try:
+        with operands.watching():
+            step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not inputs:
+        return LayersSeen()
+    images = inputs[0].float()
+    return LayersSeen(
+        layers=[LayerSeen(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()],
+        image_size=(images.shape[2], images.shape[3]),
+        input_mean=float(images.mean()),
+        input_deviation=float(images.std()),
+        not_training=[layer for layer, training in norms.items() if not training],
+    )
+
+
+def _type_of(tensor: Any) -> str:
+    return str(tensor.dtype).replace("torch.", "")
+
+
+def _modules(model: nn.Module, kind: Any) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, kind)]
+
+
+def _noting(name: str, seen: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+    def note(conv: Any, _inputs: Any, output: Any) -> None:
+        (top, left), values = conv.padding, output.detach().float().cpu().numpy()
+        padding = ((top, top), (left, left))
+        seen.append(convolution_seen(name, conv.kernel_size, conv.stride, padding, conv.groups, values))
+
+    return note
+
+
+class Witness:
+    """Watches the output of the network's second convolution, through a forward hook.
+
+    The second, because its input has been through the stem: its type and layout are those of the network's
+    inside. Under torch.compile the hook is compiled with the network and notes what the compiled step has; it must
+    stay then, since taking it away would compile the network again.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        """Hook into the model, before it is wrapped or compiled."""
+        self.dtype: Any = None
+        self.batch: int | None = None
+        self.contiguous = False
+        self.channels_last = False
+        stem, second = [module for module in model.modules() if isinstance(module, nn.Conv2d)][:2]
+        self._stem = stem
+        self._hook = second.register_forward_hook(self._see)
+
+    def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        self.dtype = output.dtype
+        self.batch = output.shape[0]
+        self.contiguous, self.channels_last = _orders(output)
+
+    def leave(self) -> None:
+        """Take the hook away."""
+        self._hook.remove()
+
+    def told(self, **others: Any) -> Seen:
+        """Return what was seen, and torch's TF32 switches."""
+        weight = self._stem.weight
+        return Seen(
+            compute_dtype=_name(self.dtype),
+            weight_dtype=_name(weight.dtype),
+            activation_layout=_layout(self.contiguous, self.channels_last),
+            weight_layout=_layout(*_orders(weight)),
+            batch_per_device=self.batch,
+            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
+            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            others=others,
+        )
+
+
+def _name(dtype: Any) -> str | None:
+    return None if dtype is None else str(dtype).replace("torch.", "")
+
+
+def _orders(tensor: Any) -> tuple[bool, bool]:
+    """Return whether a tensor lies in memory in the order nchw, and whether in the order nhwc."""
+    return tensor.is_contiguous(), tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _layout(contiguous: bool, channels_last: bool) -> str:
+    if contiguous and channels_last:
+        return "either"
+    if contiguous:
+        return "nchw"
+    return "nhwc" if channels_last else "neither"
+
+
+class PyTorchImageTraining(PyTorchTraining, ImageTraining):
+    """An image network, its loss, and the witness in it."""
+
+    settings: ImageSettings
+    forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD, "dali-gpu-tfrecord": TFRECORD})
+
+    _narrow: Any = None
+    """The optimizer, where it reads gradients in 16 bits."""
+
+    _sent: Any = None
+    """What averages over the ranks what that optimizer reads."""
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Prepare CUDA for a loader that decodes on the GPU, before anything else uses it."""
+        if settings.loader in ON_GPU and not settings.synthetic:
+            request_queues()
+        super().__init__(settings, place)
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        settings, precision = self.settings, self._precision
+        with self._device:
+            model = build_model(settings.model, settings.classes, settings.compiler)
+        convert_weights(model, precision.weights)
+        model.to(memory_format=memory_format(settings.layout))
+        self._witness = Witness(model)
+        self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
+        # By itself the compiler lays convolutions out with the channels last where it expects a gain.
+        inductor = {"layout_optimization": settings.layout == "nhwc"}
+        self._stages = chosen() if settings.compiler in FUSED else chosen() & {UPDATE}
+        if settings.compiler != FUSED_CUDNN:
+            # Nothing has summed up what a norm is to fold.
+            self._stages -= {FOLDED}
+        self._narrow = self._narrow_optimizer(model)
+        self.take_over(model, self._narrow or make_optimizer(model, settings), inductor)
+        if self._narrow is not None and self.ranks.backend is not None:
+            # The weights are rank 0's by now.
+            self._narrow.renew()
+            assert isinstance(self.exchange, InOnePiece), "buckets are never read as they travelled"
+            self._sent = self.exchange.sent(self._narrow.leaves)
+            self._narrow.read_always(self._sent.views)
+
+    def _narrow_optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
+        """Return SGD that reads gradients in 16 bits: of copies of the weights, or as they travelled."""
+        recipe, precision = self.settings.recipe, self._precision
+        fused = self.settings.compiler in FUSED
+        able = precision.autocast and recipe.momentum and (fused or self._travels_narrow())
+        if UPDATE not in self._stages or not able:
+            self._stages -= {UPDATE}
+            return None
+        from ..pytorch_fast.half_grad_sgd import FusedCheckScaler, HalfGradSGD
+
+        narrow = [module.weight for module in model.narrowed] if fused else []
+        self.scaler_kind = FusedCheckScaler
+        return HalfGradSGD(decays(model, self.settings), recipe, narrow, precision.compute)
+
+    def _travels_narrow(self) -> bool:
+        ranks = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
+        return ranks and bool(has_triton())
+
+    def _whole_step(self, batch: tuple[Any, ...]) -> Any:
+        """Do the step; where weights have copies in 16 bits, with those."""
+        if self._narrow is None or not self._narrow.copies:
+            return super()._whole_step(batch)
+        self.model.copies = self._narrow.copies
+        try:
+            return super()._whole_step(batch)
+        finally:
+            self.model.copies = None
+
+    def average(self) -> None:
+        """Average what the optimizer reads."""
+        (self._sent or self.exchange).average()
+
+    def exchanged(self) -> Sequence[Any]:
+        """Return the tensors whose gradients the ranks exchange."""
+        return super().exchanged() if self._sent is None else self._narrow.leaves
+
+    def recorded(self) -> None:
+        """Let the recorded update read the gradients of the recording."""
+        if self._narrow is not None:
+            self._narrow.recorded()
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics, and copies of them."""
+        super().load_weights(weights)
+        if self._narrow is not None:
+            self._narrow.renew()
+
+    def facts(self) -> Facts:
+        """Return what the run is made of, and which stages a fused step has."""
+        facts = super().facts()
+        if not self._stages:
+            return facts
+        return facts._replace(optimizer="SGD", others={**facts.others, "stages": sorted(self._stages)})
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return logits and loss of the batch at hand."""
+        images, labels = self.batch
+        with self.autocast:
+            # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
+            logits = self.network(images).float()
+            return logits, self.loss(logits, labels)
+
+    def _layers(self) -> Any:
+        """Return the logits by the model's own modules, neither compiled nor wrapped."""
+        with self.autocast:
+            return self.model(self.batch[0])
+
+    def seen(self) -> Seen:
+        """Return what the witness saw; its hook stays in a compiled network."""
+        if self.settings.compiler == NONE:
+            self._witness.leave()
+        return self._witness.told(compile_cache_hits=cache_hits(self.settings.compiler))
+
+    COUNTS_UPDATES = False
+
+    def steps_taken(self) -> int:
+        """Return how many batches the batch norms have counted."""
+        return min(int(count) for count in batches_counted(self.model))
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
+        if self.settings.compiler == NONE:
+            return watched(self.model, self.settings.model, lambda: self.step(index))
+        with torch.no_grad():
+            before = self.read_weights()
+            seen = watched(self.model, self.settings.model, self._layers)
+            self.load_weights(before)
+        self.step(index)
+        return seen
+
+    def to_batch(self, *arrays: Any) -> Batch:
+        """Return a batch of numpy arrays on the device, in the compute type and the layout."""
+        return ToDevice(self.settings, self._device, self._precision.compute)(*arrays)
+
+    def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
+        """Return a new feed of the run's loader."""
+        return open_loader(settings, place, self._device, self._precision.compute)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its feed has normalised."""
+        return batch[0].float().cpu().numpy()
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return parameters and running statistics by their names in the description of the networks."""
+        return named_tensors(self.model, self.settings.model)
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own model and loss."""
+        name, average = self.settings.model, self.exchange.average
+        return observe(self.model, name, self._layers, self._forward, average)
+
+
+def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:
+    """Return SGD, with batch-norm weights and biases in a group that does not decay unless asked."""
+    return sgd(decays(model, settings), settings.recipe)
+
+
+def decays(model: nn.Module, settings: ImageSettings) -> list[tuple[list[Any], float]]:
+    """Return the groups of parameters, each with its weight decay."""
+    recipe = settings.recipe
+    norm: list[Any] = []
+    other: list[Any] = []
+    for module in model.modules():
+        own = list(module.parameters(recurse=False))
+        (norm if isinstance(module, nn.BatchNorm2d) else other).extend(own)
+    return [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
+
+
+open_training = PyTorchImageTraining

@@ -1,0 +1,241 @@
+"""BERT with the heads of its pre-training as a torch module, and its training."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ..backends.pytorch.backend import OutputsAlone, count_parameters
+from ..core.feed import Feed
+from ..core.place import Place
+from ..pytorch_fast.attention import Shape, attend
+from ..pytorch_fast.compilers import NONE
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert, decays
+from ..tasks.masked_lm.facts import Seen
+from ..tasks.masked_lm.records import RecordFiles, counting
+from ..tasks.masked_lm.settings import MaskedSettings
+from ..tasks.masked_lm.task import WEIGHTS
+from ..tasks.masked_lm.training import MaskedTraining
+from .pytorch_causal_lm import PyTorchLanguageTraining
+from .pytorch_decoders import LanguageModel, product_type
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, eps=NORM_EPSILON)
+
+
+class Attention(nn.Module):
+    """Each position attends to all that are no padding; the norm is behind the sum."""
+
+    cudnn = False
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.qkv = nn.Linear(model.width, 3 * model.width)
+        self.output = nn.Linear(model.width, model.width)
+        self.norm = _norm(model.width)
+        self._heads, self._dropout = model.heads, dropout
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Map (batch, length, width) to the same shape; ``mask`` is true where a key is no padding."""
+        batch, length, width = x.shape
+        heads = (
+            part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
+            for part in self.qkv(x).split(width, dim=2)
+        )
+        dropped = self._dropout if self.training else 0.0
+        attended = attend(heads, self.cudnn, attn_mask=mask, dropout_p=dropped)
+        output = self.output(attended.transpose(1, 2).reshape(batch, length, width))
+        return self.norm(x + functional.dropout(output, self._dropout, self.training))
+
+
+class Mlp(nn.Module):
+    """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.up = nn.Linear(model.width, model.inner)
+        self.down = nn.Linear(model.inner, model.width)
+        self.norm = _norm(model.width)
+        self._dropout = dropout
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        output = self.down(functional.gelu(self.up(x)))
+        return self.norm(x + functional.dropout(output, self._dropout, self.training))
+
+
+class Block(nn.Module):
+    """Attention, then the perceptron."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.mlp(self.attention(x, mask))
+
+
+class Words(nn.Module):
+    """The head that finds hidden words, less its matrix, which is the embedding's.
+
+    As many words are classified as are a multiple of ``even``.
+    """
+
+    even = 1
+
+    def __init__(self, model: Bert) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.transform = nn.Linear(model.width, model.width)
+        self.norm = _norm(model.width)
+        self.bias = nn.Parameter(torch.zeros(model.vocabulary))
+
+    def forward(self, x: Any, embedding: Any) -> Any:
+        """Map (batch, predictions, width) to logits (batch, predictions, vocabulary).
+
+        Matrix products are slow where rows are no multiple of 16 bytes: for the product alone words are added, which
+        are no parameters and whose logits are left out.
+        """
+        x, words = self.norm(functional.gelu(self.transform(x))), len(self.bias)
+        more = -words % self.even
+        if not more:
+            return functional.linear(x, embedding, self.bias)
+        embedding = functional.pad(embedding.to(product_type(x)), (0, 0, 0, more))
+        return functional.linear(x, embedding, functional.pad(self.bias, (0, more)))[..., :words]
+
+
+class BertModel(LanguageModel):
+    """BERT with its loss."""
+
+    def __init__(self, model: Bert, dropout: float, padded: bool) -> None:
+        """Draw the weights from torch's generator; biases are zero. Not ``padded``: attention needs no mask."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.positions = nn.Embedding(model.positions, model.width)
+        self.segments = nn.Embedding(SEGMENTS, model.width)
+        self.embedding = nn.ModuleDict({"norm": _norm(model.width)})
+        self.blocks = nn.ModuleList(Block(model, dropout) for _ in range(model.layers))
+        self.words = Words(model)
+        self.pooler = nn.Linear(model.width, model.width)
+        self.sentences = nn.Linear(model.width, 2)
+        self._dropout, self._padded = dropout, padded
+        self._heads, self._head = model.heads, model.width // model.heads
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=DEVIATION)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        heads, head = self._heads, self._head
+        return Shape(batch, length, heads, heads, head, False, self._padded, self._dropout)
+
+    def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
+        """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
+        mask = None
+        if self._padded:
+            mask = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[:, None, None]
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segments(segments)
+        x = functional.dropout(self.embedding["norm"](x), self._dropout, self.training)
+        for block in self.blocks:
+            x = block(x, mask)
+        hidden = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        words = self.words(hidden, self.tokens.weight)
+        return words, self.sentences(torch.tanh(self.pooler(x[:, :1])))
+
+    def look(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
+        """Return the words' logits (batch, predictions, vocabulary)."""
+        return self.heads(tokens, segments, lengths, places)[0]
+
+    def forward(
+        self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
+    ) -> Any:
+        """Return the loss: the hidden words' cross entropies times the weights, and the mean of the next sentence's."""
+        found, told = self.heads(tokens, segments, lengths, places)
+        losses = functional.cross_entropy(found.flatten(0, 1).float(), words.flatten(), reduction="none")
+        return (losses * weights.flatten()).sum() + functional.cross_entropy(
+            told.flatten(0, 1).float(), follows
+        )
+
+
+def build_model(name: str, dropout: float, padded: bool) -> BertModel:
+    """Return the model with fresh weights in FP32; its number of parameters is asserted."""
+    description = ARCHITECTURES[name]
+    model = BertModel(description, dropout, padded)
+    found, expected = count_parameters(model), description.parameters()
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model
+
+
+EVEN = 8
+"""Words that a GPU's product of 16 bits takes at once: 16 bytes."""
+
+
+class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def open_loader(self, settings: MaskedSettings, place: Place) -> Feed:
+        """Return a feed of torch's DataLoader, which counts the tokens of each batch."""
+        from ..backends.pytorch.loading import open_numbers
+
+        files = RecordFiles(settings.data, settings)
+        return counting(
+            lambda made: open_numbers(files.sequences, files.rows, settings, place, self._device, made),
+            self.moved,
+        )
+
+    def make_model(self) -> BertModel:
+        """Return the model with fresh weights in FP32."""
+        model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        if self._device.type == "cuda":
+            model.words.even = EVEN
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
+        self._predicted: int | None = None
+        self._words_hook = model.words.transform.register_forward_hook(self._see_words)
+        return model
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def prepared(self, parts: int) -> tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        batch = list(self.batch)
+        weights = batch[WEIGHTS]
+        own = weights.sum() / parts
+        # Without padding all weights are 1, on every rank.
+        mean = self.ranks.mean(own) if self.settings.padded and not self.by_itself else own
+        batch[WEIGHTS] = weights / mean
+        return tuple(batch)
+
+    def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
+        self._predicted = output.shape[1]
+
+    def seen(self) -> Seen:
+        """Return what the hooks saw; they stay in a compiled model."""
+        if self.settings.compiler == NONE:
+            self._words_hook.remove()
+        found = super().seen()
+        return Seen(**{**vars(found), "predictions": self._predicted})
+
+    def plain_pass(self) -> OutputsAlone:
+        """Pass the parts of the batch as the step does; its loss is not verified by a formula."""
+        return OutputsAlone(float(self._pass()))
+
+    def own_pass(self) -> Any:
+        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
+        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
+        return None if dropping else super().own_pass()
+
+
+open_training = PyTorchMaskedTraining

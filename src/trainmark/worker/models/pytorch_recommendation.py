@@ -1,0 +1,291 @@
+"""Wide & Deep and DLRM as torch modules, and their training; ``architectures.py`` describes the layers."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ..backends.pytorch.backend import (
+    NamedModel,
+    PyTorchTraining,
+    count_parameters,
+    noting,
+    observe,
+    type_name,
+)
+from ..backends.pytorch.collectives import DDP
+from ..core.arguments import NATIVE
+from ..core.feed import Feed
+from ..core.optimizers import Moments
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.place import Place
+from ..core.settings import AdamRecipe
+from ..pytorch_fast.compilers import NONE, cache_hits
+from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
+from ..tasks.products import Observation
+from ..tasks.recommendation.architectures import (
+    DEEP,
+    TABLE_LIMIT,
+    TABLES,
+    VECTORS,
+    WIDE,
+    Dlrm,
+    Recommender,
+    WideDeep,
+    pairs,
+)
+from ..tasks.recommendation.clicks import column_sizes
+from ..tasks.recommendation.facts import DENSE_GRADIENTS, SPARSE_GRADIENTS, Seen
+from ..tasks.recommendation.records import ClickFile, open_feed
+from ..tasks.recommendation.settings import ClickSettings
+from ..tasks.recommendation.training import ClickTraining
+
+
+def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":
+    """Return the module of a model description; with ``sparse`` the tables' gradients are lists of rows."""
+    if isinstance(model, Dlrm):
+        return DlrmModel(model, sparse)
+    return WideDeepModel(model, dropout, sparse)
+
+
+class ClickModel(NamedModel):
+    """A recommender with its loss, so that a compiler gets both in one piece."""
+
+    table: nn.Embedding
+    """The deep table, or all tables in one."""
+
+    products: nn.ModuleDict
+
+    def tables(self) -> dict[str, Any]:
+        """Return the tables' weights by the shared names."""
+        raise NotImplementedError
+
+    def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
+        """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""
+        raise NotImplementedError
+
+    def forward(self, dense: Any, categories: Any, crossed: Any, labels: Any) -> Any:
+        """Return the mean binary cross entropy."""
+        logits = self.logits(dense, categories, crossed)
+        # In FP32, because loss scaling cannot correct a logarithm in 16 bits.
+        return functional.binary_cross_entropy_with_logits(logits.float(), labels)
+
+    def named_products(self) -> dict[str, Any]:
+        """Return the products by the shared names."""
+        return dict(self.products.items())
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return {**self.tables(), **dict(self.products.named_parameters())}
+
+    def _count(self, model: Recommender) -> None:
+        found, expected = count_parameters(self), model.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+
+def _products(model: Recommender) -> nn.ModuleDict:
+    return nn.ModuleDict(
+        {name: nn.Linear(inputs, outputs) for name, (outputs, inputs) in model.products().items()}
+    )
+
+
+class WideDeepModel(ClickModel):
+    """Wide & Deep, with both sides."""
+
+    def __init__(self, model: WideDeep, dropout: float, sparse: bool = False) -> None:
+        """Initialise the weights with torch's generator; their number is asserted."""
+        super().__init__()
+        self.wide = nn.Embedding(model.vocabulary, 1, sparse=sparse)
+        self.deep = self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
+        for table in (self.wide, self.deep):
+            nn.init.uniform_(table.weight, -TABLE_LIMIT, TABLE_LIMIT)
+        self.products = _products(model)
+        for product in self.products.values():
+            nn.init.xavier_uniform_(product.weight)
+            nn.init.zeros_(product.bias)
+        self._dropout = dropout
+        self._count(model)
+
+    def tables(self) -> dict[str, Any]:
+        """Return the weights of both tables."""
+        return {WIDE: self.wide.weight, DEEP: self.deep.weight}
+
+    def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
+        """Return the sum of both sides."""
+        x = torch.cat([self.deep(categories).flatten(1), dense], dim=1)
+        *hidden, last = self.products.values()
+        for product in hidden:
+            x = functional.dropout(functional.relu(product(x)), self._dropout, self.training)
+        return (last(x) + self.wide(crossed).sum(1)).squeeze(1)
+
+
+class DlrmModel(ClickModel):
+    """DLRM: the 26 tables in one array, the interaction as one batched product, of which one half is used."""
+
+    def __init__(self, model: Dlrm, sparse: bool) -> None:
+        """Initialise the weights with torch's generator like the authors' program; their number is asserted."""
+        super().__init__()
+        self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
+        with torch.no_grad():
+            for rows in self.table.weight.split(column_sizes(model.vocabulary)):
+                rows.uniform_(-math.sqrt(1 / len(rows)), math.sqrt(1 / len(rows)))
+        self.products = _products(model)
+        for product in self.products.values():
+            outputs, inputs = product.weight.shape
+            nn.init.normal_(product.weight, std=math.sqrt(2 / (outputs + inputs)))
+            nn.init.normal_(product.bias, std=math.sqrt(1 / outputs))
+        first, second = map(torch.tensor, pairs())
+        # Indices into the flat products: selecting with one index needs no accumulation in the backward pass.
+        self.register_buffer("places", first * VECTORS + second, persistent=False)
+        self._count(model)
+
+    def tables(self) -> dict[str, Any]:
+        """Return the weights of all tables as one array."""
+        return {TABLES: self.table.weight}
+
+    def logits(self, dense: Any, categories: Any, _crossed: Any) -> Any:
+        """Return the logits of the last layer; DLRM has no crossed fields."""
+        x = dense.to(self.table.weight.dtype)
+        for name, product in self.products.items():
+            if name == "top1":
+                x = self._interaction(x, self.table(categories))
+            x = product(x)
+            if product.out_features > 1:
+                x = functional.relu(x)
+        return x.squeeze(1)
+
+    def _interaction(self, bottom: Any, rows: Any) -> Any:
+        """Return the bottom's vectors (batch, width), followed by the products of all pairs with ``rows``."""
+        vectors = torch.cat([bottom[:, None], rows.to(bottom.dtype)], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))
+        return torch.cat([bottom, products.flatten(1).index_select(1, self.places).to(bottom.dtype)], dim=1)
+
+
+def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
+    """Return the recipe's."""
+    recipe, tensors = settings.recipe, list(model.named_tensors().values())
+    sparse = settings.table_gradients == SPARSE_GRADIENTS
+    if isinstance(recipe, AdamRecipe):
+        if sparse:
+            return LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
+        return adaptive([(tensors, recipe.weight_decay)], recipe)
+    return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
+
+
+class PyTorchClickTraining(PyTorchTraining, ClickTraining):
+    """A recommender, which gives its own loss, and the witnesses in it."""
+
+    settings: ClickSettings
+    model: ClickModel
+
+    def check(self, settings: ClickSettings) -> None:
+        """Raise ``RunError`` for an exchange that has no sparse gradients."""
+        if settings.table_gradients == SPARSE_GRADIENTS and settings.gradients not in (NATIVE, DDP):
+            reason = f"gradients {settings.gradients} has no sparse ones; take {DDP}"
+            raise RunError(UNSUPPORTED, reason)
+
+    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
+        """Return a feed of torch's DataLoader, or of the loader for another format."""
+        if settings.loader != NATIVE:
+            return open_feed(settings, place, self.to_batch)
+        from ..backends.pytorch.loading import open_numbers
+
+        file = ClickFile(settings.data, settings.vocabulary)
+        return open_numbers(file.samples, file.batch, settings, place, self._device, self.moved)
+
+    def build(self) -> None:
+        """Build model and optimizer."""
+        settings = self.settings
+        with self._device:
+            sparse = settings.table_gradients == SPARSE_GRADIENTS
+            model = build(settings.description, settings.recipe.dropout, sparse)
+        model.to(self._precision.weights)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        torch.manual_seed(settings.seed + 1 + self.ranks.place.rank)
+        self._first: Any = None
+        self._gradient: Any = None
+        self._hooks = [
+            next(iter(model.products.values())).register_forward_hook(self._see),
+            model.table.weight.register_hook(self._see_gradient),
+        ]
+        self.take_over(model, _optimizer(model, settings), {})
+
+    def _see(self, _product: Any, _given: Any, output: Any) -> None:
+        self._first = (output.dtype, output.shape)
+
+    def _see_gradient(self, gradient: Any) -> None:
+        self._gradient = gradient.is_sparse
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return nothing and the loss of the batch at hand."""
+        with self.autocast:
+            return None, self.network(*self.batch)
+
+    def seen(self) -> Seen:
+        """Return what the hooks saw; they stay in a compiled model."""
+        compiler, (dtype, shape) = self.settings.compiler, self._first
+        if compiler == NONE:
+            for hook in self._hooks:
+                hook.remove()
+        table = self.model.table.weight
+        return Seen(
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(table.dtype),
+            batch_per_device=shape[0],
+            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
+            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            vocabulary=table.shape[0],
+            embedding_width=table.shape[1],
+            table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,
+            others={"compile_cache_hits": cache_hits(compiler)},
+        )
+
+    def steps_taken(self) -> int | None:
+        """Return how many steps the optimizer has counted; SGD counts none."""
+        return steps_taken(self.optimizer) if isinstance(self.settings.recipe, AdamRecipe) else None
+
+    def read_moments(self) -> Moments | None:
+        """Return what the optimizer keeps."""
+        return moments(self.optimizer, self.named_tensors())
+
+    def read_batch(self) -> tuple[Any, ...]:
+        """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""
+        return tuple(tensor.cpu().numpy().copy() for tensor in self.batch)
+
+    def own_pass(self) -> Any:
+        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
+        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
+        return None if dropping else super().own_pass()
+
+    def watched_step(self, index: int) -> dict[str, str]:
+        """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
+        types: dict[str, str] = {}
+
+        def note(name: str, _product: Any, _given: Any, output: Any) -> None:
+            types[name] = type_name(output.dtype)
+
+        with noting(self.model, note):
+            if self.settings.compiler == NONE:
+                self.step(index)
+            else:
+                self._logits()
+        if self.settings.compiler != NONE:
+            self.step(index)
+        return types
+
+    def _logits(self) -> Any:
+        with torch.no_grad(), self.autocast:
+            return self.model.logits(*self.batch[:3])
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by their names in the description of the models."""
+        return self.model.named_tensors()
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward with the step's own model and loss."""
+        return observe(self.model, self._logits, lambda: self._forward()[1], self.exchange.average)
+
+
+open_training = PyTorchClickTraining

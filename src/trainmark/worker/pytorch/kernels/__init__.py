@@ -1,1 +1,0 @@
-"""Kernels of our own in Triton, for what lies between the matrix products; imported only where they are asked for."""

@@ -1,0 +1,188 @@
+"""The loaders ``dali-cpu`` and ``dali-gpu``, also for TFRecord: NVIDIA DALI reads, decodes, crops and mirrors.
+
+``dali-cpu`` needs no GPU, and the device normalises its pictures. ``dali-gpu`` reads on the host and does the rest on
+the GPU, whose JPEG engines decode a part of the pictures. DALI draws its own random numbers: crops and order have the
+same distribution as the other loaders', but are not the same.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from nvidia.dali import fn, pipeline_def, tfrecord, types
+
+from ...backends.pytorch.loading import ON_GPU, Batch, HostFeed, Normalise, require_gpu
+from ...core.feed import Feed, LoadedFeed
+from ...core.outcomes import RunError
+from ...core.place import Place
+from ...tasks.image_classification.decoding import END_BYTES
+from ...tasks.image_classification.images import read_images
+from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.settings import ImageSettings
+from .dali_batches import Batches, Files, Source
+from .shards import find_shards
+
+PREFETCH_BATCHES = 2
+AHEAD = PREFETCH_BATCHES + 1
+"""Including the batch in progress. DALI does not report the number of finished batches."""
+SHUFFLE_WINDOW = 1024
+"""The size of a rank's shuffle buffer in records; the shards themselves are written in random order."""
+FIRST_LABEL = 1
+"""The first label of ImageNet's TFRecord files, in which 0 means "background"."""
+BY_ENGINES = 1.0
+"""The share of the pictures that a GPU's JPEG engines decode, if it has any. With DALI's default of 0.65 the host
+decodes the Huffman codes of the others; an H200's engines can decode all (docs/how-to/gpus.md)."""
+
+
+def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Return a feed from an image folder or a list file."""
+    files = Files(read_images(settings.data, settings.classes), settings.seed)
+
+    def read() -> tuple[Any, Any]:
+        # Every rank passes the same order; DALI distributes it and shuffles it again after each epoch.
+        options = {"files": files.paths, "labels": files.labels, "shuffle_after_epoch": True}
+        return tuple(fn.readers.file(**options, **_share(place)))
+
+    feed = _feed(Source(read, 0, files.leave_out), settings, place, device, dtype)
+    feed.unreadable = files.unreadable
+    return feed
+
+
+def open_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Return a feed from the training shards of a TFRecord data set and their index files."""
+    shards = find_shards(Path(settings.data), place)
+    options = {
+        "path": [str(shard) for shard in shards.files],
+        "index_path": [str(index) for index in shards.indices],
+        "features": {
+            "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+            "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+        },
+        "random_shuffle": True,
+        "initial_fill": SHUFFLE_WINDOW,
+        "seed": settings.seed,
+        **_share(place),
+    }
+
+    def read() -> tuple[Any, Any]:
+        features = fn.readers.tfrecord(**options)
+        return features["image/encoded"], features["image/class/label"]
+
+    return _feed(Source(read, FIRST_LABEL), settings, place, device, dtype)
+
+
+def _share(place: Place) -> dict[str, Any]:
+    return {"name": "reader", "shard_id": place.rank, "num_shards": place.world_size}
+
+
+def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Return the feed of the batches that a pipeline makes from a source."""
+    on_gpu = settings.loader in ON_GPU
+    if on_gpu:
+        require_gpu(settings, device)
+    made = _made_on_gpu(settings, dtype) if on_gpu else _made_on_host(settings)
+    make = _pipeline(settings, place, device.index if on_gpu else None, source, made)
+    batches = Batches(make, source, settings)
+    feed: LoadedFeed
+    if on_gpu:
+        placed = _Placed(device, dtype, settings)
+        feed = LoadedFeed(iter(batches), placed, batches.images, "dali, mixed", AHEAD)
+    else:
+        kept = (_kept(batch, device) for batch in batches)
+        normalise = Normalise(device, dtype, settings.layout)
+        feed = HostFeed(kept, device, normalise, batches.images, "dali", AHEAD)
+    feed.workers = max(1, settings.loader_workers)
+    return feed
+
+
+def _pipeline(
+    settings: ImageSettings, place: Place, gpu: Any, source: Source, made: Callable[[Any], Any]
+) -> Callable[[], Any]:
+    """Return a builder of the source's pipeline; its outputs are pictures (from ``made``), labels, file ends, names."""
+
+    @pipeline_def(
+        batch_size=settings.batch_per_device,
+        num_threads=max(1, settings.loader_workers),
+        device_id=gpu,
+        seed=settings.seed + place.rank,
+        prefetch_queue_depth=PREFETCH_BATCHES,
+    )
+    def build() -> tuple[Any, ...]:
+        files, labels = source.read()
+        return (made(files), labels, *_ends(files), fn.get_property(files, key="source_info"))
+
+    return build
+
+
+def _ends(files: Any) -> tuple[Any, Any]:
+    """Return each file's last two bytes, and its first two bytes with the part of its end for ``is_cut_off``."""
+    length = files.shape(dtype=types.INT32)[0]
+    last = fn.slice(files, start=length - 2, shape=[2], axes=[0], out_of_bounds_policy="pad")
+    begin = fn.slice(files, start=[0], shape=[2], axes=[0], out_of_bounds_policy="pad")
+    end = fn.slice(
+        files, start=length - END_BYTES, shape=[END_BYTES], axes=[0], out_of_bounds_policy="trim_to_shape"
+    )
+    return last, fn.cat(begin, end, axis=0)
+
+
+CROPPED: Mapping[str, Any] = {
+    "output_type": types.RGB,
+    "random_area": [0.08, 1.0],
+    "random_aspect_ratio": [3 / 4, 4 / 3],
+    "num_attempts": 10,
+}
+
+
+def _scaled(part: Any, settings: ImageSettings) -> Any:
+    size = [settings.image_size, settings.image_size]
+    return fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+
+
+def _made_on_host(settings: ImageSettings) -> Callable[[Any], Any]:
+    """Return a function from files to bytes (batch, size, size, 3)."""
+
+    def made(files: Any) -> Any:
+        part = fn.decoders.image_random_crop(files, device="cpu", **CROPPED)
+        return fn.flip(_scaled(part, settings), horizontal=fn.random.coin_flip())
+
+    return made
+
+
+def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
+    """Return a function from files to normalised pictures in the requested layout, in FP16 if requested."""
+
+    def made(files: Any) -> Any:
+        part = fn.decoders.image_random_crop(files, device="mixed", hw_decoder_load=BY_ENGINES, **CROPPED)
+        return fn.crop_mirror_normalize(
+            _scaled(part, settings),
+            dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
+            output_layout="HWC" if settings.layout == "nhwc" else "CHW",
+            mean=[255 * mean for mean in MEAN],
+            std=[255 * deviation for deviation in DEVIATION],
+            mirror=fn.random.coin_flip(),
+        )
+
+    return made
+
+
+def _kept(batch: Any, device: Any) -> Any:
+    """Return a copy of a host batch, because DALI reuses its own memory for the batch after next."""
+    if isinstance(batch, RunError):
+        return batch
+    pixels, labels = batch
+    return (pixels.pin_memory() if device.type == "cuda" else pixels.clone()), labels
+
+
+class _Placed:
+    """Converts pictures on the GPU and labels on the host to the network's batch."""
+
+    def __init__(self, device: Any, dtype: Any, settings: ImageSettings) -> None:
+        """Store the device, the type and the layout of the batches."""
+        self._device, self._dtype, self._nhwc = device, dtype, settings.layout == "nhwc"
+
+    def __call__(self, batch: Any) -> Batch:
+        """Return images (batch, 3, size, size) and labels (batch,); bytes in NHWC order are not copied for that."""
+        pixels, labels = batch
+        images = pixels.permute(0, 3, 1, 2) if self._nhwc else pixels
+        return images.to(self._dtype), labels.pin_memory().to(self._device, non_blocking=True)

@@ -1,0 +1,180 @@
+"""Batches of one of DALI's pipelines, and what becomes of files that it cannot decode."""
+
+import random
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ...core.loading import tell_unreadable
+from ...core.outcomes import FAILED, RunError, first_sentence
+from ...tasks.image_classification.decoding import END_OF_IMAGE, is_cut_off
+from ...tasks.image_classification.images import ImageList
+from ...tasks.image_classification.settings import ImageSettings
+
+BLACK = b"P6 1 1 255\n\0\0\0"
+"""A black picture of one pixel, as a portable pixmap, which DALI reads too."""
+
+MAGIC = (
+    b"\xff\xd8", b"\x89PNG", b"BM", b"RIFF", b"II", b"MM", b"\0\0\0\x0cjP", b"\xff\x4f",
+    *(b"P%d" % kind for kind in range(1, 8)),
+)  # fmt: skip
+"""What files begin with that DALI has a decoder for: JPEG, PNG, BMP, WebP, TIFF, PNM and JPEG 2000."""
+
+UNDECODED = re.compile(r"Failed to decode sample #\d+ : (.+)")
+UNMAPPED = re.compile(r"File mapping failed: (.+)")
+UNKNOWN = "nvImageCodec failure: '#4'"
+"""DALI's words about a file, with its name; and about one that is no picture, without."""
+
+NO_END = "it has no end-of-image marker"
+
+
+class UnreadableError(RuntimeError):
+    """A file that DALI reads over."""
+
+    def __init__(self, path: str, why: str) -> None:
+        """Take its name, as DALI says it, and what is wrong with it."""
+        super().__init__(f"{path} cannot be decoded: {why}")
+        self.path, self.why = path, why
+
+
+class Source(NamedTuple):
+    """Where pictures come from: ``read`` returns the files and labels of a pipeline, the first label being as said.
+
+    ``leave_out`` is told of an error that may be about a file, and returns whether that file has been left out.
+    """
+
+    read: Callable[[], tuple[Any, Any]]
+    first_label: int
+    leave_out: Callable[[RuntimeError], bool] | None = None
+
+
+class Files:
+    """The files of a data set in the order in which they are dealt out, and those that cannot be decoded.
+
+    A black picture stands in their place: DALI ends a pipeline with the first of them, and the next one goes by this.
+    """
+
+    def __init__(self, images: ImageList, seed: int) -> None:
+        """Shuffle the files, as every rank does."""
+        order = list(range(len(images.paths)))
+        random.Random(seed).shuffle(order)  # noqa: S311 (no secret)
+        self.paths = [images.paths[image] for image in order]
+        self.labels = [images.labels[image] for image in order]
+        self.unreadable: list[str] = []
+
+    def leave_out(self, error: RuntimeError) -> bool:
+        """Put black in the place of the file that an error is about; return whether there is such a file."""
+        if isinstance(error, UnreadableError):
+            path, why = error.path, error.why
+        else:
+            path, why = self._named(str(error)) or "", "DALI refuses it"
+        if path not in self.paths:
+            return False
+        self.paths[self.paths.index(path)] = self._black
+        tell_unreadable(self.unreadable, path, why)
+        return True
+
+    def _named(self, said: str) -> str | None:
+        """Return the path in DALI's words; of what is no picture at all it names none, and the files are looked at."""
+        undecoded, unmapped = UNDECODED.search(said), UNMAPPED.search(said)
+        if undecoded:
+            return undecoded[1].strip()
+        if unmapped:
+            # An empty file cannot be mapped; neither can one that is not there, and that is another thing.
+            path = unmapped[1].strip()
+            return path if _is_no_picture(path) else None
+        return next(filter(_is_no_picture, self.paths), None) if UNKNOWN in said else None
+
+    @cached_property
+    def _black(self) -> str:
+        """Write the black picture, once: a pipeline has it mapped, and dies with the process if it becomes shorter."""
+        path = Path(self._folder.name) / "black.ppm"
+        path.write_bytes(BLACK)
+        return str(path)
+
+    @cached_property
+    def _folder(self) -> Any:
+        return tempfile.TemporaryDirectory(prefix="trainmark-black-")
+
+
+def _is_no_picture(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return not file.read(16).startswith(MAGIC)
+    except OSError:
+        return False
+
+
+class Batches:
+    """Batches without end: tensors of pictures, where the pipeline makes them, and labels (batch,) on the host.
+
+    What ends them is a ``RunError`` in a batch's place. Where a file is left out a new pipeline begins the epoch anew.
+    """
+
+    def __init__(self, make: Callable[[], Any], source: Source, settings: ImageSettings) -> None:
+        """Build the pipeline that ``make`` returns; raise ``RunError`` if it cannot be."""
+        self._make, self._source, self._settings = make, source, settings
+        self._pipeline = self._built()
+        self.images = self._pipeline.reader_meta("reader")["epoch_size"]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield them."""
+        while True:
+            try:
+                yield self._next()
+            except RuntimeError as error:
+                leave_out = self._source.leave_out
+                if leave_out is None or not leave_out(error):
+                    yield _told(error, self._settings)
+                    return
+                self._pipeline = self._built()
+            except RunError as stopped:
+                yield stopped
+                return
+
+    def _built(self) -> Any:
+        pipeline = self._make()
+        try:
+            pipeline.build()
+        except RuntimeError as error:
+            raise _told(error, self._settings) from error
+        return pipeline
+
+    def _next(self) -> Any:
+        settings = self._settings
+        # What is made on a GPU belongs to the stream that will read it, and nothing waits for it here.
+        stream = torch.cuda.current_stream() if self._pipeline.device_id is not None else None
+        made, numbers, last, ends, names = self._pipeline.run(stream)
+        self._look_at_ends(last, ends, names)
+        labels = torch.from_dlpack(numbers.as_tensor()).view(-1).long() - self._source.first_label
+        lowest, highest = int(labels.min()), int(labels.max())
+        if not 0 <= lowest <= highest < settings.classes:
+            said = f"{settings.data} has labels from {lowest} to {highest}"
+            raise RunError(FAILED, f"{said}, but the network has {settings.classes} classes (--classes)")
+        return torch.from_dlpack(made.as_tensor()), labels
+
+    def _look_at_ends(self, last: Any, ends: Any, names: Any) -> None:
+        """Raise ``UnreadableError`` for the first file that is cut off, of which JPEG engines make half a picture."""
+        odd = (torch.from_dlpack(last.as_tensor()) != torch.tensor(list(END_OF_IMAGE))).any(1)
+        for index in odd.nonzero().view(-1).tolist():
+            if is_cut_off(bytes(ends.at(index))):
+                raise UnreadableError(bytes(names.at(index)).decode("utf-8", "replace"), NO_END)
+
+
+def _told(error: RuntimeError, settings: ImageSettings) -> RunError:
+    """Return the sentence that matters of DALI's many lines."""
+    text = str(error)
+    if isinstance(error, UnreadableError):
+        return RunError(FAILED, text)
+    undecoded = UNDECODED.search(text)
+    if undecoded:
+        return RunError(FAILED, f"{undecoded[1].strip()} cannot be decoded (DALI)")
+    _, _, reason = text.partition("encountered:")
+    return RunError(
+        FAILED, f"DALI cannot read {settings.data}: {first_sentence(RuntimeError(reason or text))}"
+    )
