@@ -63,7 +63,8 @@ class RecipeDifference:
 
     ``low`` and ``high`` bound the factor by which throughput is expected to change if the run took the other side's
     value; ``share`` is the corresponding share of the gap (0.5 is half). They are None if unknown. ``says`` is the
-    arithmetic of a physical limit.
+    arithmetic of a physical limit. ``opposite`` is true for an effect against the gap: what makes the run faster is no
+    cause of its being slower.
     """
 
     axis: AxisName
@@ -77,6 +78,7 @@ class RecipeDifference:
     change: Change
     of: DifferenceOf = DifferenceOf.RECIPE
     says: str | None = None
+    opposite: bool = False
 
     @property
     def is_sized(self) -> bool:

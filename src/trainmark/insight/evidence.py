@@ -87,13 +87,17 @@ class Control(_Entry):
 
 
 class Conditions(_Entry):
-    """The conditions under which an effect was observed; null fields were not stated."""
+    """The conditions under which an effect was observed; null fields were not stated.
+
+    Without a ``sequence_length`` the effect is taken not to depend on it.
+    """
 
     framework: str | None = None
     model: str | None = None
     precision: str | None = None
     architecture: str | None = None
     devices: int | None = None
+    sequence_length: int | None = None
 
 
 class EvidenceSource(_Entry):
@@ -379,7 +383,14 @@ def _family(axis: AxisName, value: AxisValue | None) -> AxisValue | None:
     # Sources name DALI without its back-end.
     if axis == RecipeAxis.LOADER and isinstance(value, str) and value.startswith("dali"):
         return "dali"
+    # Programs have many names for attention that stores the scores of all pairs of tokens.
+    if axis == RecipeAxis.ATTENTION and value in ("unfused", "dot_product", "vanilla"):
+        return "eager"
     return value
+
+
+def _text(value: AxisValue | None) -> str | None:
+    return None if value is None else str(value)
 
 
 def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Nearness, tuple[str, ...]]:
@@ -391,6 +402,11 @@ def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Ne
         "precision": (conditions.precision, run.value(Condition.PRECISION)),
         "architecture": (conditions.architecture, peak.architecture if peak else None),
     }
+    if conditions.sequence_length is not None:
+        pairs["sequence length"] = (
+            str(conditions.sequence_length),
+            _text(run.value(RecipeAxis.SEQUENCE_LENGTH)),
+        )
     if effect.axis == Condition.PRECISION:
         del pairs["precision"]
     if effect.axis == Condition.DEVICE:

@@ -62,7 +62,7 @@ class Explanation:
     highest), and None without a throughput. ``factors`` are the ratio as a product, with what is open as the last.
     ``in_noise`` is true if the gap is no larger than ``noise``, the relative uncertainty of the two by their records
     and repeats. ``assumed_device`` is the other side's device if the run does not name its own. ``notes`` say how a
-    unit was converted.
+    unit was converted. ``per_device`` is the ratio of the rates of one device, if the numbers of devices differ.
     """
 
     run: ExplainedRun
@@ -81,6 +81,12 @@ class Explanation:
     noise: float = 0.0
     factors: tuple[Factor, ...] = ()
     notes: tuple[str, ...] = ()
+    per_device: float | None = None
+
+    @property
+    def has_gap(self) -> bool:
+        """True if the two numbers differ by more than their noise."""
+        return self.ratio is not None and abs(self.ratio - 1) >= max(NO_GAP, self.noise)
 
 
 def explain(
@@ -98,7 +104,12 @@ def explain(
     if run.throughput is not None and other.throughput is not None:
         ratio = other.throughput / run.throughput
     noise = math.hypot(run.noise, 0.0 if other.run is None else other.run.noise)
-    in_noise = ratio is not None and abs(ratio - 1) < max(NO_GAP, noise)
+    smallest_gap = max(NO_GAP, noise)
+    has_gap = ratio is not None and abs(ratio - 1) >= smallest_gap
+    per_device = None if ratio is None else _per_device(ratio, run.recipe, there)
+    in_noise = (
+        ratio is not None and not has_gap and (per_device is None or abs(per_device - 1) < smallest_gap)
+    )
     figures = tuple(figures)
     if other.figure is not None:
         effects = (*effects, *published_device_ratios(run.recipe, other.figure, figures))
@@ -128,8 +139,10 @@ def explain(
         campaign = None if other.run is None else other.run.facts.campaign
         one_result = campaign is not None and run.facts.campaign == campaign
         found = _with_remainder(differences, ratio, noise, one_result=one_result)
+        found = [replace(one, opposite=has_gap and _is_opposite(one, ratio)) for one in found]
         differences = sorted(found, key=_weight)
-        differences = _shared(differences, ratio)
+        # Without a gap in total there is nothing to have a share of, though devices may differ.
+        differences = _shared(differences, ratio) if has_gap else differences
         factors = factors_of(differences, ratio, noise)
     accounted = _accounted(differences) if ratio is not None else None
     return Explanation(
@@ -153,7 +166,16 @@ def explain(
         noise=noise,
         factors=factors,
         notes=notes,
+        per_device=per_device,
     )
+
+
+def _per_device(ratio: float, here: StatedRecipe, there: StatedRecipe) -> float | None:
+    """Return the ratio of the rates of one device; None if the sides have equally many, or do not state them."""
+    one, other = here.value(Condition.DEVICES), there.value(Condition.DEVICES)
+    if not isinstance(one, int) or not isinstance(other, int) or one == other:
+        return None
+    return ratio * one / other
 
 
 def _in_one_unit(run: ExplainedRun, other: OtherSide) -> tuple[ExplainedRun, OtherSide, tuple[str, ...]]:
@@ -355,6 +377,9 @@ def _difference(
     found = matches(effects, axis, run.recipe, there, device)
     limit = physical_limit(axis, run.recipe, there, device)
     basis, span = _basis(axis, found, run.data_wait, limit)
+    implied = _follows_from_devices(axis, run.recipe, there) if span is None else None
+    if implied is not None:
+        basis = Basis.REASONED
     return RecipeDifference(
         axis=axis,
         here=run.recipe.readings[axis],
@@ -365,8 +390,24 @@ def _difference(
         share=None,
         evidence=found,
         change=change_of(axis, run.recipe, there),
-        says=limit.sentence if limit is not None and basis is Basis.PHYSICS else None,
+        says=limit.sentence if limit is not None and basis is Basis.PHYSICS else implied,
     )
+
+
+_PER_DEVICE = (RecipeAxis.GLOBAL_BATCH, RecipeAxis.DATA_PARALLEL, RecipeAxis.FSDP_SHARDS)
+"""Axes that grow with the number of devices if each device does the same."""
+
+
+def _follows_from_devices(axis: AxisName, here: StatedRecipe, there: StatedRecipe) -> str | None:
+    """Return a sentence if the values of an axis differ only because the numbers of devices do; None otherwise."""
+    values = here.value(axis), there.value(axis)
+    devices = here.value(Condition.DEVICES), there.value(Condition.DEVICES)
+    if axis not in _PER_DEVICE or not all(isinstance(one, int) and one > 0 for one in (*values, *devices)):
+        return None
+    each = [float(value or 0) / float(count or 1) for value, count in zip(values, devices, strict=True)]
+    if devices[0] == devices[1] or not math.isclose(each[0], each[1]):
+        return None
+    return f"It follows from the number of devices: {each[0]:g} a device on both sides."
 
 
 def _basis(
@@ -386,7 +427,8 @@ def _basis(
         return Basis.PHYSICS, (limit.low, limit.high)
     measured = [match for match in found if match.low is not None]
     if measured:
-        return Basis.ELSEWHERE, _span(measured)
+        nearest = max(match.nearness for match in measured)
+        return Basis.ELSEWHERE, _span(match for match in measured if match.nearness is nearest)
     return (Basis.REASONED if found else Basis.UNKNOWN), None
 
 
@@ -400,13 +442,24 @@ def _share(span: tuple[float, float], ratio: float) -> tuple[float, float]:
     return shares[0], shares[1]
 
 
+def _is_opposite(difference: RecipeDifference, ratio: float) -> bool:
+    """Return whether an effect of known size or limit is against the gap."""
+    ends = [end for end in (difference.low, difference.high) if end]
+    return bool(ends) and all(math.log(end) * math.log(ratio) <= 0 for end in ends) and set(ends) != {1.0}
+
+
 def _weight(difference: RecipeDifference) -> tuple[int, float, int, int, str]:
-    """Return the sort key: effects of known size first, by size; then reasoned and unknown ones, by their subject."""
+    """Return the sort key: effects of known size first, by size; then unknown ones, by their subject.
+
+    Effects against the gap come last but for those that nobody measured because no work changes.
+    """
     basis = list(Basis).index(difference.basis)
     ends = [end for end in (difference.low, difference.high) if end]
     size = max((abs(math.log(end)) for end in ends), default=0.0)
     subject = list(DifferenceOf).index(difference.of)
-    return 0 if difference.basis in RANKED else basis, -size, basis, subject, difference.axis
+    group = 3 if difference.basis is Basis.REASONED else 0 if difference.basis in RANKED else 1
+    group = 2 if difference.opposite else group
+    return group, -size, basis, subject, difference.axis
 
 
 def _accounted(differences: Iterable[RecipeDifference]) -> tuple[float, float]:

@@ -61,7 +61,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     parsed = read_log(path, Facts(hardware=device or _gpu(manifest)))
     result = measure_log(parsed, find_rule(rule) if rule else None)
     lines = list(_head(path))
-    printed = recipe_from(read_parameters(lines))
+    printed = recipe_from(read_parameters(lines), lines)
     recipe = printed.with_readings(
         {
             axis: reading
@@ -124,7 +124,8 @@ def _doubts(problems: Sequence[Problem], waited: float | None) -> tuple[str, ...
 def stated_recipe(path: Path) -> StatedRecipe:
     """Return the recipe stated at the start of the log at ``path``; an empty one if the log cannot be read."""
     try:
-        return recipe_from(read_parameters(_head(path)))
+        lines = list(_head(path))
+        return recipe_from(read_parameters(lines), lines)
     except OSError:
         return StatedRecipe()
 

@@ -1,9 +1,9 @@
 """Recipes with sources: the value of each axis and the place where it was read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmark.programs import Parameters, dialects
+from trainmark.programs import Parameters, dialects, stated_settings
 from trainmark.reference import Reference
 from trainmark.schema.recipe import AxisName, AxisValue, Condition
 
@@ -36,10 +36,11 @@ class StatedRecipe:
         return StatedRecipe({**self.readings, **more}, self.program)
 
 
-def recipe_from(parameters: Parameters) -> StatedRecipe:
+def recipe_from(parameters: Parameters, lines: Sequence[str] = ()) -> StatedRecipe:
     """Return the recipe in a program's printed settings, with the program that prints such settings.
 
-    Printed defaults count as stated; settings that are not printed do not.
+    Printed defaults count as stated. Settings that are not printed do not, but for programs that print a sentence in
+    the ``lines`` of their log only for what is on.
     """
     for program, dialect in dialects().items():
         if dialect.recognises(parameters):
@@ -47,7 +48,7 @@ def recipe_from(parameters: Parameters) -> StatedRecipe:
             return StatedRecipe(
                 {axis: Reading(value, parameter.where) for axis, value, parameter in settings}, program
             )
-    return StatedRecipe()
+    return StatedRecipe({axis: Reading(value, where) for axis, value, where in stated_settings(lines)})
 
 
 def recipe_of(reference: Reference) -> StatedRecipe:

@@ -5,12 +5,12 @@ from textwrap import wrap
 from typing import Any
 
 from trainmark.insight.bound import bound_line
-from trainmark.insight.difference import ACCOUNTING, RANKED, Basis, RecipeDifference
+from trainmark.insight.difference import RANKED, Basis, RecipeDifference
 from trainmark.insight.evidence import Effect, Match, Nearness, Strength
 from trainmark.insight.explanation import NO_GAP, Explanation, Nearer
 from trainmark.insight.factors import OPEN, Candidate, Factor, FactorEvidence
 from trainmark.insight.sides import ExplainedRun
-from trainmark.schema.recipe import AxisName
+from trainmark.schema.recipe import AxisName, Condition
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {
@@ -31,11 +31,17 @@ def render_text(explanation: Explanation) -> str:
     """Return the explanation for a terminal: the gap, the ranked differences, the unexplained rest, the axes."""
     lines = [*_gap(explanation), ""]
     ranked = [difference for difference in explanation.differences if difference.basis in RANKED]
-    if ranked:
+    causes = [difference for difference in ranked if not difference.opposite]
+    if causes:
         lines += ["Differences, the largest known effect first", ""]
-        for number, difference in enumerate(ranked, start=1):
-            lines += [*_difference(number, difference, in_noise=explanation.in_noise), ""]
+        for number, difference in enumerate(causes, start=1):
+            lines += [*_difference(number, difference), ""]
     lines += _unranked(explanation)
+    against = [difference for difference in ranked if difference.opposite]
+    if against:
+        lines += ["Differences with the opposite effect, which explain none of the gap", ""]
+        for number, difference in enumerate(against, start=len(causes) + 1):
+            lines += [*_difference(number, difference), ""]
     lines += _product(explanation)
     lines += _nearer(explanation)
     lines += _lists(explanation)
@@ -58,6 +64,8 @@ def _gap(explanation: Explanation) -> Iterator[str]:
     what = "reference" if other.run is None else "other run"
     if ratio is None:
         yield "The two have no ratio; the differences below have no shares."
+    elif not explanation.has_gap and not explanation.in_noise:
+        yield f"The two differ by {abs(ratio - 1):.1%} in total."
     elif abs(ratio - 1) < NO_GAP:
         yield f"The two differ by {abs(ratio - 1):.1%}: there is no gap to explain."
     elif explanation.in_noise:
@@ -68,12 +76,20 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"The {what} is {ratio:.3f} times as fast."
     else:
         yield f"The run is {1 / ratio:.3f} times as fast as the {what}."
+    if explanation.per_device is not None:
+        here, there = (side.recipe.value(Condition.DEVICES) for side in (run, other))
+        faster, factor = (
+            (f"the {what}", explanation.per_device)
+            if explanation.per_device >= 1
+            else ("the run", 1 / explanation.per_device)
+        )
+        yield f"Per device, {faster} is {factor:.3f} times as fast ({here} devices here, {there} there)."
     yield from (f"note   {doubt}" for doubt in (*explanation.notes, *run.doubts))
     if explanation.assumed_device:
         yield f"The log does not name its device; the {what}'s is assumed ({explanation.assumed_device})."
 
 
-def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) -> Iterator[str]:
+def _difference(number: int, difference: RecipeDifference) -> Iterator[str]:
     yield f"{number}. {difference.axis}: {difference.here.value} here, {difference.there.value} there"
     yield f"   here      {difference.here.where}"
     if difference.basis in _BOTH_PLACES and difference.there.where:
@@ -82,7 +98,7 @@ def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) ->
     yield from _wrapped("   effect    ", effect)
     if difference.share is not None:
         yield f"   gap       {_share(difference.share)} of the gap (of its logarithm, because effects multiply)"
-    elif difference.basis in ACCOUNTING and difference.is_sized and not in_noise:
+    elif difference.opposite:
         yield "   gap       none of the gap: it has the opposite effect"
     for match in difference.evidence:
         yield from _wrapped("   evidence  ", _evidence(match))
@@ -178,6 +194,8 @@ def _unranked(explanation: Explanation) -> Iterator[str]:
             yield f"  {difference.axis}: {difference.here.value} here, {difference.there.value} there"
             yield f"    here {difference.here.where}"
             yield from (f"    {match.effect.says}" for match in difference.evidence if match.effect.says)
+            if difference.says:
+                yield f"    {difference.says}"
             yield from (f"    test: {text}" for text in _tests(difference))
         yield ""
 
@@ -294,6 +312,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         "reference" if other.figure is not None else "against": there,
         "ratio": explanation.ratio,
         "in_noise": explanation.in_noise,
+        "per_device": explanation.per_device,
         "assumed_device": explanation.assumed_device,
         "notes": explanation.notes,
         "differences": [_difference_document(difference) for difference in explanation.differences],
