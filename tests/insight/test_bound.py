@@ -191,7 +191,7 @@ def test_the_bound_of_a_runs_folder_is_that_of_its_results(tmp_path: Path) -> No
 
 
 def test_the_page_on_gates_has_the_table() -> None:
-    page = (RESULTS.parent / "gates.md").read_text(encoding="utf-8")
+    page = (RESULTS.parent / "reference" / "gates.md").read_text(encoding="utf-8")
     for rule in bound_table():
         assert f"| `{rule.name}` | {rule.bound.label} | {rule.least:g} | {rule.of} | {rule.source} |" in page
 
