@@ -7,6 +7,7 @@ Other locales, terminals of 80 columns and manual edits produce text that no pro
 import re
 from collections.abc import Iterator
 
+from trainmark.logs.fields import STAMP
 from trainmark.logs.format import Format
 from trainmark.logs.literals import required_all
 from trainmark.logs.model import Problem
@@ -20,6 +21,8 @@ _MORE_DIGITS = re.compile(rb"(?:[ '_]|\xc2\xa0|\xe2\x80\x89|\xe2\x80\xaf)\d{3}(?
 _OTHER_UNIT = re.compile(rb",\d|[kKMG](?![A-Za-z])")
 """After any number: it continues after a comma, or counts thousands."""
 _VARYING = b"0123456789.+- "
+_LETTER_AFTER_STAMP = re.compile(rb"^(?:" + STAMP + rb")?.*?[A-Za-z]")
+"""What a line needs to resemble a record: after a date there are rulers and empty lines too."""
 _KINDS = 8
 """Most kinds of record lines: with more, other lines that begin like them prove nothing."""
 _GROUP = 3
@@ -83,13 +86,14 @@ def _count_skipped(expression: re.Pattern[bytes], text: bytes) -> tuple[int, int
     lines = [line for line in text.split(b"\n")[1:-1] if word in line]  # the first and last may be incomplete
     ours = {line for line in lines if expression.search(line + b"\n")}
     whole = {line.translate(None, _VARYING) for line in ours}
-    others = [line.translate(None, _VARYING) for line in lines if line not in ours]
+    others = [line for line in lines if line not in ours]
+    others = [line.translate(None, _VARYING) for line in others if _LETTER_AFTER_STAMP.match(line)]
     skipped = (
         sum(1 for other in others if any(_is_part(other, one) for one in whole))
         if len(whole) <= _KINDS
         else 0
     )
-    return skipped, len(lines) - len(others)
+    return skipped, sum(line in ours for line in lines)
 
 
 def _is_part(line: bytes, whole: bytes) -> bool:

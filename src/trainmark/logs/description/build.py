@@ -10,7 +10,7 @@ from trainmark.logs.description.doubts import make_doubts
 from trainmark.logs.description.ending import make_end
 from trainmark.logs.description.facts import read_sources
 from trainmark.logs.description.patterns import check_fields, compile_pattern
-from trainmark.logs.description.spread import Blocks, join_lines, merge_lines
+from trainmark.logs.description.spread import Blocks, join_lines, merge_lines, number_epochs
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -122,12 +122,16 @@ def _records(
 
 
 def _transform(text: FormatDescription) -> Callable[[Blocks], Blocks] | None:
-    """Return the function that merges the rows of a record of several lines; None if no record has them."""
+    """Return the function that completes the rows of records; None if their lines have all that they need."""
     found = [
         record["lines"][0] for record in text.records if isinstance(record, Mapping) and "lines" in record
     ]
     if len(found) > 1:
         raise InputError(f"{text.where}: records: only one of them may have 'lines'")
+    if found and text.restarts_each_epoch:
+        raise InputError(f"{text.where}: restarts_each_epoch is not for records with 'lines'")
+    if text.restarts_each_epoch:
+        return number_epochs
     return merge_lines(compile_pattern(str(found[0]), text.where)) if found else None
 
 

@@ -59,6 +59,7 @@ class FormatDescription:
     samples_of_step: bool = False
     counts_samples: bool = False
     of_last_steps: bool = False
+    restarts_each_epoch: bool = False
     averages_from: int = 0
     warmup_steps: int = 20
     fp16: str | None = None
@@ -74,7 +75,14 @@ _KEYS = {each.name: each for each in fields(FormatDescription) if each.name != "
 _REQUIRED = ("title", "unit")
 _LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
 _MAPPINGS = ("facts", "values", "figures", "sample")
-_SWITCHES = ("accumulates", "samples_of_step", "counts_samples", "of_last_steps", "averages_since_start")
+_SWITCHES = (
+    "accumulates",
+    "samples_of_step",
+    "counts_samples",
+    "of_last_steps",
+    "averages_since_start",
+    "restarts_each_epoch",
+)
 _SOURCES = ("resumed_from", "last_step", "last_epoch", "last_step_of_epoch")
 _COUNTS = ("averages_from", "warmup_steps")
 _CHOICES: Mapping[str, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Records whose fields are spread over several lines: one row a line, merged to one row a record."""
+"""What a record does not have in its line: fields of several lines merged to one row, and epochs by the restarts."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -66,3 +66,16 @@ def _joined(carried: dict[str, Floats], block: dict[str, Floats]) -> dict[str, F
 def _reduced(rows: dict[str, Floats], starts: Any) -> dict[str, Floats]:
     """Return one row for each of ``starts``: the value that a line of the record has."""
     return {name: np.fmax.reduceat(values, starts) for name, values in rows.items()}
+
+
+def number_epochs(blocks: Blocks) -> Blocks:
+    """Add the epoch to rows without one: a counter of steps that falls begins the next."""
+    epoch, last = 0.0, -np.inf
+    for block in blocks:
+        if "step" not in block or not len(block["step"]):
+            yield block
+            continue
+        step = block["step"]
+        numbers: Floats = epoch + np.cumsum(np.diff(step, prepend=last) < 0).astype(np.float64)
+        epoch, last = float(numbers[-1]), float(step[-1])
+        yield {**block, "epoch": numbers}

@@ -14,6 +14,8 @@ _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
 _NUMBER = re.compile(
     rb"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
+_FILLED = re.compile(rb"(?<=[\[(]) $")
+"""The blanks before a number in brackets, as in ``[   64/60000]``."""
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
@@ -80,7 +82,7 @@ def families(text: bytes) -> Iterator[Family]:
         plain = _BAR.sub(b"||", plain)
         values = _NUMBER.findall(plain)
         if values and len(values) <= _MOST_COLUMNS:
-            parts = [re.sub(rb" +", b" ", part) for part in _NUMBER.split(plain)]
+            parts = [_FILLED.sub(b"", re.sub(rb" +", b" ", part)) for part in _NUMBER.split(plain)]
             key = b"\0".join(parts)
             firsts.setdefault(key, at)
             groups.setdefault(key, []).append((stamp[0] if stamp else None, values, parts))

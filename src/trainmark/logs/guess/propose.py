@@ -16,6 +16,7 @@ from trainmark.logs.guess.vocabulary import (
     is_counter_name,
     is_epoch_name,
     meaning_of,
+    unit_of_counter,
 )
 
 _MOSTLY = 0.7
@@ -23,6 +24,8 @@ _CLOSE = 0.05
 _SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
+_POWERS_OF_A_BATCH = 32
+"""Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _BEFORE = 24
 """Characters of a line's text that a proposed pattern keeps before a number."""
 
@@ -38,12 +41,16 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields."""
+    """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields.
+
+    ``restarts``: the counter begins anew in each epoch, and the epoch's number is not in its line.
+    """
 
     counter: int
     meant: Mapping[int, Meant]
     counts_epochs: bool = False
     epoch: int | None = None
+    restarts: bool = False
 
 
 def guess_format(text: bytes) -> Guess | None:
@@ -70,10 +77,15 @@ def guess_format(text: bytes) -> Guess | None:
 
 def _fields(family: Family) -> _Fields | None:
     """Return the counter and the other fields of a family; None without a counter or without a time."""
-    counters = [at for at, place in enumerate(family.places) if _counts(place.values)]
+    epoch, of_epochs = _counters_of_epochs(family)
+    counters = [at for at, place in enumerate(family.places) if at != epoch and _counts(place.values)]
     named = [at for at in counters if _is_named(family, at)]
-    epoch, of_epochs = _counters_of_epochs(family) if not named else (None, [])
-    named = named or of_epochs
+    restarting: list[int] = []
+    if named:
+        epoch = None
+    elif not of_epochs:
+        restarting = [at for at in range(len(family.places)) if _restarts(family, at)]
+    named = named or of_epochs or restarting
     if not counters and not named:
         return None
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
@@ -98,7 +110,9 @@ def _fields(family: Family) -> _Fields | None:
     has_time = any(not one.field.startswith("data_time") for one in meant.values())
     if not has_time and family.clock_s is None:
         return None
-    return _Fields(counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch)
+    return _Fields(
+        counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch, restarts=bool(restarting)
+    )
 
 
 def _differs(values: Floats) -> bool:
@@ -128,27 +142,50 @@ def _means_speed(name: str, unit: str) -> bool:
 
 
 def _is_named(family: Family, at: int) -> bool:
-    return is_counter_name(family.places[at].name) or _is_of_a_total(family, at)
+    name = family.places[at].name
+    if is_counter_name(name) or unit_of_counter(name) is not None:
+        return True
+    return _is_of_a_total(family, at) and not is_epoch_name(name)
 
 
 def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
-    """Return the place of the epochs and those of the counters that begin anew with each; None and none without."""
+    """Return the place of the epochs and those of the counters that begin anew with each; None and none without.
+
+    An epoch is one by its name; a number without a name is one if it rises by 1 exactly where a counter falls, as in
+    ``[2, 400] loss``.
+    """
     for epoch, place in enumerate(family.places):
-        if not is_epoch_name(place.name) or not np.isfinite(place.values).all():
+        is_bare = not place.name
+        if not (is_epoch_name(place.name) or is_bare) or not np.isfinite(place.values).all():
             continue
-        ends = np.flatnonzero(np.diff(place.values) > 0) + 1
-        if not len(ends) or (np.diff(place.values) < 0).any():
+        rises = np.diff(place.values)
+        ends = np.flatnonzero(rises > 0) + 1
+        if not len(ends) or (rises < 0).any() or (is_bare and (rises[ends - 1] != 1).any()):
             continue
         found = [
             at
             for at, one in enumerate(family.places)
             if at != epoch
-            and _is_named(family, at)
+            and (_is_named(family, at) or (is_bare and not one.name))
+            and (not is_bare or (np.diff(one.values)[ends - 1] < 0).all())
             and all(_counts(part) for part in np.split(one.values, ends) if len(part) > 1)
         ]
         if found:
             return epoch, found
     return None, []
+
+
+def _restarts(family: Family, at: int) -> bool:
+    """Return whether a named number counts up to about the same height again and again: the steps of each epoch."""
+    values = family.places[at].values
+    if not _is_named(family, at) or not np.isfinite(values).all():
+        return False
+    falls = np.flatnonzero(np.diff(values) < 0) + 1
+    parts = np.split(values, falls)
+    if not len(falls) or not all(_counts(part) for part in parts if len(part) > 1):
+        return False
+    heights, starts = values[falls - 1], values[falls]
+    return bool((heights == heights[0]).all() and (starts == starts[0]).all() and len(parts[0]) > 1)
 
 
 def _is_of_a_total(family: Family, at: int) -> bool:
@@ -211,16 +248,39 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
 
 
 def _propose(family: Family, fields: _Fields) -> Guess:
-    unit = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), "samples/s")
+    counted = _unit_counted(family, fields)
+    stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
+    unit = stated or counted or "samples/s"
     per_device = any(one.per_device for one in fields.meant.values() if one.field == "rate")
     document = {
         "title": "an unknown program",
         "unit": unit,
         "rate_of": "device" if per_device else "all",
         "records": [_pattern(family, fields)],
+        **({"counts_samples": True} if counted else {}),
+        **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
     assumed = tuple(_assumptions(family, fields, unit, per_device=per_device))
     return Guess(document, assumed, family.count // _copies(family.places[fields.counter].values))
+
+
+def _unit_counted(family: Family, fields: _Fields) -> str | None:
+    """Return the unit per second of what the counter counts, if these are samples; None if it counts steps.
+
+    A counter without a name (``[640/60000]``) counts samples if it rises by so many powers of two as only batches have.
+    """
+    place = family.places[fields.counter]
+    if place.name:
+        return unit_of_counter(place.name)
+    rise = _rise(place.values)
+    return "samples/s" if rise and not rise % _POWERS_OF_A_BATCH else None
+
+
+def _rise(counter: Floats) -> int:
+    """Return by how much a counter usually rises from one line to the next; 0 if it never does."""
+    rises = np.diff(counter)
+    rises = rises[rises > 0]
+    return int(median(rises)) if len(rises) else 0
 
 
 def _pattern(family: Family, fields: _Fields) -> str:
@@ -242,6 +302,9 @@ def _pattern(family: Family, fields: _Fields) -> str:
     after = family.places[-1 if last is None else last].after
     if not is_stamped:
         return "".join(parts) + "[^0-9.].*?{stamp}"
+    if last == fields.counter and not family.places[last].name and _is_of_a_total(family, last):
+        # Other lines count something up to a total too.
+        return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
     return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
 
 
@@ -278,7 +341,8 @@ def _field(name: str, place: Place) -> str:
 
 def _escaped(place: Place, *, whole: bool) -> str:
     text = place.before.rpartition(STAMPED)[2]
-    return _escape(text if whole else text[-_BEFORE:].lstrip())
+    # A number in brackets may be filled up with blanks.
+    return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
 
 
 def _escape(text: str) -> str:
@@ -292,9 +356,12 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
     if fields.counts_epochs:
         yield "no line counts steps, so an epoch counts as one step"
     else:
-        yield f"'{counter.name.strip() or 'the number that rises'}' counts steps"
+        counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
+        yield f"'{counter.name.strip() or 'the number that rises'}' counts {counted}"
+    if fields.restarts:
+        yield "it begins anew in each epoch"
     copies = _copies(counter.values)
-    if copies > 1:
+    if copies > 1 and not fields.counts_epochs:
         yield (
             f"{copies} ranks print each step, and the first one's line is of all of them (if each prints its "
             f"own rate, all are {copies} times as fast)"
@@ -311,6 +378,11 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
             yield f"{label} is the time since the start"
         elif found.field.startswith("data_time"):
             yield f"{label} is the wait for data in a step"
+        elif (rise := _rise(counter.values)) > 1 and family.clock_s is None and "step" not in place.name:
+            yield (
+                f"{label} is the time of one step (if it is that of all {rise} steps since the line before, "
+                f"they are {rise} times as fast)"
+            )
         else:
             yield f"{label} is the time of one step"
     agreed = _agreement(family, fields)

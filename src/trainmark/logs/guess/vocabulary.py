@@ -6,6 +6,11 @@ from dataclasses import dataclass
 _COUNTERS = re.compile(
     r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch(?:_?(?:id|idx))?|train_step)\W*$"
 )
+_SAMPLES = re.compile(
+    r"(?:^|[\W_])(samples?|examples?|images?|imgs?|sequences?|tokens?)"
+    r"[\W_]+(?:seen|consumed|processed|trained|so[\W_]far)\W*$"
+    r"|(?:^|[\W_])(?:consumed|seen|processed|trained)[\W_]+(samples?|examples?|images?|imgs?|sequences?|tokens?)\W*$"
+)
 _EPOCHS = re.compile(r"(?:^|[\W_])epochs?\W*$")
 _BATCH_SIZE = re.compile(r"(?:^|[\W_])(?:batch[_ -]?size|bsz|bs)\W*$")
 _UNITS = (
@@ -88,6 +93,15 @@ def is_counter_name(name: str) -> bool:
 def is_epoch_name(name: str) -> bool:
     """Return whether ``name`` is what programs call their counter of epochs."""
     return _EPOCHS.search(name) is not None
+
+
+def unit_of_counter(name: str) -> str | None:
+    """Return the unit per second of what a counter by that name counts (``samples seen``); None if it is not known."""
+    match = _SAMPLES.search(name)
+    if match is None:
+        return None
+    word = match[1] or match[2]
+    return next(label for label, pattern in _UNITS if re.fullmatch(pattern, word))
 
 
 def is_batch_name(name: str) -> bool:
