@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from trainmark.history import Fact, Point, analyse, analyse_case, history_svg, render_history
+from trainmark.history import Fact, Point, analyse, analyse_case, render_history
+from trainmark.report import Language, history_chart
 from trainmark.schema.history import CaseHistory, ChangeCause, HistoryReport
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -118,7 +119,7 @@ def test_an_alarm_before_the_given_day_does_not_count() -> None:
 def test_the_picture_is_well_formed_and_shows_names_as_text() -> None:
     made = history({}, {}).model_copy(update={"case": "<script>alert(1)</script> & more"})
 
-    root = ElementTree.fromstring(history_svg(made))
+    root = ElementTree.fromstring(history_chart(made, Language.EN).file())
 
     assert len(root.findall(".//{*}circle")) == COUNT
     assert root.find(".//{*}script") is None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.card_checks import load_programs, program_mistakes
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
+    from trainmark.campaign.directories import result_folders, results_of
     from trainmark.campaign.listener import ProgressListener
     from trainmark.campaign.persist import explain_full_disk
     from trainmark.campaign.planning import first_plan, plan_campaign
@@ -42,6 +43,8 @@ __all__ = [
     "plan_campaign",
     "program_mistakes",
     "reserve_hosts",
+    "result_folders",
+    "results_of",
     "run_campaign",
     "stored_command",
     "stored_results",
@@ -55,6 +58,7 @@ __getattr__ = attach(
         ".card_checks": ("load_programs", "program_mistakes"),
         ".certifying": ("certify_environments",),
         ".data_sets": ("DataSets",),
+        ".directories": ("result_folders", "results_of"),
         ".listener": ("ProgressListener",),
         ".persist": ("explain_full_disk",),
         ".planning": ("first_plan", "plan_campaign"),

@@ -25,7 +25,7 @@ def archive(
     trainmark verify FILE checks it on arrival, and computes its numbers again from the logs.
     """
     from trainmark.archive import write_archive
-    from trainmark.cli.results import results_of
+    from trainmark.campaign import results_of
     from trainmark.errors import InputError
     from trainmark.execution import read_suite
     from trainmark.schema.names import RESULTS, SUITE

@@ -190,7 +190,8 @@ def case_at(path: Path, chosen: str, name: str) -> "tuple[Results, CaseResult, P
 
     Raises ``InputError`` if that is not one case.
     """
-    from trainmark.cli.results import results_of, selected
+    from trainmark.campaign import results_of
+    from trainmark.cli.results import selected
     from trainmark.errors import InputError, counted
     from trainmark.schema.names import RESULTS, RUNS
     from trainmark.store import read_results

@@ -91,9 +91,9 @@ def _points(sources: list[str]) -> "dict[str, list[Point]]":
 
     folders = [Path(source) for source in sources if Path(source).is_dir()]
     if len(folders) == len(sources):
-        from trainmark.cli.results import results_of
+        from trainmark.campaign import result_folders, results_of
 
-        found = [folder for source in folders for folder in _result_folders(source)]
+        found = [folder for source in folders for folder in result_folders(source)]
         return points_of_results((str(folder), results_of(folder)) for folder in found)
     if len(sources) > 1:
         raise InputError("give one database, or result directories")
@@ -111,27 +111,11 @@ def _points(sources: list[str]) -> "dict[str, list[Point]]":
     return points
 
 
-def _result_folders(folder: Path) -> list[Path]:
-    """Return a result directory, or those directly in a directory."""
-    from trainmark.errors import InputError
-    from trainmark.schema.names import RESULTS, SUITE
-
-    def has_results(one: Path) -> bool:
-        return (one / RESULTS).is_file() or (one / SUITE).is_file()
-
-    if has_results(folder):
-        return [folder]
-    found = sorted(one for one in folder.iterdir() if one.is_dir() and has_results(one))
-    if not found:
-        raise InputError(f"{folder}: no result directory of a trainmark run, and none in it")
-    return found
-
-
 def _write_plots(report: "HistoryReport", folder: Path) -> None:
     from trainmark.files import write_atomically
-    from trainmark.history import history_svg
+    from trainmark.report import Language, history_chart
 
     folder.mkdir(parents=True, exist_ok=True)
     for case in report.cases:
         name = "".join(letter if letter.isalnum() or letter in "._+-" else "_" for letter in case.case)
-        write_atomically(folder / f"{name[:_LONGEST_NAME]}.svg", history_svg(case))
+        write_atomically(folder / f"{name[:_LONGEST_NAME]}.svg", history_chart(case, Language.EN).file())

@@ -10,26 +10,11 @@ if TYPE_CHECKING:
 _SQLITE = b"SQLite format 3\0"
 
 
-def results_of(folder: Path) -> "Results":
-    """Return the results of a directory: from its runs, or from ``results.json`` if it has no runs.
-
-    The runs come first because a campaign that was killed leaves runs without a ``results.json``.
-    """
-    from trainmark.schema.names import RESULTS, RUNS, SUITE
-    from trainmark.store import read_results
-
-    document = folder / RESULTS
-    if not ((folder / SUITE).is_file() and (folder / RUNS).is_dir()):
-        return read_results(document)
-    from trainmark.campaign import collect_results, stored_command
-    from trainmark.execution import ResultDirectory, read_suite
-
-    return collect_results(read_suite(folder), ResultDirectory(folder), stored_command(folder))
-
-
 def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
     """Return the results of a result directory or of a database's campaign, and their directory."""
     if Path(source).is_dir():
+        from trainmark.campaign import results_of
+
         return results_of(Path(source)), Path(source)
     from trainmark.campaign import stored_results
 

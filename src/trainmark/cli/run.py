@@ -288,7 +288,7 @@ def run(
 
 def _baseline(given: Path) -> "tuple[Path, Results]":
     """Return the results of ``--baseline``; raise ``InputError``, before anything runs, if there are none."""
-    from trainmark.cli.results import results_of
+    from trainmark.campaign import results_of
 
     if not given.is_dir():
         raise InputError(f"--baseline {given}: no such result directory")

@@ -44,7 +44,7 @@ def add(
     """
     from dataclasses import asdict
 
-    from trainmark.cli.results import results_of
+    from trainmark.campaign import results_of
     from trainmark.errors import InputError
     from trainmark.files import to_json
     from trainmark.store import Store, database_url

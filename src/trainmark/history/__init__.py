@@ -10,7 +10,6 @@ from trainmark.lazy import attach
 if TYPE_CHECKING:
     from trainmark.history.analysis import analyse, analyse_case
     from trainmark.history.change_points import find_changes
-    from trainmark.history.plot import history_svg
     from trainmark.history.points import Fact, Point, points_of_results, points_of_store
     from trainmark.history.render import render_history
 
@@ -20,7 +19,6 @@ __all__ = [
     "analyse",
     "analyse_case",
     "find_changes",
-    "history_svg",
     "points_of_results",
     "points_of_store",
     "render_history",
@@ -31,7 +29,6 @@ __getattr__ = attach(
     {
         ".analysis": ("analyse", "analyse_case"),
         ".change_points": ("find_changes",),
-        ".plot": ("history_svg",),
         ".points": ("Fact", "Point", "points_of_results", "points_of_store"),
         ".render": ("render_history",),
     },

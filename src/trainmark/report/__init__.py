@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
+    from trainmark.report.charts.history import history_chart
     from trainmark.report.csvfile import render_csv, render_runs_csv
     from trainmark.report.language import Language
     from trainmark.report.terminal import render_table
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Language",
+    "history_chart",
     "render_csv",
     "render_html",
     "render_markdown",
@@ -24,6 +26,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
+        ".charts.history": ("history_chart",),
         ".csvfile": ("render_csv", "render_runs_csv"),
         ".language": ("Language",),
         ".terminal": ("render_table",),

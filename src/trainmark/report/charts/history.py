@@ -1,0 +1,102 @@
+"""The chart of a case over time: its results, levels and changes, and where a later campaign did not measure it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from trainmark.report.charts.drawing import Drawing, Panel, circle, line, marker, text, text_lines
+from trainmark.report.charts.theme import GRID, LINE, MUTED, colours, lines_of, text_width, ticks
+from trainmark.report.language import Catalogue, Language, catalogue
+from trainmark.schema.history import CaseHistory, ChangeCause, LevelChange
+
+MOST_CARRIED = 40
+"""The largest number of points that are carried over; more would only repeat one value."""
+
+WIDTH, HEIGHT = 760, 250
+LEFT, RIGHT, BELOW = 70, 16, 26
+ALARM, GAIN = "#D55E00", "#009E73"
+
+_COLOURS = {ChangeCause.REGRESSION: ALARM, ChangeCause.IMPROVEMENT: GAIN}
+_HOLLOW_DIAMOND = 7
+
+Scale = Callable[[float], float]
+
+
+def history_chart(
+    case: CaseHistory, language: Language = Language.EN, carried: Sequence[datetime] = ()
+) -> Drawing:
+    """Return the chart of one case. Spikes are hollow; a change that is not confirmed is dashed.
+
+    ``carried`` are the times of later campaigns of the same suite without a number of the case: its last value is
+    drawn there as a hollow diamond.
+    """
+    return Drawing(lambda: [_drawn(case, catalogue(language), tuple(carried)[-MOST_CARRIED:])])
+
+
+def _drawn(case: CaseHistory, say: Catalogue, carried: Sequence[datetime]) -> Panel:
+    values = [point.value for point in case.points] + [point.level for point in case.points]
+    low, high = min(values), max(values)
+    margin = (high - low) * 0.08 or abs(high) * 0.01 or 1.0
+    low, high = low - margin, high + margin
+    title = lines_of(f"{case.case}, {case.unit}", WIDTH)
+    # A line for the names of the changes is between the title and the plot.
+    top = LINE * (len(title) + 1) + 8
+    bottom, last = top + HEIGHT, max(1, len(case.points) + len(carried) - 1)
+
+    def x(index: float) -> float:
+        return LEFT + 6 + (WIDTH - LEFT - RIGHT - 12) * index / last
+
+    def y(value: float) -> float:
+        return bottom - HEIGHT * (value - low) / (high - low)
+
+    body = [text_lines(0, 12, title, bold=True)]
+    for tick in ticks(low, high, 5):
+        body.append(line([(LEFT, y(tick)), (WIDTH - RIGHT, y(tick))], GRID, 1))
+        body.append(text(LEFT - 8, y(tick) + 4, f"{tick:.6g}", "end"))
+    body += _days([*(point.at for point in case.points), *carried], x, bottom)
+    body += [_change(change, x(change.index - 0.5), top, bottom, say) for change in case.changes]
+    for index, (one, following) in enumerate(pairwise(case.points)):
+        if one.machine == following.machine:
+            body.append(line([(x(index), y(one.level)), (x(index + 1), y(following.level))], MUTED, 2))
+    palette = dict(zip(case.machines, colours(case.machines), strict=True))
+    for index, point in enumerate(case.points):
+        colour = palette[point.machine]
+        tip = f"{point.source}, {point.at:%Y-%m-%d %H:%M}, {point.machine}: {point.value:.5g} {case.unit}"
+        body.append(circle(x(index), y(point.value), 3.5, "none" if point.spike else colour, colour, tip))
+    if case.points and carried:
+        body += _carried(case, carried, x, y, palette, say)
+    return Panel(WIDTH, bottom + BELOW, "".join(body))
+
+
+def _carried(
+    case: CaseHistory,
+    carried: Sequence[datetime],
+    x: Scale,
+    y: Scale,
+    palette: Mapping[str, str],
+    say: Catalogue,
+) -> Iterator[str]:
+    """Yield the last value again at each time of ``carried``."""
+    point, first = case.points[-1], len(case.points)
+    colour = palette[point.machine]
+    yield line([(x(first - 1), y(point.value)), (x(first + len(carried) - 1), y(point.value))], MUTED, 1, "2 4")
+    for index, at in enumerate(carried, start=first):
+        words = say("carried_point", value=f"{point.value:.5g} {case.unit}", day=f"{point.at:%Y-%m-%d}")
+        yield marker(_HOLLOW_DIAMOND, x(index), y(point.value), colour, f"{at:%Y-%m-%d}: {words}")
+
+
+def _days(times: Sequence[datetime], x: Scale, bottom: float) -> Iterator[str]:
+    """Yield the days of the first, the middle and the last time."""
+    last = len(times) - 1
+    for index in sorted({0, last // 2, last}):
+        anchor = "start" if index == 0 else "end" if index == last else "middle"
+        yield text(x(index), bottom + 18, f"{times[index]:%Y-%m-%d}", anchor)
+
+
+def _change(change: LevelChange, at: float, top: float, bottom: float, say: Catalogue) -> str:
+    colour = _COLOURS.get(change.cause, MUTED)
+    name = say(f"cause_{change.cause.value.replace('-', '_')}" if change.confirmed else "change_not_confirmed")
+    words = f"{change.ratio - 1:+.1%} {name}"
+    anchor = "end" if at + text_width(words) > WIDTH else "start"
+    mark = line([(at, top), (at, bottom)], colour, 1.5, "" if change.confirmed else "4 4")
+    return mark + text(at, top - 6, words, anchor, colour=colour)
