@@ -41,6 +41,7 @@ help:
 	@echo "make test-all   those too, as continuous integration does"
 	@echo "make cluster-test   of these, the tests on a cluster of four hosts on this machine (as root)"
 	@echo "make docs   build the manual into build/manual, with every link checked"
+	@echo "make site   build the pages of the stored results into build/site"
 	@echo "make lint   style, types and the rooms' import contracts"
 	@echo "make clean  remove .venv, .venv-docs and demo-report; results and the frameworks' environments stay"
 
@@ -109,6 +110,9 @@ $(DOCS_STAMP): pyproject.toml requirements/docs.lock | check-python
 docs: $(DOCS_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "== open build/manual/index.html in a browser"
+
+site: $(STAMP)
+	@$(VENV)/bin/trainmark site docs/results --out build/site
 
 environments: $(STAMP)
 	@echo "== the frameworks' own environments (made once), for the tests that train"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.planning import first_plan, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
-    from trainmark.campaign.resume import collect_results, stored_command, stored_results
+    from trainmark.campaign.resume import campaign_results, collect_results, stored_command, stored_results
     from trainmark.campaign.run_environment import CannotStart, RunEnvironment
     from trainmark.campaign.schedule import Progress
     from trainmark.campaign.time_limits import cases_over_limit
@@ -33,6 +33,7 @@ __all__ = [
     "ProgressListener",
     "QuietWait",
     "RunEnvironment",
+    "campaign_results",
     "can_be_timed",
     "cases_over_limit",
     "certify_environments",
@@ -64,7 +65,7 @@ __getattr__ = attach(
         ".planning": ("first_plan", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
-        ".resume": ("collect_results", "stored_command", "stored_results"),
+        ".resume": ("campaign_results", "collect_results", "stored_command", "stored_results"),
         ".run_environment": ("CannotStart", "RunEnvironment"),
         ".schedule": ("Progress",),
         ".time_limits": ("cases_over_limit",),

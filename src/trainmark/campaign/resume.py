@@ -60,7 +60,7 @@ from trainmark.schema.results import (
 )
 from trainmark.schema.suite import NamingScheme, Suite
 from trainmark.schema.telemetry import TelemetrySummary
-from trainmark.store import existing_store, identity, read_results
+from trainmark.store import Store, StoredCampaign, existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, load_workloads
 
@@ -460,20 +460,28 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
             raise InputError(
                 f"{len(meant)} campaigns match; choose one with --campaign (the database has: {there})"
             )
-        stored = store.runs_of(meant[0])
+        return campaign_results(store, meant[0], address)
     finally:
         store.close()
-    suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
+
+
+def campaign_results(store: Store, campaign: StoredCampaign, address: str) -> tuple[Results, Path]:
+    """Return the results of a campaign of an open database, and the directory of its runs.
+
+    ``address`` is the database's: a campaign's directory is relative to a SQLite file.
+    """
+    stored = store.runs_of(campaign)
+    suite = parse_suite(stored.suite_yaml, f"suite '{campaign.suite}' of the database")
     finished = [
         (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
     ]
-    folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
+    folder = Path(campaign.directory) if "://" in address else Path(address).parent / campaign.directory
     # A database of an older version has no certificates; its directory may have them.
     shown = stored.certificates or stored_certificates(folder)
     directory = ResultDirectory(folder)
     trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
     timed_s = timed_seconds(directory, suite.cases)
-    results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials, timed_s)
+    results = collect(suite, finished, stored.manifests, campaign.command, shown, trials, timed_s)
     if results.command is None:
         results = results.model_copy(update={"command": _command_in_document(folder, results)})
     return results, folder

@@ -1,10 +1,11 @@
 """A report as one HTML page that opens offline: it includes all styles, charts and scripts."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import files
 from unicodedata import east_asian_width
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainmark.printable import printable
@@ -37,24 +38,37 @@ def to_html(report: Report) -> str:
     """Return the report as HTML with each chart as SVG; scripts only sort, filter and save."""
     language = next(language for language in Language if language.tag == report.language)
     say = catalogue(language)
-    template = _environment().get_template("report.html.j2")
+    template = page_environment().get_template("report.html.j2")
     return template.render(
-        report=replace(report, sections=tuple(_fitted(section, say) for section in report.sections)),
+        report=replace(report, sections=fitted(report.sections, say)),
         say=say,
         first_screen=ANCHOR,
-        style=_asset("report.css") + _stacking(),
-        script=_asset("report.js"),
-        # The drawing escapes the text in it.
-        pictures={
-            chart.name: [Markup(panel.svg()) for panel in chart.drawing.panels]  # noqa: S704
-            for chart in report.charts
-        },
+        style=page_style(),
+        script=page_script(),
+        pictures=pictures_of(report.charts),
     )
 
 
-def _environment() -> Environment:
+def page_style() -> Markup:
+    """Return the style sheet of every page, with the rules that turn tables into lists on narrow screens."""
+    return _asset("report.css") + _stacking()
+
+
+def page_script() -> Markup:
+    """Return the script that filters, sorts and saves."""
+    return _asset("report.js")
+
+
+def pictures_of(charts: Iterable[Chart]) -> dict[str, list[Markup]]:
+    """Return the panels of charts as SVG, by the chart's name."""
+    # The drawing escapes the text in it.
+    return {chart.name: [Markup(panel.svg()) for panel in chart.drawing.panels] for chart in charts}  # noqa: S704
+
+
+def page_environment(*packages: str) -> Environment:
+    """Return the templates of pages, with those in the folder ``page`` of other packages."""
     environment = Environment(
-        loader=PackageLoader("trainmark.report", "page"),
+        loader=ChoiceLoader([PackageLoader(package, "page") for package in (*packages, "trainmark.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -72,6 +86,11 @@ def _environment() -> Environment:
 
 def _asset(name: str) -> Markup:
     return Markup((files(__package__) / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def fitted(sections: Iterable[Section], say: Catalogue) -> tuple[Section, ...]:
+    """Return sections whose tables fit the page; see ``divided``."""
+    return tuple(_fitted(section, say) for section in sections)
 
 
 def _fitted(section: Section, say: Catalogue) -> Section:

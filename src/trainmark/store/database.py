@@ -272,6 +272,13 @@ class Store:
             rows = connection.execute(select(*columns).order_by(campaigns.c.id))
             return tuple(StoredCampaign(*row) for row in rows)
 
+    def stored_campaign(self, number: int) -> StoredCampaign | None:
+        """Return the campaign with a number, or None."""
+        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory, campaigns.c.command)
+        with self._transaction() as connection:
+            row = connection.execute(select(*columns).where(campaigns.c.id == number)).first()
+        return None if row is None else StoredCampaign(*row)
+
     def runs_of(self, campaign: StoredCampaign) -> StoredRuns:
         """Return a campaign's suite, runs, manifests and certificates."""
         ours = runs.c.campaign_id == campaign.id

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby
 
 from trainmark.report.charts.drawing import Drawing, Panel, circle, line, marker, text, text_lines
 from trainmark.report.charts.theme import GRID, LINE, MUTED, colours, lines_of, text_width, ticks
@@ -55,13 +55,14 @@ def _drawn(case: CaseHistory, say: Catalogue, carried: Sequence[datetime]) -> Pa
         body.append(text(LEFT - 8, y(tick) + 4, f"{tick:.6g}", "end"))
     body += _days([*(point.at for point in case.points), *carried], x, bottom)
     body += [_change(change, x(change.index - 0.5), top, bottom, say) for change in case.changes]
-    for index, (one, following) in enumerate(pairwise(case.points)):
-        if one.machine == following.machine:
-            body.append(line([(x(index), y(one.level)), (x(index + 1), y(following.level))], MUTED, 2))
+    for _, stretch in groupby(enumerate(case.points), key=lambda pair: pair[1].machine):
+        levels = [(x(index), y(point.level)) for index, point in stretch]
+        body.append(line(levels, MUTED, 2))
     palette = dict(zip(case.machines, colours(case.machines), strict=True))
     for index, point in enumerate(case.points):
         colour = palette[point.machine]
-        tip = f"{point.source}, {point.at:%Y-%m-%d %H:%M}, {point.machine}: {point.value:.5g} {case.unit}"
+        where = f", {point.machine}" if len(case.machines) > 1 else ""
+        tip = f"{point.source}, {point.at:%Y-%m-%d %H:%M}{where}: {point.value:.5g}"
         body.append(circle(x(index), y(point.value), 3.5, "none" if point.spike else colour, colour, tip))
     if case.points and carried:
         body += _carried(case, carried, x, y, palette, say)
@@ -79,7 +80,9 @@ def _carried(
     """Yield the last value again at each time of ``carried``."""
     point, first = case.points[-1], len(case.points)
     colour = palette[point.machine]
-    yield line([(x(first - 1), y(point.value)), (x(first + len(carried) - 1), y(point.value))], MUTED, 1, "2 4")
+    yield line(
+        [(x(first - 1), y(point.value)), (x(first + len(carried) - 1), y(point.value))], MUTED, 1, "2 4"
+    )
     for index, at in enumerate(carried, start=first):
         words = say("carried_point", value=f"{point.value:.5g} {case.unit}", day=f"{point.at:%Y-%m-%d}")
         yield marker(_HOLLOW_DIAMOND, x(index), y(point.value), colour, f"{at:%Y-%m-%d}: {words}")
@@ -95,7 +98,9 @@ def _days(times: Sequence[datetime], x: Scale, bottom: float) -> Iterator[str]:
 
 def _change(change: LevelChange, at: float, top: float, bottom: float, say: Catalogue) -> str:
     colour = _COLOURS.get(change.cause, MUTED)
-    name = say(f"cause_{change.cause.value.replace('-', '_')}" if change.confirmed else "change_not_confirmed")
+    name = say(
+        f"cause_{change.cause.value.replace('-', '_')}" if change.confirmed else "change_not_confirmed"
+    )
     words = f"{change.ratio - 1:+.1%} {name}"
     anchor = "end" if at + text_width(words) > WIDTH else "start"
     mark = line([(at, top), (at, bottom)], colour, 1.5, "" if change.confirmed else "4 4")

@@ -4,8 +4,10 @@ const address = () => {
   const chosen = new URLSearchParams((anchor.includes("=") ? [anchor, ...rest] : rest).join("&"));
   return { anchor: anchor.includes("=") ? "" : anchor, chosen };
 };
-const tables = [...document.querySelectorAll("main table")];
+const tables = [...document.querySelectorAll("main table")].filter((table) => table.tHead);
 const input = document.getElementById("filter"), found = document.querySelector("output");
+// Further conditions of a row, and what follows a filter: a page's own script may add to these.
+const conditions = [], afterwards = [];
 let chosen = address().chosen;
 
 function remember(anchor = address().anchor) {
@@ -17,11 +19,14 @@ function filter(text) {
   let shown = 0, all = 0;
   for (const table of tables) {
     const rows = [...table.tBodies[0].rows];
-    const matching = rows.filter((row) => words.every((word) => row.textContent.toLowerCase().includes(word)));
-    for (const row of rows) row.hidden = matching.length > 0 && !matching.includes(row);
-    if (words.length && matching.length) { shown += matching.length; all += rows.length; }
+    const matching = new Set(rows.filter((row) => conditions.every((holds) => holds(row))
+      && words.every((word) => row.textContent.toLowerCase().includes(word))));
+    const chosenFrom = "entries" in table.dataset;
+    for (const row of rows) row.hidden = (matching.size > 0 || chosenFrom) && !matching.has(row);
+    if (chosenFrom || (words.length && matching.size)) { shown += matching.size; all += rows.length; }
   }
-  found.value = words.length ? `${shown} / ${all}` : "";
+  found.value = all ? `${shown} / ${all}` : "";
+  for (const follow of afterwards) follow();
 }
 const value = (row, column) => {
   const text = row.cells[column].querySelector("div").firstChild?.textContent.trim() ?? "";

@@ -188,17 +188,24 @@ def commands(context: Context) -> Section | None:
 
 
 def _blocks(context: Context, case: CaseResult) -> list[Block]:
-    name, say = context.axes.label(case.case), context.say
-    started = [run for run in case.runs if run.commands]
-    if not started:
-        return []
-    first = started[0]
-    if len(started) > 1 and _differ_in_repeat_alone(started):
-        heading = say("commands_of_all", case=name, n=len(started), repeat=first.repeat)
-        return [Code(heading, "\n".join(first.commands))]
+    name, say, started = context.axes.label(case.case), context.say, runs_with_commands(case)
+    different = runs_with_different_commands(case)
+    key = "commands_of_all" if len(different) < len(started) else "commands_of_one"
     return [
-        Code(say("commands_of_one", case=name, repeat=run.repeat), "\n".join(run.commands)) for run in started
+        Code(say(key, case=name, n=len(started), repeat=run.repeat), "\n".join(run.commands))
+        for run in different
     ]
+
+
+def runs_with_commands(case: CaseResult) -> list[RunResult]:
+    """Return the runs of a case that were started."""
+    return [run for run in case.runs if run.commands]
+
+
+def runs_with_different_commands(case: CaseResult) -> list[RunResult]:
+    """Return the started runs of a case, or only the first if their commands differ at most in the repeat."""
+    started = runs_with_commands(case)
+    return started[:1] if len(started) > 1 and _differ_in_repeat_alone(started) else started
 
 
 def _differ_in_repeat_alone(runs: Sequence[RunResult]) -> bool:

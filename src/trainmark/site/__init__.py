@@ -1,0 +1,30 @@
+"""Pages of many results that others can look at: the same for a folder of files and for a server.
+
+Names are loaded at first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import attach
+
+if TYPE_CHECKING:
+    from trainmark.site.campaigns import Campaign, DirectorySource, Source, StoreSource, open_source
+    from trainmark.site.writing import SiteSize, write_site
+
+__all__ = [
+    "Campaign",
+    "DirectorySource",
+    "SiteSize",
+    "Source",
+    "StoreSource",
+    "open_source",
+    "write_site",
+]
+
+__getattr__ = attach(
+    __name__,
+    {
+        ".campaigns": ("Campaign", "DirectorySource", "Source", "StoreSource", "open_source"),
+        ".writing": ("SiteSize", "write_site"),
+    },
+)
