@@ -108,11 +108,69 @@ def test_a_log_without_times_is_measured_by_the_arrival_of_its_lines(tmp_path: P
     assert run["measurement"]["throughput"] == pytest.approx(true, rel=0.05)
 
 
-def test_without_the_work_of_a_step_the_number_is_in_steps(tmp_path: Path) -> None:
+def test_the_work_of_a_step_is_computed_from_what_is_varied_and_counted_in_the_given_unit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--style counter --batch-size {batch} --steps 100"
+    given = ["--repeats=1", "--vary=batch=512,1024", "--work-per-step={batch} * 2", "--unit=images/s"]
+    _, results = measured(tmp_path, words, *given)
+
+    rates = [run["measurement"] for run in runs(results)]
+    work = [rate["throughput"] * rate["window_s"] / rate["measured_steps"] for rate in rates]
+    assert [rate["unit"] for rate in rates] == ["images/s", "images/s"]
+    assert work == pytest.approx([1024, 2048], rel=0.05)
+    assert "images/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{btch}", "'btch' in '{btch}' is no name of --vary; write a number such as 256, or"),
+        ("0", "'0' is no number above 0; write a number"),
+        ("256 images", "'256 images' is not names, numbers and + - * / // ()"),
+    ],
+)
+def test_a_work_of_a_step_that_is_no_number_is_one_line(
+    text: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "run",
+        "--work-per-step",
+        text,
+        "--vary",
+        "batch=1,2",
+        "--",
+        sys.executable,
+        "train.py",
+        "{batch}",
+    ]
+
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"trainmark run: --work-per-step: {error}")
+
+
+def test_a_doubt_about_a_guessed_log_without_times_does_not_promise_a_proposal_that_parse_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, results = measured(tmp_path, "--style counter --batch-size 64 --steps 80", "--repeats", "1")
+
+    (run,) = runs(results)
+    (doubt,) = [doubt["sentence"] for doubt in run["suspicions"] if doubt["code"] == "guessed"]
+    log = tmp_path / "out" / run["directory"] / "train.log"
+    main(["parse", "--explain", str(log)])
+    assert "proposed format" not in capsys.readouterr().out
+    assert "--explain" not in doubt
+    assert "docs/how-to/describe-a-log.md" in doubt
+
+
+def test_without_the_work_of_a_step_the_number_is_in_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, results = measured(tmp_path, "--style counter --batch-size 256 --steps 80", "--repeats", "1")
 
     (run,) = runs(results)
     assert run["measurement"]["unit"] == "steps/s"
+    assert "the work of a step is unknown (--work-per-step N --unit images/s)" in capsys.readouterr().out
 
 
 def test_buffered_output_is_noticed(tmp_path: Path) -> None:

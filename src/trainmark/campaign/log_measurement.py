@@ -16,7 +16,7 @@ from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
 from trainmark.logs.guess import Guess
-from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
+from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.node import read_tail
@@ -27,13 +27,10 @@ from trainmark.programs.given import described_format, read_by_format, read_stre
 from trainmark.schema.case import Case
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
-from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.schema.names import ARRIVALS, LOG, STEPS_UNIT
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.workload import Card, hides_output, work_of_step
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
-
-STEPS = "steps/s"
-"""The unit of a run whose work per step is unknown."""
 
 BUFFERED = "buffered-output"
 """The code of the doubt that records arrived in bursts, so that the window in wall time is unknown."""
@@ -84,6 +81,12 @@ def measure_run(
     return _measure_log(case, card, folder, commands, warmup_steps)
 
 
+_ARRIVALS_ADVICE = (
+    "The lines show no rate and no time of a step that trainmark knows, so the time is that of their arrival; "
+    "--format with a description of the log is surer (docs/how-to/describe-a-log.md)"
+)
+
+
 def has_own_window(card: Card, events: RunEvents) -> bool:
     """Return whether a run is measured by its events: by its card, or because a measured command wrote some."""
     return card.log_format == OWN_FORMAT or (card.log_format == AUTO_FORMAT and bool(events.summary))
@@ -108,7 +111,8 @@ class RunLog:
             return self
         text = io.BytesIO(b"".join(piece for _, piece in self.arrived))
         if self.guess is not None:
-            parsed = read_guessed(self.parsed, text, given, self.guess) or self.parsed
+            advice = _ARRIVALS_ADVICE if self.is_stamped else IN_EXPLAIN
+            parsed = read_guessed(self.parsed, text, given, self.guess, advice) or self.parsed
         else:
             parsed = read_stream_by_format(text, self.parsed.log, self.known, given)
         return replace(self, parsed=parsed)
@@ -168,7 +172,7 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
-            parsed = read_guessed(parsed, io.BytesIO(text), None, guess) or parsed
+            parsed = read_guessed(parsed, io.BytesIO(text), None, guess, _ARRIVALS_ADVICE) or parsed
             return RunLog(parsed, proposed_format(guess), with_stamps, guess, is_stamped=True)
     return RunLog(parsed, known, arrived)
 
@@ -229,7 +233,7 @@ def _measure_log(
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     window = clock.window(result.skipped, result.used)
     return Measurement(
-        unit=read.unit or card.counted_in,
+        unit=_unit(card, read, work),
         rule=result.rule,
         throughput=result.value,
         samples=None,
@@ -258,6 +262,13 @@ def _measure_log(
     )
 
 
+def _unit(card: Card, read: ParsedLog, work: int | None) -> str:
+    """Return the log's unit; of a guessed log, whose unit is assumed, the card's for a step's stated work."""
+    if card.unit and work is not None and read.status is Status.GUESSED:
+        return card.unit
+    return read.unit or card.counted_in
+
+
 def _measured_by_rule(
     card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
 ) -> tuple[ParsedLog, RuleResult]:
@@ -269,7 +280,7 @@ def _measured_by_rule(
         rule, result = None, measure_log(read, None)
     if result.value is not None or work is not None or read.global_batch is not None:
         return read, result
-    in_steps = replace(read, unit=STEPS, facts=replace(read.facts, global_batch=1))
+    in_steps = replace(read, unit=STEPS_UNIT, facts=replace(read.facts, global_batch=1))
     counted = measure_log(in_steps, rule)
     return (read, result) if counted.value is None else (in_steps, counted)
 

@@ -16,7 +16,7 @@ from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import PerDeviceFinding
 from trainmark.schema.measurement import Estimate, ModelFlops, Suspicion
-from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS, STEPS_UNIT
 from trainmark.schema.results import CaseResult, Results, RunResult
 
 _LABEL = 12
@@ -36,13 +36,18 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         found_here = _findings(results, case.id)
         lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case, found_here))
     lines += advice_of(results)
-    lines += (
-        f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(found.assumed)
-    )
+    assumed = [*found.assumed, *_assumed_of(results)]
+    lines += (f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(assumed))
     lines.append(
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+def _assumed_of(results: Results) -> Iterator[str]:
+    """Yield what the numbers themselves show to be unknown."""
+    if any(case.unit == STEPS_UNIT for case in results.cases):
+        yield "steps are counted, because the work of a step is unknown (--work-per-step N --unit images/s)"
 
 
 def advice_of(results: Results) -> Iterator[str]:

@@ -32,6 +32,7 @@ from trainmark.workload import (
     recognise,
     tasks_per_node,
 )
+from trainmark.workload.arithmetic import NUMBERS, expression_names
 from trainmark.workload.card import AUTO_FORMAT
 
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -55,7 +56,7 @@ class CommandOptions:
     timeout: float | None = None
     format: str | None = None
     unit: str | None = None
-    work_per_step: int | None = None
+    work_per_step: str | None = None
     skip: int | None = None
     devices: int | None = None
     parameters: str | None = None
@@ -127,7 +128,9 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         card["parameters"] = _parameters(given.parameters)
     if given.precision is not None:
         card["axes"]["precision"] = {"only": [_precision(given.precision)]}
-    for key in ("unit", "work_per_step", "skip", "layers", "hidden_size", "sequence_length"):
+    if given.work_per_step is not None:
+        card["work_per_step"] = _work(given.work_per_step, options)
+    for key in ("unit", "skip", "layers", "hidden_size", "sequence_length"):
         if (value := getattr(given, key)) is not None:
             card[key] = value
     return CommandSuite(
@@ -137,6 +140,25 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         recognised,
         _assumptions(given, recognised, devices),
     )
+
+
+def _work(text: str, options: Mapping[str, list[Any]]) -> int | str:
+    """Return the work of a step: a number, or an expression over the varied names and the numbers of a case."""
+    if re.fullmatch(r"0*[1-9]\d*", text):
+        return int(text)
+    names = expression_names(text, "--work-per-step")
+    known = (*NUMBERS, *options)
+    unknown = sorted(name for name in names if name not in known)
+    if unknown or not names:
+        wrong = (
+            f"'{unknown[0]}' in '{text}' is no name of --vary"
+            if unknown
+            else f"'{text}' is no number above 0"
+        )
+        raise InputError(
+            f"--work-per-step: {wrong}; write a number such as 256, or '{{batch}} * 512' with --vary batch=…"
+        )
+    return text
 
 
 def _suite(

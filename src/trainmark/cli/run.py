@@ -140,9 +140,12 @@ def run(
         ),
     ] = None,
     work_per_step: Annotated[
-        int | None,
+        str | None,
         _of_command(
-            "--work-per-step", "The units of one step of all devices, if the log does not say.", min=1
+            "--work-per-step",
+            "The units of one step of all devices, if the log does not say: a number, or an expression over the names "
+            "of --vary ('{batch} * 512').",
+            metavar="N|EXPRESSION",
         ),
     ] = None,
     skip: Annotated[

@@ -34,13 +34,21 @@ def propose(path: Path) -> Guess | None:
         return None
 
 
+IN_EXPLAIN = "trainmark parse --explain prints the format that is proposed"
+"""Where to read the proposal for a log that shows its times itself."""
+
+
 def read_guessed(
-    unknown: ParsedLog, stream: BinaryIO, given: Facts | None, guess: Guess | None = None
+    unknown: ParsedLog,
+    stream: BinaryIO,
+    given: Facts | None,
+    guess: Guess | None = None,
+    advice: str = IN_EXPLAIN,
 ) -> ParsedLog | None:
     """Return the log in ``stream`` by a proposed format, as ``guessed``; None if there is none or it does not fit.
 
     ``stream`` can seek; ``unknown`` is the same log by the known formats; ``guess`` is the proposal, by default that
-    from the first part of the log.
+    from the first part of the log; ``advice`` ends the sentence of the doubt.
     """
     guess = guess or _propose(_head_of(stream))
     if guess is None:
@@ -51,10 +59,7 @@ def read_guessed(
     if log.status is not Status.OK or log.records.count < guess.lines // 2:
         return None
     assumed = "; ".join(guess.assumed)
-    sentence = (
-        f"no known program prints these lines; assumed from their words: {assumed}. "
-        "trainmark parse --explain prints the format that is proposed"
-    )
+    sentence = f"no known program prints these lines; assumed from their words: {assumed}. {advice}"
     problems = (Problem(NAME, sentence), *log.problems)
     return replace(log, status=Status.GUESSED, format=NAME, problems=problems)
 
