@@ -1,9 +1,7 @@
 """The worker's flags: every axis of a case, the recipe, and where the events go; a task adds its own."""
 
-from __future__ import annotations
-
 import argparse
-from typing import List, Sequence, Tuple
+from collections.abc import Sequence
 
 from .flags import count, loss_scale, positive
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
@@ -72,7 +70,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     return task.settings(given, common)
 
 
-def _task_of(words: List[str]) -> Tuple[Task, str]:
+def _task_of(words: list[str]) -> tuple[Task, str]:
     """Return the task that the words ask for, by its name or by its model, and the model: flags and defaults follow."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
     early.add_argument("--task", choices=task_names())
@@ -85,7 +83,7 @@ def _task_of(words: List[str]) -> Tuple[Task, str]:
     return task, given.model or task.models[0]
 
 
-def _parser(words: List[str]) -> Tuple[argparse.ArgumentParser, Task]:
+def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task]:
     task, model = _task_of(words)
     parser = argparse.ArgumentParser(
         prog="trainmark-worker",

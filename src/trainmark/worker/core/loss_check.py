@@ -6,17 +6,16 @@ from the outputs alone, as that of the classifier's bias does, the own pass's gr
 own pass verifies the update, and would otherwise use the loss that is verified.
 """
 
-from __future__ import annotations
-
 import math
 import struct
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from .settings import Settings
 from .task import PlainLoss
 from .training import Training
 
-Doubts = List[Tuple[str, str]]
+Doubts = list[tuple[str, str]]
 
 EXACT, ROUNDED = 5e-4, 0.03
 """The allowed deviation of the loss, relative to it: in FP32, and with products of fewer bits."""
@@ -35,14 +34,14 @@ LOSS_TYPE = "float32"
 
 
 def check_loss(
-    training: Training, settings: Settings, batch: Optional[Sequence[Any]], alone: Any, index: int
-) -> Tuple[Dict[str, Any], Doubts, List[str]]:
+    training: Training, settings: Settings, batch: Sequence[Any] | None, alone: Any, index: int
+) -> tuple[dict[str, Any], Doubts, list[str]]:
     """Return the events' data of the loss of step ``index``, the doubts, and the names of what could not be checked.
 
     ``alone`` is the own pass of ``batch`` at the weights before the step. All ranks must call it.
     """
     doubts: Doubts = []
-    not_checked: List[str] = []
+    not_checked: list[str] = []
     report = _check_types(getattr(alone, "loss_types", None), doubts, not_checked)
     plain = None if batch is None or alone is None else training.task.plain_loss(settings, batch, alone)
     taken = training.losses()[index]
@@ -71,7 +70,7 @@ def check_loss(
     )
 
 
-def _check_types(types: Any, doubts: Doubts, not_checked: List[str]) -> Dict[str, Any]:
+def _check_types(types: Any, doubts: Doubts, not_checked: list[str]) -> dict[str, Any]:
     if types is None:
         not_checked.append("types of logits and loss")
         return {"loss_types": None}
@@ -93,7 +92,7 @@ def _mean_of_ranks(training: Training, plain: PlainLoss) -> PlainLoss:
     return plain._replace(loss=loss, mistakes=dict(zip(names, others)))
 
 
-def _differs(taken: float, plain: PlainLoss, exact: bool) -> Optional[str]:
+def _differs(taken: float, plain: PlainLoss, exact: bool) -> str | None:
     """Return why the loss of a step differs from the formula's, or None."""
     off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
     noticed = off > scale * (LEAST_EXACT if exact else LEAST_ROUNDED)
@@ -148,7 +147,7 @@ def binary_cross_entropy(logits: Any, labels: Any) -> PlainLoss:
     return PlainLoss(float(losses.mean()), len(losses), halves(losses))
 
 
-def halves(losses: Any) -> Dict[str, float]:
+def halves(losses: Any) -> dict[str, float]:
     """Return the losses of a batch (batch, …) of which only a half counts."""
     if len(losses) < 2:
         return {}

@@ -39,7 +39,7 @@ def first_sentence(error: BaseException, limit: int = 300) -> str:
 
 def any_cause(error: BaseException | None) -> "list[BaseException]":
     """Return the error and everything that caused it, outermost first."""
-    chain: "list[BaseException]" = []
+    chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)
         error = error.__cause__ or error.__context__

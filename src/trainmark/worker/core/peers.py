@@ -76,7 +76,7 @@ class Peers(Ranks):
 
         It runs in a separate thread, because a thread that waits in C++ cannot be interrupted.
         """
-        answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for link in self._links.values():
             link.also_tell(answers)
 
@@ -142,8 +142,8 @@ class _Link:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
         self._lines = connection.makefile("rb")
-        self._received: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        self._also: "queue.SimpleQueue[Any]" | None = None
+        self._received: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._also: queue.SimpleQueue[Any] | None = None
         self._problem: RunError | None = None
 
     def hello(self) -> int | None:

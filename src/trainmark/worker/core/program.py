@@ -4,16 +4,15 @@ Exit codes: 0 the run is whole; 2 the flags or the launcher's variables cannot b
 ``ok``, whose sentence stands in the events and on standard error; 128 + n ended by signal n.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple
 
 from . import report
 from .apart import look_apart
@@ -52,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
     # What knows the framework's failures.
     knows: Any = None
-    events: Optional[EventWriter] = None
-    opened: List[Training] = []
+    events: EventWriter | None = None
+    opened: list[Training] = []
     ending = threading.Lock()
 
     def end(stopped: RunError) -> None:
@@ -113,7 +112,7 @@ def _run(
     settings: Settings,
     place: Place,
     trainer: Any,
-    events: Optional[EventWriter],
+    events: EventWriter | None,
     opened: Callable[[Training], None],
 ) -> None:
     if settings.equivalence is not None:
@@ -178,10 +177,10 @@ class _Ranks(NamedTuple):
     ``loaders`` and ``unreadable``, the files that could not be decoded, are empty where no loader tells.
     """
 
-    totals: List[report.RankTotals]
-    work: Dict[str, int]
-    loaders: List[RankLoading]
-    unreadable: List[int]
+    totals: list[report.RankTotals]
+    work: dict[str, int]
+    loaders: list[RankLoading]
+    unreadable: list[int]
 
 
 def _gathered(training: Training, settings: Settings, timeline: Timeline) -> _Ranks:
@@ -206,7 +205,7 @@ def _gathered(training: Training, settings: Settings, timeline: Timeline) -> _Ra
     return _Ranks(totals, dict(zip(counted, counts)), loaders, unreadable)
 
 
-def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> Optional[RankLoading]:
+def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> RankLoading | None:
     if timeline.loading is None or training.feed.ahead is None:
         return None
     waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
@@ -220,7 +219,7 @@ def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> 
     return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
 
 
-def _observe(training: Training, settings: Settings, events: Optional[EventWriter]) -> None:
+def _observe(training: Training, settings: Settings, events: EventWriter | None) -> None:
     from .equivalence import observe_training
 
     try:
@@ -234,7 +233,7 @@ def _observe(training: Training, settings: Settings, events: Optional[EventWrite
     training.close()
 
 
-def _open_events(path: Optional[str]) -> EventWriter:
+def _open_events(path: str | None) -> EventWriter:
     if path is None:
         return EventWriter(sys.stdout)
     try:
@@ -266,7 +265,7 @@ def _with_peak(stopped: RunError, training: Training) -> RunError:
     return RunError(OOM, f"{stopped.reason}; {used}", peak_memory_bytes=peak)
 
 
-def _say(stopped: RunError, settings: Settings, place: Place, events: Optional[EventWriter]) -> None:
+def _say(stopped: RunError, settings: Settings, place: Place, events: EventWriter | None) -> None:
     """Write the outcome as an event (a rank other than 0 into a file of its own) and as a line on stderr."""
     data = {"outcome": stopped.outcome, "reason": stopped.reason, "rank": place.rank}
     if stopped.peer_lost:

@@ -5,6 +5,7 @@ the two gradients come back apart and are summed where they are read, not in a p
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -50,7 +51,7 @@ class FusedResNet50(nn.Module):
             if isinstance(module, (NormCut, NormAdd)):
                 module.folded = FOLDED in stages
         if QUARTER in stages:
-            for before, block in zip(units, units[1:]):  # noqa: RUF007  (Python 3.8 has no pairwise)
+            for before, block in pairwise(units):
                 if len(block.shortcut):
                     before.bn3.quartered = block.shortcut[0].quarter = block.shortcut[0].stride == (2, 2)
 

@@ -1,10 +1,8 @@
 """What a run of causal language modelling has beside what every run has: the recipes of GPT-2 and of Llama."""
 
-from __future__ import annotations
-
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Mapping
 
 from ...core.settings import ADAMW, AdamRecipe, Settings
 from ..language import LanguageSettings, add_language_flags, recipe_of

@@ -1,9 +1,8 @@
 """Causal language modelling as a task: its models and flags, tokens as work, and what is held equal."""
 
-from __future__ import annotations
-
 import argparse
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...core.facts import Expected
 from ...core.loss_check import halves
@@ -48,11 +47,11 @@ class CausalLM(Task):
         """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""
         refuse(_own(settings), ARCHITECTURES[settings.model].positions)
 
-    def work(self, settings: Settings, samples: int) -> Dict[str, int]:
+    def work(self, settings: Settings, samples: int) -> dict[str, int]:
         """Return tokens that are predicted, and sequences; no token is padding."""
         return {"tokens": samples * _own(settings).sequence_length, "sequences": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
@@ -62,22 +61,22 @@ class CausalLM(Task):
             "epoch_sequences": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> Dict[str, int]:
+    def operations(self, settings: Settings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
         own = _own(settings)
         of_token = ARCHITECTURES[own.model].operations_per_token(own.sequence_length)
         return {name: count * own.sequence_length for name, count in of_token.items()}
 
-    def recipe(self, settings: Settings) -> Dict[str, Any]:
+    def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only an adaptive optimizer has."""
         return recipe_told(_own(settings).recipe)
 
-    def asked(self, settings: Settings) -> Dict[str, Any]:
+    def asked(self, settings: Settings) -> dict[str, Any]:
         """Return the length of a sequence, and the parts of a batch."""
         own = _own(settings)
         return {"sequence_length": own.sequence_length, "accumulation": own.accumulation}
 
-    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any]:
+    def synthetic(self, settings: Settings, rank: int) -> tuple[Any]:
         """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it."""
         import numpy as np
 
@@ -86,15 +85,15 @@ class CausalLM(Task):
         shape = (own.batch_per_device, own.sequence_length + 1)
         return (random.integers(ARCHITECTURES[own.model].vocabulary, size=shape),)
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the tokens that are predicted."""
         return batch[0][:, 1:], LARGEST_SHARE
 
-    def count_samples(self, settings: Settings) -> Optional[int]:
+    def count_samples(self, settings: Settings) -> int | None:
         """Return the sequences that the file of tokens has, by its size."""
         return count_sequences(settings.data, _own(settings).sequence_length)
 
-    def plain_loss(self, _settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+    def plain_loss(self, _settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
         losses = getattr(alone, "target_losses", None)
         if losses is None:
@@ -116,7 +115,7 @@ class CausalLM(Task):
 
     def looked(
         self, settings: Settings, expected: Expected, seen: Any, alone: Any
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return looked(_own(settings), expected, seen, alone)
 

@@ -11,7 +11,7 @@ class ReadAhead:
 
     def __init__(self, items: Iterator[Any], count: int) -> None:
         """Start the thread."""
-        self._read: "queue.Queue[Any]" = queue.Queue(count)
+        self._read: queue.Queue[Any] = queue.Queue(count)
         self._over = threading.Event()
         threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()
 

@@ -1,10 +1,9 @@
 """Recommendation as a task: its models and flags, samples as work, and what is held equal."""
 
-from __future__ import annotations
-
 import argparse
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...core.facts import Expected
 from ...core.host import memory_bytes
@@ -70,19 +69,19 @@ class Recommendation(Task):
                 f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
 
-    def operations(self, settings: Settings) -> Dict[str, int]:
+    def operations(self, settings: Settings) -> dict[str, int]:
         """Return those of a sample, by its products; Adam's pass over the tables is not among them."""
         return {"counted": 6 * _own(settings).description.multiply_adds()}
 
-    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
+    def work(self, _settings: Settings, samples: int) -> dict[str, int]:
         """Return the samples."""
         return {"samples": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the sizes of the tables, and the length of an epoch."""
         return {**self.asked(settings), "epoch_samples": epoch_samples}
 
-    def recipe(self, settings: Settings) -> Dict[str, Any]:
+    def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         if not isinstance(recipe, AdamRecipe):
@@ -93,7 +92,7 @@ class Recommendation(Task):
             "dropout": recipe.dropout,
         }
 
-    def asked(self, settings: Settings) -> Dict[str, Any]:
+    def asked(self, settings: Settings) -> dict[str, Any]:
         """Return the sizes of the deep table, and how its gradient is kept."""
         own = _own(settings)
         return {
@@ -102,18 +101,18 @@ class Recommendation(Task):
             "table_gradients": own.table_gradients,
         }
 
-    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
+    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
         """Return a made-up ``Batch``."""
         import numpy as np
 
         own = _own(settings)
         return made_up(np.random.default_rng([own.seed, rank]), own.batch_per_device, own.vocabulary)
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> Tuple[Any, float]:
+    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the clicks; in a log of advertisements few are clicked."""
         return batch[3], MOST_UNCLICKED
 
-    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> Optional[PlainLoss]:
+    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean binary cross entropy of the own pass's logits; None with dropout, which differs by pass."""
         logits = getattr(alone, "logits", None)
         labels, _ = self.labels(settings, batch)
@@ -123,7 +122,7 @@ class Recommendation(Task):
 
     def looked(
         self, _settings: Settings, expected: Expected, seen: Any, _alone: Any
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return types_told(expected, seen)
 
@@ -142,7 +141,7 @@ class Recommendation(Task):
 
     def rows(
         self, settings: Settings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
-    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return which part of the rows that moved in the step before, and that this one does not look up, stood still.
 
         Of this rank's batches. SGD has no moments, and moves no such row.
@@ -167,7 +166,7 @@ class Recommendation(Task):
         )
 
 
-def _table_bytes(own: ClickSettings) -> Tuple[int, str]:
+def _table_bytes(own: ClickSettings) -> tuple[int, str]:
     """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
     beside = []
     if own.table_gradients != SPARSE_GRADIENTS:

@@ -2,7 +2,7 @@
 
 import argparse
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from trainmark_worker.core.flags import positive
 from trainmark_worker.core.settings import Settings
@@ -35,13 +35,13 @@ class ToyRegression(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> ToySettings:
         return ToySettings(**vars(common), features=given.features)
 
-    def work(self, settings: ToySettings, samples: int) -> Dict[str, int]:
+    def work(self, settings: ToySettings, samples: int) -> dict[str, int]:
         return {"values": samples * settings.features, "samples": samples}
 
-    def parameters(self, settings: ToySettings, epoch_samples: int) -> Dict[str, Any]:
+    def parameters(self, settings: ToySettings, epoch_samples: int) -> dict[str, Any]:
         return {"features": settings.features, "epoch_samples": epoch_samples}
 
-    def synthetic(self, settings: ToySettings, rank: int) -> Tuple[Any, Any]:
+    def synthetic(self, settings: ToySettings, rank: int) -> tuple[Any, Any]:
         """Return points (batch, features) and what the plane with the weights 1, 2, 3, … has there (batch,)."""
         import numpy as np
 
