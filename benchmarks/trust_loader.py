@@ -172,7 +172,7 @@ def hold(framework: str, settings: Any, rate: float) -> None:
     batch, loader_workers = settings.batch_per_device, settings.loader_workers
     if framework in ("pytorch", "paddle"):
         workers = queues.in_parts(batch, loader_workers).workers
-        loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.loading")
+        loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.decoding")
         loading.load_image = held(loading.load_image, workers / rate)
     elif framework == "mxnet":
         folder: Any = importlib.import_module("trainmark_worker.backends.mxnet.loading")

@@ -14,7 +14,7 @@ from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.tasks.masked_lm.records import RecordFiles
 from trainmark.worker.tasks.masked_lm.records import parse as parse_quickly
-from trainmark.worker.tasks.masked_lm.settings import MaskedSettings
+from trainmark.worker.tasks.masked_lm.task import MaskedSettings
 
 SPEC = masked.MaskedSpec(
     sequences=50, sequence_length=32, predictions=5, vocabulary=512, short=50, shards=3, seed=3

@@ -21,8 +21,8 @@ feeds: Any = importlib.import_module("trainmark_worker.core.feed")
 images: Any = importlib.import_module("trainmark_worker.tasks.image_classification.task")
 pictures: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
 decoding: Any = importlib.import_module("trainmark_worker.tasks.image_classification.decoding")
-loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.loading")
-normalisation: Any = importlib.import_module("trainmark_worker.tasks.image_classification.normalisation")
+loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.decoding")
+normalisation: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
 
 FROM_STEP = 3
 

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trainmark.worker.tasks.image_classification.images import Draw, random_resized_crop, randomness
-from trainmark.worker.tasks.image_classification.known_data import FOLDER, TFRECORD, write_known
 from trainmark.worker.tasks.image_classification.known_picture import (
     ACROSS,
     ALONG,
     BLUE,
     DETAIL,
+    FOLDER,
     HEIGHT,
     JPEG,
     LOW,
     RISE,
+    TFRECORD,
     WIDTH,
+    write_known,
 )
 from trainmark.worker.tasks.image_classification.loader_path import (
     DEVIATION,

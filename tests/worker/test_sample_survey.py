@@ -11,9 +11,9 @@ import pytest
 
 from trainmark.worker.core.produced import Produced
 from trainmark.worker.core.sample_survey import survey_samples
-from trainmark.worker.tasks.causal_lm.counting import count_sequences
-from trainmark.worker.tasks.image_classification.counting import count_images, list_numbers
+from trainmark.worker.tasks.causal_lm.task import count_sequences
 from trainmark.worker.tasks.image_classification.images import read_images
+from trainmark.worker.tasks.image_classification.task import count_images, list_numbers
 
 BATCH = 8
 Numbers = Sequence[int]

@@ -32,9 +32,9 @@ from trainmark.worker.core.place import Place
 from trainmark.worker.core.ranks import Ranks
 from trainmark.worker.core.window import EventMarks, HostMarks
 from trainmark.worker.tasks.image_classification import TASK
-from trainmark.worker.tasks.image_classification.facts import Seen, layout_by_axes
+from trainmark.worker.tasks.image_classification.decoding import Photos, collate
 from trainmark.worker.tasks.image_classification.images import Draw
-from trainmark.worker.tasks.image_classification.loading import Photos, collate
+from trainmark.worker.tasks.image_classification.observing import Seen, layout_by_axes
 from trainmark.worker.tasks.image_classification.settings import ImageSettings
 from trainmark.worker.tasks.image_classification.training import ImageTraining
 

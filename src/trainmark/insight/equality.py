@@ -9,7 +9,7 @@ from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult
 from trainmark.tasks import case_of, fixed_axes_of, task_of
-from trainmark.worker.tasks.causal_lm.facts import STREAM
+from trainmark.worker.tasks.products import STREAM
 
 
 @dataclass(frozen=True, slots=True)

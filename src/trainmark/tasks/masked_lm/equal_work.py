@@ -22,8 +22,7 @@ from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, F
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, as_described, layers, passes
 from trainmark.worker.core.settings import ADAMW
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES, decays
-from trainmark.worker.tasks.masked_lm.settings import MaskedRecipe
-from trainmark.worker.tasks.masked_lm.task import INPUTS, made_up_lengths, padded
+from trainmark.worker.tasks.masked_lm.task import INPUTS, MaskedRecipe, made_up_lengths, padded
 
 LENGTH, PREDICTIONS, PADDING = 48, 8, 25
 

@@ -25,11 +25,10 @@ from ..tasks.causal_lm.architectures import (
     Llama,
     is_norm,
 )
-from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining
-from ..tasks.language import LanguageSettings
-from ..tasks.products import Observation
+from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.products import STREAM, Observation
 
 Params = dict[str, Any]
 Tap = Callable[[str, Any, Any], None]

@@ -27,12 +27,19 @@ from ..tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Convolution,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
-from ..tasks.image_classification.normalisation import DEVIATION, MEAN
-from ..tasks.image_classification.observing import ConvolutionSeen, Observation, convolution_seen
+from ..tasks.image_classification.images import DEVIATION, MEAN
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
+    Observation,
+    Seen,
+    convolution_seen,
+    layout_by_axes,
+    measured,
+)
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 
 # Variance 2 / fan-in, as NVIDIA's ConvNets draw them (``-c fanin``).
 HE_NORMAL = nn.initializers.variance_scaling(2.0, "fan_in", "normal")

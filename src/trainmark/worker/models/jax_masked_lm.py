@@ -13,14 +13,11 @@ import optax
 from ..backends.jax.backend import Precision, biased
 from ..core.feed import Feed
 from ..core.place import Place
-from ..tasks.causal_lm.facts import STREAM
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert, decays
-from ..tasks.masked_lm.facts import Seen
 from ..tasks.masked_lm.records import RecordFiles, counting
-from ..tasks.masked_lm.settings import MaskedSettings
-from ..tasks.masked_lm.task import WEIGHTS
-from ..tasks.masked_lm.training import MaskedTraining
-from ..tasks.products import Observation
+from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
+from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.products import STREAM, Observation
 from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
 
 KEY = "dropout"

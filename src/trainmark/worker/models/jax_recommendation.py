@@ -27,10 +27,9 @@ from ..tasks.recommendation.architectures import (
     pairs,
 )
 from ..tasks.recommendation.clicks import column_sizes
-from ..tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ..tasks.recommendation.records import ClickFile, open_feed
-from ..tasks.recommendation.settings import ClickSettings
-from ..tasks.recommendation.training import ClickTraining
+from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
+from ..tasks.recommendation.training import ClickTraining, Seen
 
 Params = dict[str, Any]
 Tap = Callable[[str, Any, Any], None]

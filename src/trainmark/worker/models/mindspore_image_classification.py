@@ -24,16 +24,19 @@ from ..tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Convolution,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
 from ..tasks.image_classification.observing import (
     ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
     Observation,
+    Seen,
     by_shared_names,
     convolution_seen,
+    layout_by_axes,
+    measured,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 
 NORM_VECTORS = {
     "weight": "gamma",

@@ -24,17 +24,20 @@ from ..tasks.image_classification.architectures import (
     Convolution,
     is_trainable,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
-from ..tasks.image_classification.known_data import RECORDIO
+from ..tasks.image_classification.known_picture import RECORDIO
 from ..tasks.image_classification.observing import (
     ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
     Observation,
+    Seen,
     by_shared_names,
     convolution_seen,
+    layout_by_axes,
+    measured,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 
 HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 """Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""

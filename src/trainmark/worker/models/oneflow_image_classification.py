@@ -16,12 +16,13 @@ from ..tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Convolution,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
 from ..tasks.image_classification.observing import (
     ConvolutionSeen,
     Observation,
+    Seen,
     by_shared_names,
     convolution_seen,
+    layout_by_axes,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining

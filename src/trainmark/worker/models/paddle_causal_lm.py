@@ -20,11 +20,10 @@ from ..backends.paddle.backend import (
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, is_norm
-from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining
-from ..tasks.language import LanguageSettings
-from ..tasks.products import Observation
+from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.products import STREAM, Observation
 
 
 def drawn(deviation: float) -> ParamAttr:

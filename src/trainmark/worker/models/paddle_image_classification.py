@@ -30,16 +30,19 @@ from ..tasks.image_classification.architectures import (
     Convolution,
     is_trainable,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
 from ..tasks.image_classification.observing import (
     ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
     Observation,
+    Seen,
     by_shared_names,
     convolution_seen,
+    layout_by_axes,
+    measured,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 
 
 class Options:

@@ -16,11 +16,9 @@ from ..tasks.masked_lm.architectures import (
     Bert,
     decays,
 )
-from ..tasks.masked_lm.facts import Seen
 from ..tasks.masked_lm.records import RecordFiles, counting
-from ..tasks.masked_lm.settings import MaskedSettings
-from ..tasks.masked_lm.task import WEIGHTS
-from ..tasks.masked_lm.training import MaskedTraining
+from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
+from ..tasks.masked_lm.training import MaskedTraining, Seen
 from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
 
 

@@ -22,10 +22,9 @@ from ..core.place import Place
 from ..core.settings import AdamRecipe
 from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
-from ..tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ..tasks.recommendation.records import ClickFile, open_feed
-from ..tasks.recommendation.settings import ClickSettings
-from ..tasks.recommendation.training import ClickTraining
+from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
+from ..tasks.recommendation.training import ClickTraining, Seen
 
 
 class WideDeepModel(nn.Layer):

@@ -31,13 +31,11 @@ from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
-from ..tasks.causal_lm.facts import STREAM, Seen
-from ..tasks.causal_lm.observing import LayersSeen
-from ..tasks.causal_lm.settings import FSDP2, NO_CHECKPOINTING, CausalSettings
+from ..tasks.causal_lm.settings import FSDP2, NO_CHECKPOINTING, CausalSettings, LanguageSettings
+from ..tasks.causal_lm.task import LayersSeen
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining
-from ..tasks.language import LanguageSettings
-from ..tasks.products import Observation
+from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.products import STREAM, Observation
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
 

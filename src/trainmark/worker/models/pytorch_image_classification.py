@@ -27,17 +27,18 @@ from ..tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Convolution,
 )
-from ..tasks.image_classification.facts import Seen
-from ..tasks.image_classification.known_data import TFRECORD
+from ..tasks.image_classification.known_picture import TFRECORD
 from ..tasks.image_classification.observing import (
     ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
     Observation,
+    Seen,
     by_shared_names,
     convolution_seen,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen
 
 
 def convolution(

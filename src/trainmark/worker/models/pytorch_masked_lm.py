@@ -12,11 +12,9 @@ from ..core.place import Place
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.compilers import NONE
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert, decays
-from ..tasks.masked_lm.facts import Seen
 from ..tasks.masked_lm.records import RecordFiles, counting
-from ..tasks.masked_lm.settings import MaskedSettings
-from ..tasks.masked_lm.task import WEIGHTS
-from ..tasks.masked_lm.training import MaskedTraining
+from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
+from ..tasks.masked_lm.training import MaskedTraining, Seen
 from .pytorch_causal_lm import PyTorchLanguageTraining
 from .pytorch_decoders import LanguageModel, product_type
 

@@ -37,10 +37,9 @@ from ..tasks.recommendation.architectures import (
     pairs,
 )
 from ..tasks.recommendation.clicks import column_sizes
-from ..tasks.recommendation.facts import DENSE_GRADIENTS, SPARSE_GRADIENTS, Seen
 from ..tasks.recommendation.records import ClickFile, open_feed
-from ..tasks.recommendation.settings import ClickSettings
-from ..tasks.recommendation.training import ClickTraining
+from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
+from ..tasks.recommendation.training import ClickTraining, Seen
 
 
 def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":

@@ -11,11 +11,10 @@ from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, is_norm
-from ..tasks.causal_lm.facts import STREAM, Seen
+from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining
-from ..tasks.language import LanguageSettings
-from ..tasks.products import Observation, product_seen
+from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.products import STREAM, Observation, product_seen
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""

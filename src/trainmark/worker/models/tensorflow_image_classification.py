@@ -30,13 +30,20 @@ from ..tasks.image_classification.architectures import (
     Convolution,
     is_batch_norm,
 )
-from ..tasks.image_classification.facts import Seen, layout_by_axes
-from ..tasks.image_classification.known_data import TFRECORD
-from ..tasks.image_classification.normalisation import DEVIATION, MEAN
-from ..tasks.image_classification.observing import ConvolutionSeen, Observation, convolution_seen
+from ..tasks.image_classification.images import DEVIATION, MEAN
+from ..tasks.image_classification.known_picture import TFRECORD
+from ..tasks.image_classification.observing import (
+    ConvolutionSeen,
+    LayerSeen,
+    LayersSeen,
+    Observation,
+    Seen,
+    convolution_seen,
+    layout_by_axes,
+    measured,
+)
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
-from ..tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 
 LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
 

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from ..core.feed import Feed
 from ..core.place import Place
-from ..tasks.causal_lm.facts import STREAM
 from ..tasks.masked_lm.architectures import (
     ARCHITECTURES,
     DEVIATION,
@@ -14,12 +13,10 @@ from ..tasks.masked_lm.architectures import (
     SEGMENTS,
     decays,
 )
-from ..tasks.masked_lm.facts import Seen
 from ..tasks.masked_lm.records import RecordFiles, counting
-from ..tasks.masked_lm.settings import MaskedSettings
-from ..tasks.masked_lm.task import WEIGHTS
-from ..tasks.masked_lm.training import MaskedTraining
-from ..tasks.products import Observation
+from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
+from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.products import STREAM, Observation
 from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
 
 

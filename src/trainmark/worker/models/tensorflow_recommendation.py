@@ -13,10 +13,9 @@ from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.products import Observation, product_seen
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
-from ..tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ..tasks.recommendation.records import ClickFile, open_feed
-from ..tasks.recommendation.settings import ClickSettings
-from ..tasks.recommendation.training import ClickTraining
+from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
+from ..tasks.recommendation.training import ClickTraining, Seen
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product."""

@@ -7,6 +7,13 @@ from typing import Any, NamedTuple
 from ..core.equivalence import sketch
 from ..core.facts import Expected
 
+STREAM = "residual_dtype"
+"""Among what was seen: the type in which a block's result is handed to the next one, and added to.
+
+No precision that is asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is
+told and held against nothing.
+"""
+
 
 class ProductSeen(NamedTuple):
     """What the framework's own objects say of a matrix product with weights, and what came out of it.

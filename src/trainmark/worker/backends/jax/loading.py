@@ -12,12 +12,11 @@ from ...core.place import Place
 from ...core.produced import Produced
 from ...core.queues import Parts, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.by_numbers import ByNumbers
 from ...tasks.causal_lm.tokens import dealt
-from ...tasks.image_classification.decoding import single_threaded
+from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded
 from ...tasks.image_classification.images import Draw
-from ...tasks.image_classification.loading import Photos, collate, join
 from ...tasks.image_classification.settings import ImageSettings
+from ...tasks.indexed_reader import IndexedReader
 from .collectives import Group
 
 TASKS = 4
@@ -110,7 +109,7 @@ def open_numbers(
     """
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     numbers = Numbers(samples, settings.batch_per_device, place, settings.seed, share.in_batch)
-    read = ByNumbers(batch_of)
+    read = IndexedReader(batch_of)
     parts = grain.MapDataset.source(numbers).map(read)
     return GrainFeed(parts, share, _join, ready, samples, None, read.produced)
 

@@ -18,8 +18,7 @@ from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
 from ...core.produced import Produced
 from ...tasks.image_classification.decoding import is_cut_off
-from ...tasks.image_classification.images import Dealer, ImageList, read_images
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.images import DEVIATION, MEAN, Dealer, ImageList, read_images
 from ...tasks.image_classification.settings import ImageSettings
 
 LOADERS = ("native",)

@@ -24,6 +24,8 @@ from ...core.produced import Produced
 from ...core.queues import Cut, in_parts, joined
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import (
+    DEVIATION,
+    MEAN,
     Dealer,
     Draw,
     ImageList,
@@ -31,7 +33,6 @@ from ...tasks.image_classification.images import (
     randomness,
     read_images,
 )
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
 from . import last_line
 

@@ -9,9 +9,8 @@ from ...core.choices import one_of
 from ...core.feed import Feed, LoadedFeed
 from ...core.place import Place
 from ...core.queues import in_parts, joined
-from ...tasks.image_classification.decoding import single_threaded
-from ...tasks.image_classification.loading import Photos, collate, join
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded
+from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
 
 

@@ -13,12 +13,11 @@ from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.by_numbers import ByNumbers
 from ...tasks.causal_lm.tokens import dealt
-from ...tasks.image_classification.decoding import single_threaded
-from ...tasks.image_classification.loading import Photos, collate
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.decoding import Photos, collate, single_threaded
+from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
+from ...tasks.indexed_reader import IndexedReader
 
 
 class Batches(Dataset):
@@ -27,7 +26,7 @@ class Batches(Dataset):
     def __init__(self, samples: int, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
         """Store the function that reads the samples of some numbers, as arrays."""
         super().__init__()
-        self._samples, self.read = samples, ByNumbers(batch_of)
+        self._samples, self.read = samples, IndexedReader(batch_of)
 
     def __len__(self) -> int:
         """Return the samples."""

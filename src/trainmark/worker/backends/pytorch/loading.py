@@ -13,13 +13,11 @@ from ...core.place import Place
 from ...core.produced import Produced
 from ...core.queues import AHEAD, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.by_numbers import ByNumbers
 from ...tasks.causal_lm.tokens import dealt
-from ...tasks.image_classification.decoding import single_threaded
-from ...tasks.image_classification.images import Draw
-from ...tasks.image_classification.loading import Photos
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.decoding import Photos, single_threaded
+from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
+from ...tasks.indexed_reader import IndexedReader
 
 
 class NumberedBatches(Dataset):
@@ -27,7 +25,7 @@ class NumberedBatches(Dataset):
 
     def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
         """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
-        self.read = ByNumbers(batch_of)
+        self.read = IndexedReader(batch_of)
 
     def __getitem__(self, numbers: Any) -> Any:
         """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""

@@ -15,10 +15,10 @@ from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
 from ...core.settings import Settings
-from ...tasks.by_numbers import ByNumbers
 from ...tasks.causal_lm.tokens import dealt
 from ...tasks.image_classification.images import ImageList, read_images
 from ...tasks.image_classification.settings import ImageSettings
+from ...tasks.indexed_reader import IndexedReader
 from ...tasks.recommendation.clicks import Batch
 from ...tasks.recommendation.records import COLUMNS, FLOATS, READERS, fitting, looked_up, record_files
 from . import plain_sentence
@@ -37,7 +37,7 @@ def open_numbers(
     ``batch_of`` reads the samples of some numbers, in ``loader_workers`` threads, at most ``AHEAD`` batches ahead; with
     none it is called when a batch is needed.
     """
-    counted = ByNumbers(batch_of)
+    counted = IndexedReader(batch_of)
     refusals: list[RunError] = []
     workers = min(settings.loader_workers, AHEAD)
 

@@ -17,8 +17,7 @@ from ...core.feed import Feed, LoadedFeed
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...tasks.image_classification.decoding import END_BYTES
-from ...tasks.image_classification.images import read_images
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.images import DEVIATION, MEAN, read_images
 from ...tasks.image_classification.settings import ImageSettings
 from .dali_batches import Batches, Files, Source
 from .shards import find_shards

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.images import DEVIATION, MEAN
 
 PIXELS = 512
 """The number of pixels of a tile."""

@@ -1,20 +1,57 @@
-"""Causal language modelling as a task: its models and flags, tokens as work, and what is held equal."""
+"""Causal language modelling as a task: models, flags, the recipe, the unit of work, and what must be equal."""
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ...core.facts import Expected
 from ...core.loss_check import halves
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, PlainLoss, Task
-from ..language import LanguageSettings, recipe_told
-from ..products import logits_told, products_told
+from ..products import Observation, logits_told, products_told, types_told
 from .architectures import ARCHITECTURES, Llama, is_norm
-from .counting import count_sequences
-from .observing import looked
-from .settings import LLAMA_RECIPE, add_flags, causal_settings
+from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, causal_settings, recipe_told
+
+
+def count_sequences(source: str, length: int) -> int | None:
+    """Return the sequences of ``length`` tokens, and the one after them, by the size of the file; None if unknown."""
+    path = Path(source)
+    file = path / "train.bin" if path.is_dir() else path
+    manifest, token_bytes = file.parent / "dataset.json", 2
+    try:
+        if manifest.exists():
+            made = json.loads(manifest.read_text(encoding="utf-8"))
+            token_bytes = {"uint16": 2, "uint32": 4}[made.get("type", "uint16")]
+        tokens = file.stat().st_size // token_bytes
+    except (OSError, ValueError, KeyError):
+        return None
+    return (tokens - 1) // length
+
+
+class LayersSeen(NamedTuple):
+    """A step's products: the type of each one's result by name, and how many tokens of a sequence the first one got."""
+
+    types: Mapping[str, str]
+    sequence_length: int | None
+
+
+def looked(
+    settings: LanguageSettings, expected: Expected, seen: LayersSeen | None, alone: Any
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return what the events say of the step after the window, and the doubts."""
+    if seen is not None:
+        length = seen.sequence_length
+    else:
+        length = alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
+    told, doubts = types_told(expected, None if seen is None else seen.types)
+    if length not in (None, settings.sequence_length):
+        sentence = f"The model got sequences of {length} tokens, not {settings.sequence_length}."
+        doubts.append(("sequence-length-differs", sentence))
+    return {**told, "seen_sequence_length": length}, doubts
+
 
 LARGEST_SHARE = 0.5
 """The largest plausible share of one token among those that are predicted."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ..language import LanguageSettings
 from .architectures import ARCHITECTURES
+from .settings import LanguageSettings
 
 TRAIN, MANIFEST = "train.bin", "dataset.json"
 

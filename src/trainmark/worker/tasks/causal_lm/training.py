@@ -1,16 +1,30 @@
-"""The base of every framework's training of a language model."""
+"""The base of every framework's training of a language model, and the observations of its first step."""
 
+from dataclasses import dataclass
+
+from ...core import facts
 from ...core.task import Task
 from ...core.training import Training
-from ..language import LanguageSettings
 from . import TASK
+from .settings import LanguageSettings
+
+
+@dataclass(frozen=True)
+class Seen(facts.Seen):
+    """``compute_dtype`` and ``sequence_length`` are of the first block's first product.
+
+    ``accumulation`` counts the parts that were passed, and ``batch_per_device`` is their sequences together.
+    """
+
+    sequence_length: int | None = None
+    accumulation: int | None = None
 
 
 class LanguageTraining(Training):
     """One rank that trains a language model.
 
-    A batch is an int64 array of tokens (batch, length + 1). ``seen`` returns the ``Seen`` of ``facts.py``, ``observe``
-    the ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``observing.py``.
+    A batch is an int64 array of tokens (batch, length + 1). ``seen`` returns ``Seen``, ``observe``
+    the ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``task.py``.
     ``Decoder.shapes`` has the names and shapes of the weights.
     """
 

@@ -1,4 +1,4 @@
-"""JPEG decoders, fastest first: what is there is taken, and the run says which it was."""
+"""JPEG decoders, the fastest first, and the images of a run for a framework's own loader."""
 
 import contextlib
 import importlib.util
@@ -6,9 +6,14 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
-from ...core.outcomes import FAILED, RunError
-from .images import Box, Draw, random_resized_crop, randomness
+from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
+from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import Cut
+from .images import Box, Dealer, Draw, random_resized_crop, randomness, read_images
+from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 
@@ -175,3 +180,71 @@ def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
 def decoder_names() -> list[str]:
     """Return the modules of which one is needed, for a message."""
     return ["simplejpeg with opencv-python-headless", "opencv-python-headless", "Pillow"]
+
+
+class Photos:
+    """The images of a run, indexed by ``Draw``; what a framework's loader takes for a data set. It can be pickled."""
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Find the images and a decoder; raise ``RunError`` (failed, unsupported) if there are none."""
+        decoder = choose_decoder()
+        if decoder is None:
+            raise RunError(
+                UNSUPPORTED,
+                f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}",
+            )
+        self.decoder = decoder
+        self.images = read_images(settings.data, settings.classes)
+        self.size, self._seed = settings.image_size, settings.seed
+        self.dealer = Dealer(
+            len(self), settings.batch_per_device, place.rank, place.world_size, settings.seed
+        )
+        """The batches of this rank, each a list of draws, without end."""
+        self.produced = Produced()
+        """Counts the images that were made."""
+
+    def __len__(self) -> int:
+        """Return the images of an epoch."""
+        return len(self.images.paths)
+
+    def __getitem__(self, draw: Draw) -> Any:
+        """Return (bytes (size, size, 3), label), or the ``RunError`` that tells what went wrong.
+
+        Returned and not raised: loaders wrap an exception of their processes into a text of many lines.
+        """
+        try:
+            return self.load(draw)
+        except RunError as stopped:
+            return stopped
+        except MemoryError:
+            return RunError(OOM, "a loader process could not allocate memory")
+
+    def load(self, draw: Draw) -> tuple[Any, int]:
+        """Return (bytes (size, size, 3), label); raise ``RunError``, naming the file, if it cannot be read."""
+        path = self.images.paths[draw.image]
+        image = load_image(path, draw, self.size, self._seed, self.decoder)
+        self.produced.add(1, [crc32(path.encode())])
+        return image, self.images.labels[draw.image]
+
+    def parts(self, count: int) -> Cut:
+        """Return the draws of this rank in parts, ``count`` a batch."""
+        return Cut(self.dealer, count)
+
+
+def collate(samples: list[Any]) -> Any:
+    """Return (bytes (batch, size, size, 3), labels (batch,) in int64), or the first ``RunError`` of the samples."""
+    import numpy as np
+
+    for sample in samples:
+        if isinstance(sample, RunError):
+            return sample
+    pixels, labels = zip(*samples)
+    return np.stack(pixels), np.array(labels, np.int64)
+
+
+def join(parts: list[Any]) -> Any:
+    """Return one batch of parts that ``collate`` has made."""
+    import numpy as np
+
+    pixels, labels = zip(*parts)
+    return np.concatenate(pixels), np.concatenate(labels)

@@ -1,4 +1,4 @@
-"""Real images without a framework: finding them, dealing them out to the ranks, and choosing the crops."""
+"""Real images without a framework: their list, the order of each rank, the crops, and their normalisation."""
 
 import math
 import os
@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.outcomes import FAILED, RunError
+
+# Mean and standard deviation of ImageNet's red, green and blue, for values from 0 to 1.
+MEAN = (0.485, 0.456, 0.406)
+DEVIATION = (0.229, 0.224, 0.225)
+
 
 SUFFIXES = (".jpg", ".jpeg")
 

@@ -1,8 +1,12 @@
-"""Image classification as a task: its models and flags, images as work, noise as input, and what is equal work."""
+"""Image classification as a task: models, flags, the unit of work, synthetic input, and what must be equal."""
 
 import argparse
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
@@ -10,12 +14,116 @@ from ...core.loss_check import cross_entropy
 from ...core.roofline import Piece
 from ...core.settings import Settings
 from ...core.task import Check, PlainLoss, Task
-from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
-from .counting import count_images, list_numbers
-from .observing import Observation
-from .pre_activations import pre_activations
+from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
+from .observing import ConvolutionSeen, Observation, looked
 from .settings import ImageSettings, add_flags, image_settings
-from .witness import looked
+
+SUFFIXES = (".jpg", ".jpeg")
+
+PATIENCE_S = 5.0
+"""The time that a count may take; a data set on a slow file system is not counted."""
+
+
+def count_images(source: str) -> int | None:
+    """Return the JPEGs in the class folders of ``source``, or the lines of a list file; None if it is another form."""
+    if Path(source).is_file():
+        return _count_lines(source)
+    give_up = time.monotonic() + PATIENCE_S
+    count = 0
+    for folder, folders, files in os.walk(source):
+        if folder == source:
+            folders[:] = [name for name in folders if name[:1] != "."]
+            continue
+        folders.clear()
+        count += sum(name.lower().rpartition(".")[2] in ("jpg", "jpeg") for name in files)
+        if time.monotonic() > give_up:
+            return None
+    return count or None
+
+
+def list_numbers(source: str) -> list[int] | None:
+    """Return the numbers that the loaders record, in the order of the list of images; None if it takes too long.
+
+    A loader records the CRC32 of an image's path.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    paths: list[str] = []
+    try:
+        if Path(source).is_file():
+            lines = Path(source).read_text(encoding="utf-8").splitlines()
+            names = [line.strip().rpartition(" ")[0].strip() for line in lines if line.strip()]
+            paths = [str(Path(source).parent / name) for name in names]
+        else:
+            for folder in sorted(Path(source).iterdir()):
+                if folder.is_dir() and not folder.name.startswith("."):
+                    paths += sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+                if time.monotonic() > give_up:
+                    return None
+    except (OSError, UnicodeDecodeError):
+        return None
+    return [crc32(path.encode()) for path in paths]
+
+
+def _count_lines(source: str) -> int | None:
+    try:
+        with Path(source).open(encoding="utf-8") as lines:
+            return sum(bool(line.strip()) for line in lines)
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def pre_activations(
+    model: str, convolutions: Sequence[ConvolutionSeen], weights: Mapping[str, Any]
+) -> dict[str, list[float]]:
+    """Return the lowest and the highest input of each activation, by its convolution's name or its block's."""
+    import numpy as np
+
+    outputs = {seen.name: seen.values for seen in convolutions}
+    ranges: dict[str, list[float]] = {}
+
+    def normalised(name: str) -> Any:
+        values = outputs[name].astype(np.float64)
+        mean, variance = values.mean((0, 2, 3), keepdims=True), values.var((0, 2, 3), keepdims=True)
+        scale, shift = (
+            np.asarray(weights[f"{name}.bn.{word}"], np.float64).reshape(1, -1, 1, 1)
+            for word in ("weight", "bias")
+        )
+        return (values - mean) / np.sqrt(variance + BATCH_NORM_EPSILON) * scale + shift
+
+    def activated(name: str, values: Any) -> Any:
+        ranges[name] = [float(values.min()), float(values.max())]
+        return np.maximum(values, 0)
+
+    architecture = ARCHITECTURES[model]
+    stem = architecture.convolutions[0].name
+    beside = activated(stem, normalised(stem))
+    for index, (block, layers) in enumerate(architecture.blocks().items()):
+        if "c" not in layers:
+            for conv in layers.values():
+                activated(conv.name, normalised(conv.name))
+            continue
+        for word in ("a", "b"):
+            activated(layers[word].name, normalised(layers[word].name))
+        if index == 0:
+            beside = _largest_of_each_window(beside)
+        shortcut = normalised(layers["shortcut"].name) if "shortcut" in layers else beside
+        beside = activated(block, normalised(layers["c"].name) + shortcut)
+    return ranges
+
+
+def _largest_of_each_window(values: Any) -> Any:
+    """Return the largest of each 3 x 3 window, of every second one, of values that are not negative."""
+    import numpy as np
+
+    padded = np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    height, width = (-(-side // 2) for side in values.shape[2:])
+    windows = [
+        padded[:, :, down : down + 2 * height : 2, right : right + 2 * width : 2][:, :, :height, :width]
+        for down in range(3)
+        for right in range(3)
+    ]
+    return np.maximum.reduce(windows)
+
 
 LARGEST_CLASS = 0.8
 """The largest plausible share of one class in a data set."""

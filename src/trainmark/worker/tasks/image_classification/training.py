@@ -9,7 +9,7 @@ from typing import Any
 from ...core.feed import Feed
 from ...core.training import Training
 from . import TASK
-from .known_data import FOLDER, write_known
+from .known_picture import FOLDER, write_known
 from .loader_path import BATCHES, PICTURES, Part, judged, part_of
 from .settings import ImageSettings
 
@@ -18,7 +18,7 @@ class ImageTraining(Training):
     """One rank that trains an image network.
 
     Its batch is made of images (batch, 3, size, size) in float32 and labels (batch,) in int64; ``seen`` returns the
-    ``Seen`` of ``facts.py`` and ``observe`` the ``Observation`` of ``observing.py``. Names and shapes of weights are
+    ``Seen`` and ``observe`` the ``Observation`` of ``observing.py``. Names and shapes of weights are
     those of ``Architecture.shapes``.
     """
 

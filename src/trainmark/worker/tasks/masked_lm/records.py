@@ -13,8 +13,7 @@ from typing import Any
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
 from .architectures import ARCHITECTURES
-from .settings import MaskedSettings
-from .task import LENGTHS
+from .task import LENGTHS, MaskedSettings
 
 HEAD, TAIL = 12, 4
 """Bytes before a record's data (length and its CRC), and after it."""

@@ -1,22 +1,29 @@
 """The base of every framework's training of masked language modelling."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.outcomes import INVALID, RunError
-from ..causal_lm.training import LanguageTraining
+from ..causal_lm import training as causal_lm
 from . import TASK
-from .settings import MaskedSettings
-from .task import LENGTHS, WITHOUT_PADDING
+from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
 
-class MaskedTraining(LanguageTraining):
+@dataclass(frozen=True)
+class Seen(causal_lm.Seen):
+    """``predictions`` are the words of a sequence that were classified."""
+
+    predictions: int | None = None
+
+
+class MaskedTraining(causal_lm.LanguageTraining):
     """One rank. Its batch is what ``MaskedLM.synthetic`` returns; names and shapes of weights are ``Bert.shapes``.
 
     The words' loss is ``sum(weights * losses) / sum(weights)`` over the batches of all ranks: before a batch is cut
     into parts, its weights are divided by the mean of their sums over parts and ranks, so that the mean of what the
     parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
-    ``seen`` returns the ``Seen`` of ``facts.py``; the logits of an ``Observation`` are the words', (batch, predictions,
+    ``seen`` returns ``Seen``; the logits of an ``Observation`` are the words', (batch, predictions,
     vocabulary). With dropout two passes of a batch differ:
     ``own_pass`` is None where the framework cannot draw the same places again.
     """

@@ -1,12 +1,9 @@
-"""Click logs without a framework: the file of raw records, which rank gets which of them, and reading them ahead.
-
-A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw format and of MLPerf's DLRM: the label
-(an integer), 13 dense fields (float) and 26 categories, each counted from 0 in its own field. Files of these programs
-may have other types in the same places; the first records tell.
-"""
+"""What a thread takes from an iterator beforehand, for formats that a framework's loader does not read by numbers."""
 
 import json
+import queue
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +18,42 @@ from ...core.queues import AHEAD
 from ..causal_lm.tokens import dealt
 from .architectures import CATEGORIES, DENSE
 from .clicks import Batch, column_sizes, crossed, offsets
-from .read_ahead import ReadAhead
 from .settings import ClickSettings
+
+
+class ReadAhead:
+    """The items of an iterator, which a thread takes from it beforehand, up to ``count`` and the one in its hand."""
+
+    def __init__(self, items: Iterator[Any], count: int) -> None:
+        """Start the thread."""
+        self._read: queue.Queue[Any] = queue.Queue(count)
+        self._over = threading.Event()
+        threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()
+
+    def __iter__(self) -> "ReadAhead":
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Wait for the next item."""
+        return self._read.get()
+
+    def __del__(self) -> None:
+        """Let the thread end: nobody will take what it reads."""
+        self._over.set()
+
+
+def _read(items: Iterator[Any], read: "queue.Queue[Any]", over: threading.Event) -> None:
+    for item in items:
+        while not over.is_set():
+            try:
+                read.put(item, timeout=1)
+                break
+            except queue.Full:
+                continue
+        if over.is_set():
+            return
+
 
 TRAIN, MANIFEST = "train.bin", "dataset.json"
 

@@ -7,7 +7,12 @@ from typing import Any
 from ...core.flags import positive
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings
 from .architectures import ARCHITECTURES, Interaction, Recommender
-from .facts import DENSE_GRADIENTS, SPARSE_GRADIENTS
+
+DENSE_GRADIENTS = "dense"
+"""A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
+
+SPARSE_GRADIENTS = "sparse"
+"""A gradient of a table is a list of the rows that were looked up."""
 
 EPOCH_SAMPLES = 36_672_493
 """An epoch of made-up data is as long as the training part that the published pre-processing makes of Criteo's log."""

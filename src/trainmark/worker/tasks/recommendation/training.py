@@ -1,15 +1,31 @@
-"""The base of every framework's training of a recommender."""
+"""The base of every framework's training of a recommender, and the observations of its first step."""
 
+from dataclasses import dataclass
+
+from ...core import facts
 from ...core.task import Task
 from ...core.training import Training
 from . import TASK
 from .settings import ClickSettings
 
 
+@dataclass(frozen=True)
+class Seen(facts.Seen):
+    """``compute_dtype`` is that of the first layer's result.
+
+    ``vocabulary`` and ``embedding_width`` are the deep table's own; ``table_gradients`` says how its gradient reaches
+    the optimizer.
+    """
+
+    vocabulary: int | None = None
+    embedding_width: int | None = None
+    table_gradients: str | None = None
+
+
 class ClickTraining(Training):
     """One rank that trains a recommender.
 
-    Its batch is the ``Batch`` of ``clicks.py``; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
+    Its batch is the ``Batch`` of ``clicks.py``; ``seen`` returns ``Seen``, ``observe`` the
     ``Observation`` of ``products.py``, and ``watched_step`` the types of the products by name. Names and shapes of
     weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass``
     is None where the framework cannot draw the same places again.

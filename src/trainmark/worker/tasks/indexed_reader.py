@@ -7,7 +7,7 @@ from ..core.outcomes import RunError
 from ..core.produced import Produced
 
 
-class ByNumbers:
+class IndexedReader:
     """Reads the samples of some numbers, and counts those that it has read; it can be pickled."""
 
     def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
