@@ -4,7 +4,7 @@ r"""The least time of a training step, layer by layer: what each must compute an
     python benchmarks/floor.py --model mobilenet_v1 --batch 8 --image-size 96 --tera-operations 0.1 --tera-bytes 0.01
 
 The rates are those that a run told (``peak_operations_per_s`` and ``peak_bytes_per_s`` of its last event); what is
-counted stands in ``worker/core/roofline.py``. Printed are for each layer and pass the operations and bytes, which of
+counted stands in ``worker/core/task.py``. Printed are for each layer and pass the operations and bytes, which of
 the two is longer, and its time; then the step's.
 """
 
@@ -30,7 +30,7 @@ def main() -> int:
     runpy.run_path(str(START))
     arguments = importlib.import_module("trainmark_worker.core.arguments")
     task = importlib.import_module("trainmark_worker.tasks.image_classification").TASK
-    floor_of = importlib.import_module("trainmark_worker.core.roofline").floor_of
+    floor_of = importlib.import_module("trainmark_worker.core.task").floor_of
     words = [
         "--framework=pytorch", f"--model={own.model}", f"--batch-per-device={own.batch}",
         f"--image-size={own.image_size}", "--steps=2", "--warmup-steps=1",

@@ -94,7 +94,7 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 """What the public programs train in too."""
 
 STAGES = ("folded", "quarter", "update")
-"""Of our fused step, as ``worker/pytorch_fast/stages.py`` has them."""
+"""Of our fused step, as ``worker/pytorch_fast/compilers.py`` has them."""
 
 XLA_FLAGS = "--xla_gpu_triton_gemm_any=true --xla_gpu_enable_latency_hiding_scheduler=true"
 """What JAX's page on GPU performance names (docs.jax.dev/en/latest/gpu_performance_tips.html, 2026-11-24)."""

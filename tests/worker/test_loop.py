@@ -57,7 +57,7 @@ def opened(worker: Callable[[str], Any]) -> Toys:
 def verified(worker: Callable[[str], Any], training: Any) -> Any:
     """Return what the steps after the window show, and the codes of their doubts."""
     worker("core.window").measure(training, STEPS, 2, lambda: None)
-    return worker("core.last_look").look(training, replace(training.settings, steps=STEPS))
+    return worker("core.post_window").look(training, replace(training.settings, steps=STEPS))
 
 
 def codes(found: Any) -> set[str]:
@@ -159,7 +159,7 @@ def test_a_mistake_in_a_backend_is_a_doubt(
     mistake(training)
     worker("core.window").measure(training, STEPS, 2, lambda: None)
 
-    found = worker("core.last_look").look(training, replace(asked, steps=STEPS))
+    found = worker("core.post_window").look(training, replace(asked, steps=STEPS))
 
     assert code in codes(found), found
 

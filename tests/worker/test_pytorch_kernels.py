@@ -48,7 +48,7 @@ STAGES = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from worker.core.outcomes import RunError
-from worker.pytorch_fast.stages import chosen
+from worker.pytorch_fast.compilers import chosen
 print(*sorted(chosen({})))
 print(*sorted(chosen({"TRAINMARK_FUSED_WITHOUT": "quarter, update"})))
 try:

@@ -4,7 +4,7 @@ import pytest
 from worker_process import beside
 
 from frameworks import needs_framework
-from trainmark.worker.core.roofline import Floor, Piece, floor_of, share_of_floor
+from trainmark.worker.core.task import Floor, Piece, floor_of, share_of_floor
 
 
 def test_each_piece_takes_the_longer_of_its_operations_and_its_bytes() -> None:

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from trainmark.worker.core.produced import Produced
+from trainmark.worker.core.queues import Produced
 from trainmark.worker.core.sample_survey import survey_samples
 from trainmark.worker.tasks.causal_lm.task import count_sequences
 from trainmark.worker.tasks.image_classification.images import read_images

@@ -10,13 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.worker.core.adam_update import AdamUpdate
-from trainmark.worker.core.decay_check import UNDECAYED, Unexplained, check_decay
-from trainmark.worker.core.drawing import drawn
 from trainmark.worker.core.loss_check import binary_cross_entropy, check_loss, cross_entropy
-from trainmark.worker.core.optimizers import Moments, adam
-from trainmark.worker.core.rate_check import check_rates, scheduled_rate
-from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.optimizers import Moments, adam, learning_rates
 from trainmark.worker.core.settings import AdamRecipe, Recipe
+from trainmark.worker.core.update_checks import (
+    UNDECAYED,
+    Unexplained,
+    check_decay,
+    check_rates,
+    sampled,
+    scheduled_rate,
+)
 from trainmark.worker.tasks.causal_lm.task import CausalLM, losses_of_tokens
 
 RANDOM = np.random.default_rng(0)
@@ -62,7 +66,7 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     doubts: list[tuple[str, str]] = []
     update = AdamUpdate(rank, recipe, 1e-3, moments[0], 1.0)
     moved = {"w": weights["w"] - 1e-3 * direction}
-    found = update.solved(weights, moved, {"w": drawn({"w": seen * pattern}, "w")}, True, doubts)
+    found = update.solved(weights, moved, {"w": sampled({"w": seen * pattern}, "w")}, True, doubts)
     return found, [code for code, _ in doubts]
 
 

@@ -132,7 +132,7 @@ def test_whole_shards_are_trained_on(whole: Path, tmp_path: Path) -> None:
 COUNTS_RECORDS = """
 from pathlib import Path
 from trainmark_worker.core.place import Place
-from trainmark_worker.pytorch_fast.images import shards
+from trainmark_worker.pytorch_fast.images import dali_files as shards
 folder, sample_bytes = Path({folder!r}), {sample_bytes}
 shards.SAMPLE_BYTES = sample_bytes or shards.SAMPLE_BYTES
 read = [[], []]
@@ -185,7 +185,7 @@ def test_a_file_that_dali_refuses_is_named_and_black_stands_in_its_place(
 
 LEAVES_TWO_OUT = """
 import os
-from trainmark_worker.pytorch_fast.images.dali_batches import Files, UnreadableError
+from trainmark_worker.pytorch_fast.images.dali_files import Files, UnreadableError
 from trainmark_worker.tasks.image_classification.images import ImageList
 files = Files(ImageList(["first", "second"], [0, 1]), 0)
 files.leave_out(UnreadableError("first", "why"))

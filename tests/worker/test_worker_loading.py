@@ -17,8 +17,7 @@ from trainmark.worker.core.loading import (
     unreadable_of,
 )
 from trainmark.worker.core.outcomes import FAILED, RunError
-from trainmark.worker.core.produced import Produced
-from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, in_parts, joined
+from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, Produced, in_parts, joined
 
 
 @given(st.integers(1, 512), st.integers(0, 256), st.integers(1, 4))

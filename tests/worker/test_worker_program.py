@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.worker.core.arguments import parse
-from trainmark.worker.core.events import EventWriter
 from trainmark.worker.core.place import place_from
-from trainmark.worker.core.report import RankTotals, step_events, summary
+from trainmark.worker.core.report import EventWriter, RankTotals, step_events, summary
 from trainmark.worker.core.window import Timeline
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.optimizers import learning_rates
 from trainmark.worker.core.settings import AdamRecipe
 from trainmark.worker.tasks.image_classification.settings import ImageRecipe
 

@@ -16,20 +16,21 @@ from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.choices import one_of, own_gpu, require_version
 from trainmark.worker.core.facts import Expected, Facts, as_asked
-from trainmark.worker.core.failures import (
+from trainmark.worker.core.feed import LoadedFeed
+from trainmark.worker.core.outcomes import (
+    FAILED,
     LOST_PEER,
+    OOM,
     OUT_OF_MEMORY,
     Known,
+    RunError,
     first_known,
     lost_peer,
     out_of_memory,
 )
-from trainmark.worker.core.feed import LoadedFeed
-from trainmark.worker.core.outcomes import FAILED, OOM, RunError
 from trainmark.worker.core.peak import shares_of
 from trainmark.worker.core.peers import Peers
-from trainmark.worker.core.place import Place
-from trainmark.worker.core.ranks import Ranks
+from trainmark.worker.core.place import Place, Ranks
 from trainmark.worker.core.window import EventMarks, HostMarks
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.decoding import Photos, collate

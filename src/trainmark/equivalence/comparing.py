@@ -14,7 +14,7 @@ from trainmark.equivalence.inputs import NO_RULES, equal_work_of
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.tasks.equal_work import Deviation, EqualWork, check, finite, relative, relative_distance, worst
-from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.optimizers import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 
 USUAL_DECAY = 0.1

@@ -11,11 +11,10 @@ parameter, with a of the moments after the step: they need no gradient, and are 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .decay_check import Unexplained
-from .drawing import drawn
 from .optimizers import Moments, adam
 from .settings import LAMB, AdamRecipe
 from .training import Training
+from .update_checks import Unexplained, sampled
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 """How far the gradients' factor and the rate, and the residual, may be off: in FP32, and where products are rounded."""
@@ -88,14 +87,14 @@ class AdamUpdate:
         terms, updates = [], []
         self.unexplained.clear()
         for name in names:
-            weights, own = drawn(before, name), asked_of[name]
-            past = drawn(moments.first, name), drawn(moments.second, name)
+            weights, own = sampled(before, name), asked_of[name]
+            past = sampled(moments.first, name), sampled(moments.second, name)
             direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
             term = direction + task.decay(settings, name) * weights
-            moved = (weights - drawn(after, name)) / (self._rate * ratios.get(name, 1.0))
+            moved = (weights - sampled(after, name)) / (self._rate * ratios.get(name, 1.0))
             self.unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
             terms.append((term * ratios.get(name, 1.0))[own])
-            updates.append((weights - drawn(after, name))[own])
+            updates.append((weights - sampled(after, name))[own])
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any():
             return unseen
@@ -136,9 +135,9 @@ class AdamUpdate:
         added, expected = [], []
         for name, own in asked_of.items():
             size = float(np.sqrt(np.mean(mean[name] ** 2)))
-            past = float(np.sqrt(np.mean(drawn(moments.first, name) ** 2)))
+            past = float(np.sqrt(np.mean(sampled(moments.first, name) ** 2)))
             if size * (1 - self._recipe.momentum) > SEEN * past:
-                gained = drawn(later.first, name) - self._recipe.momentum * drawn(moments.first, name)
+                gained = sampled(later.first, name) - self._recipe.momentum * sampled(moments.first, name)
                 added.append(gained[own] / (1 - self._recipe.momentum) / size)
                 expected.append(mean[name][own] / size)
         if not added:
@@ -179,12 +178,12 @@ class AdamUpdate:
         offs: dict[str, float] = {}
         factors: dict[str, float] = {}
         for name, ratio in ratios.items():
-            decay, weights = decays[name], drawn(before, name)
-            moved = weights - drawn(after, name)
+            decay, weights = decays[name], sampled(before, name)
+            moved = weights - sampled(after, name)
             small = SEEN * float(np.sqrt(np.mean(weights**2)))
             if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
                 continue
-            first, second = drawn(later.first, name), drawn(later.second, name)
+            first, second = sampled(later.first, name), sampled(later.second, name)
             term = _direction(first, second, later.steps, self._recipe) + decay * weights
             factors[name] = float(moved @ term) / float(term @ term) / self._rate if term.any() else 0.0
             offs[name] = abs(factors[name] / ratio - 1)

@@ -3,10 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
-from .flags import count, loss_scale, positive
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
 from .queues import DRAIN_STEPS
-from .settings import SYNTHETIC, Recipe, Settings
+from .settings import SYNTHETIC, Recipe, Settings, count, loss_scale, positive
 from .task import Task
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")

@@ -9,9 +9,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from .facts import Expected, Facts, Seen
+from .facts import Expected, Facts, Seen, peak_resident_bytes
 from .feed import Feed
-from .host import peak_resident_bytes
 from .optimizers import Moments
 from .place import Place
 

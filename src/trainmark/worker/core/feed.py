@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .outcomes import RunError
-from .produced import Produced
-from .queues import Loading, loading
+from .queues import Loading, Produced, loading
 
 
 class Feed:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .roofline import floor_of, share_of_floor
 from .settings import Settings
+from .task import floor_of, share_of_floor
 from .training import Training
 
 SIZES: Mapping[str, tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}

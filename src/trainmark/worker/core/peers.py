@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .outcomes import FAILED, RunError
-from .place import Place
-from .ranks import Ranks
+from .place import Place, Ranks
 from .signals import doing
 
 MEET_S = 600.0

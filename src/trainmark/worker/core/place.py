@@ -1,8 +1,11 @@
-"""Which rank this process is: read from the environment variables that torchrun and its like set."""
+"""The rank of this process, read from the variables that torchrun and others set, and the ranks of a run.
+
+The base class of ranks is for a single one; frameworks subclass it for several.
+"""
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 NODES = "TRAINMARK_NODES"
@@ -107,3 +110,28 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
         return int(environment[name])
     except ValueError:
         raise ValueError(f"{name} is {environment[name]!r}, not a number") from None
+
+
+class Ranks:
+    """A single rank; for several ranks, subclasses use a framework's collectives for the same methods."""
+
+    backend: str | None = None
+    """The name of the ranks' collectives; None for a single rank."""
+
+    def __init__(self, place: Place) -> None:
+        """Store this rank's place."""
+        self.place = place
+
+    def counted(self) -> int:
+        """Return the framework's own number of ranks."""
+        return 1
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+
+    def gather(self, values: Sequence[int]) -> list[list[int]]:
+        """Return every rank's 64-bit values, by rank. All ranks must call it."""
+        return [list(values)]
+
+    def leave(self) -> None:
+        """Leave at the same time, because a rank that leaves early would look lost to the others."""

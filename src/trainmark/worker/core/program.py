@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import report
-from .apart import look_apart
 from .arguments import NATIVE, parse
 from .choices import one_of
-from .events import PARAMETER, EventWriter
 from .folders import find_task, import_framework, import_trainer
-from .last_look import WITNESS_STEPS, look
+from .isolated_timing import look_apart
 from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .peak import share_of_peak
 from .place import Place, place_from
+from .post_window import WITNESS_STEPS, look
+from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_when_told
 from .training import Training

@@ -1,5 +1,9 @@
-"""The requested settings of a run that all tasks share; a task adds its own in a subclass."""
+"""The requested settings of a run that all tasks share, and the types of flags.
 
+A task adds its own settings in a subclass. The types are for ``type=`` of argparse: they raise its error.
+"""
+
+import argparse
 from dataclasses import dataclass
 
 SYNTHETIC = "synthetic"
@@ -86,3 +90,53 @@ class Settings:
     def synthetic(self) -> bool:
         """Whether the samples are synthetic instead of read."""
         return self.data == SYNTHETIC
+
+
+def truth(text: str) -> bool:
+    """Return whether the word is ``true``; it must be that or ``false``."""
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'true' nor 'false'")
+    return text == "true"
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1."""
+    value = count(text)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def count(text: str) -> int:
+    """Return a whole number of at least 0."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
+
+
+def norm(text: str) -> float | None:
+    """Return a length to which gradients are clipped, None for 0: they are not."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must not be negative, nor infinite")
+    return value or None
+
+
+def loss_scale(text: str) -> float | None:
+    """Return a fixed scale, None for ``dynamic``."""
+    if text == "dynamic":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'dynamic' nor a number") from None
+    if not value >= 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value

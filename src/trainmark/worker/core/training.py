@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from .backend import Backend, Gradients
 from .facts import as_asked
 from .feed import Feed, FixedFeed
+from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
+from .place import Ranks
 from .queues import Loading
-from .ranks import Ranks
-from .schedule import learning_rates
 from .settings import Settings
 from .task import Task
 from .window import Marks, Steps

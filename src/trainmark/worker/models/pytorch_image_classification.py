@@ -16,11 +16,9 @@ from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, o
 from ..core.facts import Facts
 from ..core.feed import Feed
 from ..core.place import Place
-from ..pytorch_fast import stages
-from ..pytorch_fast.compilers import FUSED, FUSED_CUDNN, NONE, cache_hits
+from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
 from ..pytorch_fast.images.nvjpeg import request_queues
 from ..pytorch_fast.optimizers import sgd
-from ..pytorch_fast.stages import FOLDED, UPDATE, chosen
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -148,7 +146,7 @@ def _fused(name: str, compiler: str) -> Callable[[int], nn.Module]:
     from ..pytorch_fast.images.fused_resnet import FusedResNet50
 
     assert name == "resnet50_v1.5", name
-    return lambda classes: FusedResNet50(classes, compiler == FUSED_CUDNN, stages.chosen())
+    return lambda classes: FusedResNet50(classes, compiler == FUSED_CUDNN, chosen())
 
 
 def convert_weights(model: nn.Module, dtype: Any) -> None:

@@ -18,9 +18,8 @@ from ..backends.tensorflow.backend import (
     count_parameters,
     operand_types,
 )
-from ..core.failures import Known, first_known
 from ..core.feed import Feed
-from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.outcomes import UNSUPPORTED, Known, RunError, first_known
 from ..core.place import Place
 from ..core.training import NONE, OwnPass
 from ..tasks.image_classification.architectures import (

@@ -1,4 +1,8 @@
-"""The ``compiler`` axis in PyTorch: torch.compile, and a step as one CUDA graph."""
+"""The ``compiler`` axis in PyTorch: torch.compile, a step as one CUDA graph, and the stages of a fused step.
+
+A stage can be left out, so that its effect shows: ``TRAINMARK_FUSED_WITHOUT`` has their names, separated by commas; a
+run records the stages that it had.
+"""
 
 import os
 import shutil
@@ -11,6 +15,27 @@ from torch import nn
 
 from ..core.choices import one_of
 from ..core.outcomes import INVALID, UNSUPPORTED, RunError
+
+WITHOUT = "TRAINMARK_FUSED_WITHOUT"
+
+FOLDED, QUARTER, UPDATE = "folded", "quarter", "update"
+STAGES: Mapping[str, str] = {
+    FOLDED: "a small norm's moments follow from its convolution's sums in the pass that applies them",
+    QUARTER: "the gradient of a shortcut of stride 2 has the positions that the shortcut read, and no others",
+    UPDATE: "one kernel checks the 16-bit gradients, one moves the weights and writes their copies in 16 bits",
+}
+
+
+def chosen(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return the stages of this run; raise ``RunError`` (invalid) for a name that is none of them."""
+    without = {word.strip() for word in environ.get(WITHOUT, "").split(",")} - {""}
+    unknown = sorted(without - set(STAGES))
+    if unknown:
+        raise RunError(
+            INVALID, f"{WITHOUT}: there is no stage {', '.join(unknown)}; there are {', '.join(STAGES)}"
+        )
+    return frozenset(STAGES) - without
+
 
 NONE, CUDA_GRAPH, FUSED_CUDNN = "none", "cuda-graph", "fused-cudnn"
 COMPILED_GRAPH, COMPILED_FUSED = "torch.compile-graph", "torch.compile-fused"

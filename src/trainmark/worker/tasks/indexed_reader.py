@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.outcomes import RunError
-from ..core.produced import Produced
+from ..core.queues import Produced
 
 
 class IndexedReader:

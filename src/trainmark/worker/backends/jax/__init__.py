@@ -4,16 +4,17 @@ import re
 
 import jax
 
-from ...core.failures import (
+from ...core.outcomes import (
     LOST_PEER,
+    OOM,
     OUT_OF_MEMORY,
     Known,
+    RunError,
     first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
-from ...core.outcomes import OOM, RunError
 
 __all__ = ["stopped_by"]
 

@@ -14,9 +14,8 @@ import optax
 from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
-from ...core.choices import one_of
+from ...core.choices import one_of, refuse_gaps
 from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place

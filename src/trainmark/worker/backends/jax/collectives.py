@@ -17,10 +17,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ...core.choices import own_gpu
-from ...core.host import cpu_name, peak_resident_bytes
+from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.place import Place, Ranks
 
 CPU = "cpu"
 CUDA = "cuda"

@@ -9,8 +9,7 @@ from absl import flags
 
 from ...core.feed import Feed, LoadedFeed
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import Parts, in_parts, joined
+from ...core.queues import Parts, Produced, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.causal_lm.tokens import dealt
 from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded

@@ -3,8 +3,7 @@
 import os
 import re
 
-from ...core.failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
-from ...core.outcomes import RunError
+from ...core.outcomes import OUT_OF_MEMORY, Known, RunError, first_known, lost_peer, out_of_memory
 
 __all__ = ["stopped_by"]
 

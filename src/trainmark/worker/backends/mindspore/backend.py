@@ -14,10 +14,8 @@ from mindspore import amp, nn, ops
 from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
-from ...core.choices import one_of, require_version
-from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
-from ...core.host import cpu_name
+from ...core.choices import one_of, refuse_gaps, require_version
+from ...core.facts import Expected, Facts, cpu_name
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training

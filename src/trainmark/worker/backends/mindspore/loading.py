@@ -16,7 +16,7 @@ from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.produced import Produced
+from ...core.queues import Produced
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import DEVIATION, MEAN, Dealer, ImageList, read_images
 from ...tasks.image_classification.settings import ImageSettings

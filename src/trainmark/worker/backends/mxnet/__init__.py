@@ -5,8 +5,7 @@ import re
 import mxnet as mx
 from mxnet.base import MXNetError
 
-from ...core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer
-from ...core.outcomes import FAILED, OOM, RunError
+from ...core.outcomes import FAILED, LOST_PEER, OOM, OUT_OF_MEMORY, Known, RunError, first_known, lost_peer
 from .collectives import COLLECTIVES
 
 __all__ = ["COLLECTIVES", "stopped_by"]

@@ -16,10 +16,8 @@ from mxnet.base import _LIB, check_call
 from mxnet.contrib import amp
 from mxnet.gluon import HybridBlock
 
-from ...core.choices import one_of
-from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
-from ...core.host import cpu_name, peak_resident_bytes
+from ...core.choices import one_of, refuse_gaps
+from ...core.facts import Expected, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings

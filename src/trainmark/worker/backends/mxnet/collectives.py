@@ -14,8 +14,7 @@ from mxnet import gluon
 from ...core.choices import own_gpu
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.peers import Peers
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.place import Place, Ranks
 
 
 def choose_context(asked: str, place: Place) -> Any:

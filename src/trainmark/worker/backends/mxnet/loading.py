@@ -20,8 +20,7 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import Cut, in_parts, joined
+from ...core.queues import Cut, Produced, in_parts, joined
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import (
     DEVIATION,

@@ -6,8 +6,7 @@ they show that the models, the loss, the recipe, real data and the worker's own 
 what PyTorch does not share: ``nn.Graph``, mixed precision, several ranks, CUDA, TF32 switches, and the speed.
 """
 
-from ...core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
-from ...core.outcomes import RunError
+from ...core.outcomes import LOST_PEER, OUT_OF_MEMORY, Known, RunError, first_known, lost_peer, out_of_memory
 
 __all__ = ["stopped_by"]
 

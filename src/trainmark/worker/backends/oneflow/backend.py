@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import oneflow as flow
 
-from ...core.choices import one_of, own_gpu
-from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
-from ...core.host import cpu_name
+from ...core.choices import one_of, own_gpu, refuse_gaps
+from ...core.facts import Expected, Facts, cpu_name
+from ...core.optimizers import STEP_EPOCHS
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.schedule import STEP_EPOCHS
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostMarks, slots_for

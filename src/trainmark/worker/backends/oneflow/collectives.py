@@ -5,8 +5,7 @@ from typing import Any
 
 import oneflow as flow
 
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.place import Place, Ranks
 
 
 class Peers(Ranks):

@@ -5,16 +5,17 @@ import re
 import signal
 import warnings
 
-from ...core.failures import (
+from ...core.outcomes import (
     LOST_PEER,
+    OOM,
     OUT_OF_MEMORY,
     Known,
+    RunError,
     first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
-from ...core.outcomes import OOM, RunError
 from ...core.signals import STOPPING
 
 __all__ = ["stopped_by"]

@@ -12,9 +12,8 @@ import paddle
 from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ...core.choices import one_of, require_version
+from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place

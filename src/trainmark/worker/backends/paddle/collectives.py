@@ -14,10 +14,9 @@ from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_
 from paddle.distributed.parallel import sync_params_buffers
 
 from ...core.choices import own_gpu
-from ...core.host import cpu_name, peak_resident_bytes
+from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.place import Place, Ranks
 
 SEARCH = "FLAGS_cudnn_exhaustive_search"
 

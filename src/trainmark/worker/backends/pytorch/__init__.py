@@ -4,16 +4,17 @@ import re
 
 import torch
 
-from ...core.failures import (
+from ...core.outcomes import (
     LOST_PEER,
+    OOM,
     OUT_OF_MEMORY,
     Known,
+    RunError,
     first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
-from ...core.outcomes import OOM, RunError
 from .collectives import GRADIENTS
 
 __all__ = ["GRADIENTS", "stopped_by"]

@@ -12,9 +12,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...core.choices import require_version
+from ...core.choices import refuse_gaps, require_version
 from ...core.facts import Expected, Facts
-from ...core.gaps import refuse_gaps
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings

@@ -13,10 +13,9 @@ from torch import nn
 
 from ...core.arguments import NATIVE
 from ...core.choices import own_gpu
-from ...core.host import cpu_name, peak_resident_bytes
+from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.place import Place, Ranks
 
 
 def choose_device(asked: str, place: Place) -> Any:

@@ -10,8 +10,7 @@ from ...core.choices import one_of
 from ...core.feed import Feed, LoadedFeed
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import AHEAD, in_parts, joined
+from ...core.queues import AHEAD, Produced, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.causal_lm.tokens import dealt
 from ...tasks.image_classification.decoding import Photos, single_threaded

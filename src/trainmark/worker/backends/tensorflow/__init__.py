@@ -15,8 +15,16 @@ sys.dont_write_bytecode = True
 
 import tensorflow as tf  # noqa: E402 - after the variables that it reads
 
-from ...core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known  # noqa: E402
-from ...core.outcomes import FAILED, OOM, RunError, first_sentence  # noqa: E402
+from ...core.outcomes import (  # noqa: E402
+    FAILED,
+    LOST_PEER,
+    OOM,
+    OUT_OF_MEMORY,
+    Known,
+    RunError,
+    first_known,
+    first_sentence,
+)
 
 __all__ = ["stopped_by"]
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ...core.choices import own_gpu
-from ...core.host import cpu_name, peak_resident_bytes
-from ...core.place import Place
-from ...core.ranks import Ranks
+from ...core.facts import cpu_name, peak_resident_bytes
+from ...core.place import Place, Ranks
 
 
 class Device(NamedTuple):

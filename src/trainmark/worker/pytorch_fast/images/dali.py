@@ -19,8 +19,7 @@ from ...core.place import Place
 from ...tasks.image_classification.decoding import END_BYTES
 from ...tasks.image_classification.images import DEVIATION, MEAN, read_images
 from ...tasks.image_classification.settings import ImageSettings
-from .dali_batches import Batches, Files, Source
-from .shards import find_shards
+from .dali_files import Batches, Files, Source, find_shards
 
 PREFETCH_BATCHES = 2
 AHEAD = PREFETCH_BATCHES + 1

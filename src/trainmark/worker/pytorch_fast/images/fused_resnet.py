@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from ...models.pytorch_image_classification import convolution
 from ...tasks.image_classification.architectures import ARCHITECTURES, Convolution
+from ..compilers import FOLDED, QUARTER
 from ..kernels import norm as kernels
 from ..kernels import pool
 from ..kernels.padded import padded, padded_weight
 from ..kernels.quarter import quarter_gradients, quarter_of, whole_of
-from ..stages import FOLDED, QUARTER
 
 Twice = tuple[Any, Any]
 """The same values in two tensors of one memory: for a block's convolutions, and for its shortcut."""

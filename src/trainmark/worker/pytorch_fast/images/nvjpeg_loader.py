@@ -21,8 +21,7 @@ from ...core.feed import Feed
 from ...core.loading import tell_unreadable
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import Cut, Parts, in_parts, joined
+from ...core.queues import Cut, Parts, Produced, in_parts, joined
 from ...tasks.image_classification.decoding import (
     choose_decoder,
     decode_whole,

@@ -10,8 +10,7 @@ import cudnn
 import torch
 from torch.autograd import Function
 
-from ...core.failures import OUT_OF_MEMORY
-from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.outcomes import OUT_OF_MEMORY, UNSUPPORTED, RunError
 from .quarter import quarter_gradients, whole_of
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.flags import count, norm, positive
-from ...core.settings import ADAMW, AdamRecipe, Settings
+from ...core.settings import ADAMW, AdamRecipe, Settings, count, norm, positive
 
 
 @dataclass(frozen=True)

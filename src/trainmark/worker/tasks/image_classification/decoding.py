@@ -10,8 +10,7 @@ from zlib import crc32
 
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import Cut
+from ...core.queues import Cut, Produced
 from .images import Box, Dealer, Draw, random_resized_crop, randomness, read_images
 from .settings import ImageSettings
 

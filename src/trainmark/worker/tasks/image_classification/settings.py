@@ -3,8 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
-from ...core.flags import positive, truth
-from ...core.settings import Recipe, Settings
+from ...core.settings import Recipe, Settings, positive, truth
 
 LAYOUTS = ("nchw", "nhwc")
 

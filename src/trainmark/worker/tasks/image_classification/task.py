@@ -11,9 +11,8 @@ from zlib import crc32
 from ...core.equivalence import sketch
 from ...core.facts import Expected
 from ...core.loss_check import cross_entropy
-from ...core.roofline import Piece
 from ...core.settings import Settings
-from ...core.task import Check, PlainLoss, Task
+from ...core.task import Check, Piece, PlainLoss, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import ConvolutionSeen, Observation, looked
 from .settings import ImageSettings, add_flags, image_settings
@@ -75,7 +74,12 @@ def _count_lines(source: str) -> int | None:
 def pre_activations(
     model: str, convolutions: Sequence[ConvolutionSeen], weights: Mapping[str, Any]
 ) -> dict[str, list[float]]:
-    """Return the lowest and the highest input of each activation, by its convolution's name or its block's."""
+    """Return the lowest and the highest input of each activation, by its convolution's name or its block's.
+
+    The batch norms and the sums of the residual blocks between them are computed here, in numpy, from the weights that
+    the check of equal work has given. That check does not distinguish two activations that differ only in a range that
+    no input reaches.
+    """
     import numpy as np
 
     outputs = {seen.name: seen.values for seen in convolutions}

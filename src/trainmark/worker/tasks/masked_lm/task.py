@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.facts import Expected
-from ...core.flags import positive
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings
+from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings, positive
 from ...core.task import Check, Task
 from ..causal_lm.settings import LanguageSettings, add_language_flags, recipe_of, recipe_told
 from ..causal_lm.task import LARGEST_SHARE, looked, refuse

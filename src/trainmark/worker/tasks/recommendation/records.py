@@ -13,8 +13,7 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import AHEAD
+from ...core.queues import AHEAD, Produced
 from ..causal_lm.tokens import dealt
 from .architectures import CATEGORIES, DENSE
 from .clicks import Batch, column_sizes, crossed, offsets

@@ -4,8 +4,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.flags import positive
-from ...core.settings import ADAM, AdamRecipe, Recipe, Settings
+from ...core.settings import ADAM, AdamRecipe, Recipe, Settings, positive
 from .architectures import ARCHITECTURES, Interaction, Recommender
 
 DENSE_GRADIENTS = "dense"

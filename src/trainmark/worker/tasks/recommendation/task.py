@@ -5,8 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...core.facts import Expected
-from ...core.host import memory_bytes
+from ...core.facts import Expected, memory_bytes
 from ...core.loss_check import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from

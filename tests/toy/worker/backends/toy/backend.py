@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from trainmark_worker.core.choices import one_of
-from trainmark_worker.core.facts import Expected, Facts
-from trainmark_worker.core.gaps import refuse_gaps
-from trainmark_worker.core.host import cpu_name
+from trainmark_worker.core.choices import one_of, refuse_gaps
+from trainmark_worker.core.facts import Expected, Facts, cpu_name
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.peers import Peers
 from trainmark_worker.core.place import Place

@@ -4,8 +4,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from trainmark_worker.core.flags import positive
-from trainmark_worker.core.settings import Settings
+from trainmark_worker.core.settings import Settings, positive
 from trainmark_worker.core.task import Check, Task
 
 __all__ = ["TASK", "ToySettings"]

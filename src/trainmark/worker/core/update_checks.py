@@ -1,4 +1,6 @@
-"""Verification of the weight decay: its coefficient, estimated from the part of an update that nothing else explains.
+"""Checks of the updates after the window: sampled elements, weight decay, and learning rates.
+
+The learning rates are compared with the recipe's schedule, which is written here once more.
 
 A decay of 3e-5 changes a weight a thousand times less than its gradient does, so that it does not show in the residual
 of an update. But it changes all elements by the same share of their value, and the errors of the gradients do not:
@@ -7,10 +9,37 @@ products of 16 bits, the decay is not checked.
 """
 
 import math
-from collections.abc import Mapping
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .settings import AdamRecipe, Recipe, Settings
 from .training import Training
+
+SAMPLED = 32
+"""The number of sampled elements of each parameter."""
+
+
+def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
+    """Return elements of a parameter, the same of every array of its name, in float64."""
+    import numpy as np
+
+    values = np.asarray(arrays[name]).reshape(-1)
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    return values[random.randint(0, values.size, elements)].astype(np.float64)
+
+
+def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the sampled elements of the gradients' mean over the ranks. All ranks call it."""
+    import numpy as np
+
+    own = np.concatenate([sampled(gradients, name) for name in names])
+    bits = list(struct.unpack(f"<{own.size}q", own.tobytes()))
+    ranks = [np.frombuffer(struct.pack(f"<{own.size}q", *part)) for part in training.gather(bits)]
+    mean = sum(ranks) / len(ranks)
+    return dict(zip(names, np.split(mean, len(names))))
+
 
 ELEMENTS = 4096
 """Elements that are sampled of each parameter where gradients need not be exchanged."""
@@ -91,3 +120,43 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
     spread = sum(((one.decay - decay) / one.error) ** 2 for one in estimates)
     factor = math.sqrt(max(1.0, spread / max(1, len(estimates) - 1)))
     return _Estimate(decay, factor / math.sqrt(certainty))
+
+
+OFF = 1e-6
+"""The allowed deviation of a rate, relative to the recipe's."""
+
+
+def check_rates(training: Training, settings: Settings) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the rates of the first and the last step for the events, and a doubt if a step has another rate."""
+    recipe, steps = settings.recipe, settings.steps
+    epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)
+    rates = training.rates[:steps]
+    report = {"first": rates[0], "last": rates[-1]}
+    for step, rate in enumerate(rates):
+        expected = scheduled_rate(recipe, step, epoch_steps)
+        if abs(rate - expected) > OFF * abs(recipe.learning_rate):
+            asked = f"but the recipe's schedule gives {expected:.3g}"
+            sentence = f"The learning rate of step {step} is {rate:.3g}, {asked}."
+            return {"rates": report}, [("rate-differs", sentence)]
+    return {"rates": report}, []
+
+
+def scheduled_rate(recipe: Recipe, step: int, epoch_steps: float) -> float:
+    """Return the rate of a step: rising in the warm-up, then by the recipe's schedule; an epoch has ``epoch_steps``."""
+    peak = recipe.learning_rate
+    if isinstance(recipe, AdamRecipe) and step < recipe.warmup_updates:
+        return peak / recipe.warmup_updates * step
+    rising = round(epoch_steps * recipe.warmup_epochs)
+    if step < rising:
+        return peak / rising * (step + 1)
+    epochs_done = step / epoch_steps
+    if recipe.schedule == "cosine":
+        falling = max(recipe.epochs - recipe.warmup_epochs, 1)
+        angle = math.pi * min((epochs_done - recipe.warmup_epochs) / falling, 1.0)
+        return peak * math.cos(angle / 2) ** 2
+    if recipe.schedule == "linear":
+        return peak * max(0.0, 1.0 - epochs_done / recipe.epochs)
+    if recipe.schedule == "step":
+        for milestone in (30, 60, 80):
+            peak = peak / 10 if epochs_done >= milestone else peak
+    return peak

@@ -16,16 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .adam_update import AdamUpdate
-from .decay_check import ELEMENTS, Unexplained, check_decay
-from .drawing import ELEMENTS as DRAWN
-from .drawing import averaged, drawn
 from .loss_check import check_loss
 from .optimizers import clipping
 from .outcomes import first_sentence
-from .rate_check import check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .training import Training
+from .update_checks import ELEMENTS, SAMPLED, Unexplained, averaged, check_decay, check_rates, sampled
 
 WITNESS_STEPS = 2
 
@@ -343,7 +340,7 @@ def _is_rounded_away(
     recipe = training.settings.recipe
     if mean is None or isinstance(recipe, AdamRecipe) or not mean[name].any():
         return False
-    values = drawn(weights, name)
+    values = sampled(weights, name)
     step = rate * (abs(mean[name]) + training.task.decay(training.settings, name) * abs(values))
     return bool((step <= SWALLOWED * ROUNDING * abs(values)).all())
 
@@ -406,13 +403,13 @@ class _Update:
         if mean is None:
             return {}
         single = self._training.ranks.place.world_size == 1
-        elements = ELEMENTS if single else DRAWN
+        elements = ELEMENTS if single else SAMPLED
         found = {}
         for name in self._names:
             before, between, after = (
-                drawn(weights, name, elements) for weights in (self._before, self._between, self._after)
+                sampled(weights, name, elements) for weights in (self._before, self._between, self._after)
             )
-            gradients = drawn(alone.gradients, name, elements) if single else mean[name]
+            gradients = sampled(alone.gradients, name, elements) if single else mean[name]
             momentum = self._settings.recipe.momentum
             rest = (between - after - momentum * (before - between)) / self._rate - gradients
             found[name] = Unexplained(between, rest)
@@ -427,14 +424,14 @@ class _Update:
 
         rows, decays, results = [np.zeros((0, 2))], [np.zeros((0, 2))], [np.zeros(0)]
         for name in self._names:
-            weights = drawn(self._between, name)
-            update = weights - drawn(self._after, name)
+            weights = sampled(self._between, name)
+            update = weights - sampled(self._after, name)
             size = float(np.sqrt(np.mean(update**2)))
             # An update that FP32 rounds away does not show the added value.
             if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
                 continue
             decay = self._training.task.decay(self._settings, name)
-            velocity = (drawn(self._before, name) - weights) / self._rate
+            velocity = (sampled(self._before, name) - weights) / self._rate
             rows.append(np.stack([velocity, mean[name] + decay * weights], axis=1) / size)
             none = np.zeros_like(weights)
             decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
