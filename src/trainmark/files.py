@@ -1,8 +1,11 @@
 """Atomic file writes, and reading YAML. Every room may import this module."""
 
+import errno
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,27 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes ``path`` when the block ends; after an error it is removed.
+
+    Raises ``FileExistsError`` if ``path`` exists and is not an empty folder.
+    """
+    if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
+        raise FileExistsError(errno.EEXIST, "exists", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        import shutil
+
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 

@@ -30,7 +30,7 @@ SIGNATURES = {
 }
 
 METHODS = {
-    "Results": {"name", "holds", "cases", "runs", "to_pandas", "to_polars", "to_arrow"},
+    "Results": {"name", "holds", "cases", "runs", "to_pandas", "to_polars", "to_arrow", "export"},
     "Suite": {"document", "read", "of", "name", "cases", "to_yaml"},
 }
 

@@ -78,6 +78,26 @@ class Results:
         """Return the table of cases as a ``pyarrow.Table``; raise ``InputError`` if pyarrow is missing."""
         return self.cases.to_arrow()
 
+    def export(
+        self, to: str, output: str | os.PathLike[str], against: "Results | None" = None, within: float = 0.0
+    ) -> tuple[str, ...]:
+        """Write the results for another tool, and return the paths or addresses that were written.
+
+        ``to`` is a format of ``trainmark export``, such as ``"mlflow"``; ``output`` is a path, or an address for
+        ``mlflow`` and ``openmetrics``. ``against`` is the baseline of a ``junit`` or ``github-summary`` export;
+        differences of up to the share ``within`` are no change. Raises ``InputError`` if the library of the tool is
+        missing or the output cannot be written; nothing is left half written.
+
+        Example::
+
+            trainmark.load("results/demo").export("tensorboard", "events")
+        """
+        from trainmark.insight import compare
+        from trainmark.report.export import export, find_format
+
+        comparison = compare([against.document], self.document, within=within) if against else None
+        return export(self.document, find_format(to), os.fspath(output), self.directory, comparison).written
+
     def __str__(self) -> str:
         """Return the table as text."""
         return str(self.cases)

@@ -15,6 +15,7 @@ VERBS = {
     "check": "Check whether this machine or the given hosts are ready to run a suite.",
     "plan": "Print the commands that a suite would run, without running them.",
     "report": "Write a report as Markdown, HTML, CSV or JSON, or export results as rows.",
+    "export": "Export results to other tools: Parquet, MLflow, TensorBoard, W&B, CI and more.",
     "compare": "Compare two results case by case: faster, slower or indistinguishable.",
     "parse": "Read training logs of many formats and print the throughput of each.",
     "audit": "Check published throughputs against the logs they were computed from.",
