@@ -5,7 +5,7 @@
 Each log is written first (synthetic, ``sample`` of its format) and read once to have it in the page cache. Each
 reading is a process of its own, so that its peak memory is its own; speeds are by processor time of that process, the
 best of ``--repeats``, because other work on the machine must not count. What a process loads once is not counted. The
-budget is 200 MB/s on one core and memory that does not grow with the log: beside the peak of each format stands how
+budget is 200 MB/s on one core and memory that does not grow with the log: beside the peak of each format is how
 many times the peak of a quarter of the log it is, and one log of ``--large-mb`` is read besides.
 """
 
@@ -23,7 +23,9 @@ from pathlib import Path
 BUDGET_MB_PER_S = 200
 MEGABYTE = 1_000_000
 _LOADING_BYTES = 1 << 16
-FORMATS = (
+_TAGGED = ("ngc-pytorch-convnets+mpirun", "ngc-mxnet-convnets+mpirun")
+"""``+mpirun`` is the same log with mpirun's time stamp and tag before each line; the Transformer's has colours."""
+_IN_BLOCKS = (
     "ngc-pytorch-convnets",
     "ngc-tensorflow-convnets",
     "ngc-mxnet-convnets",
@@ -34,44 +36,8 @@ FORMATS = (
     "paddlenlp-transformer",
     "paddleseg",
     "paddlerec",
-    "build-nanogpt",
-    "composer",
-    "deepspeed",
-    "detectron2",
-    "gluoncv-detection",
-    "hf-trainer",
-    "keras",
-    "lightning",
-    "megatron-lm",
-    "mmengine",
-    "modded-nanogpt",
-    "nanogpt",
-    "nemo",
-    "nvidia-transformer-xl",
-    "open-clip",
-    "paddledetection",
-    "paddleocr",
-    "pytorch-imagenet",
-    "timm",
-    "torchtitan",
-    "torchvision-references",
-    "fairseq2",
-    "llama-factory",
-    "mmsegmentation",
-    "ms-swift",
-    "nanotron",
-    "nvidia-ncf",
-    "olmo-core",
-    "mindformers",
-    "ultralytics",
-    "nemo-rl",
-    "levanter",
-    "ngc-pytorch-convnets+mpirun",
-    "ngc-mxnet-convnets+mpirun",
 )
-"""``+mpirun`` is the same log with mpirun's time stamp and tag before each line; the Transformer's has colours."""
-_IN_BLOCKS = (*FORMATS[:10], "ngc-pytorch-convnets", "ngc-mxnet-convnets")
-_BATCH_UNSAID = frozenset({"keras", "lightning", "pytorch-imagenet"})
+_BATCH_UNSAID = frozenset({"espnet", "keras", "lightning", "llama-factory-steps", "pytorch-imagenet"})
 """Logs that do not say how large a batch is, without which there is no number."""
 _TAG = b"Wed Jun  1 10:54:35 2022[1,0]<stdout>:"
 _EPOCH = {
@@ -81,6 +47,7 @@ _EPOCH = {
 }
 _COUNTERS = {"ngc-tensorflow-bert": b" Iteration: ", "paddlerec": b"Epoch: "}
 _SEARCHED = {
+    "paddlenlp-trainer": rb"tokens_per_second_per_device: ([\d.]+)",
     "ngc-pytorch-bert": rb"average_loss : ([\d.]+)",
     "paddlerec": rb"ips ([\d.]+)",
     "ngc-pytorch-convnets": rb"train\.total_ips : ([\d.]+)",
@@ -90,15 +57,41 @@ _SEARCHED = {
 }
 
 
+_AT_ONCE = frozenset({"espnet", "llama-factory-steps", "mlperf", "trainmark"})
+"""Formats whose clock must not go back, or whose end has totals: the sample is as long as the log."""
+_LOSSES = {"nvidia-ssd": b"Iteration: %6d, Loss function: 5.321, Average Loss: 6.102\n"}
+"""Lines between the records of a program that prints its figures at the end only."""
+
+
+def format_names() -> tuple[str, ...]:
+    """Return every format of the catalogue, and two with mpirun's tags."""
+    from trainmark.programs import formats
+
+    return (*(known.name for known in formats()), *_TAGGED)
+
+
 def write_log(path: Path, name: str, size: int, steps: int = 20_000) -> None:
     """Write a log of about ``size`` bytes: one block of so many ``steps`` an epoch, again and again."""
     from trainmark.logs.synthetic import SampleRun
     from trainmark.programs import synthetic_log
 
     format_name, _, tagged = name.partition("+")
-    text = synthetic_log(
-        format_name, SampleRun([0.2 + 0.0001 * (i % 7) for i in range(steps)], interval=1)
-    ).encode()
+
+    def sample(steps: int) -> bytes:
+        return synthetic_log(
+            format_name, SampleRun([0.2 + 0.0001 * (i % 7) for i in range(steps)], interval=1)
+        ).encode()
+
+    if format_name in _AT_ONCE:
+        text = sample(100)
+        path.write_bytes(sample(100 * size // len(text)))
+        return
+    text = sample(steps)
+    if losses := _LOSSES.get(format_name):
+        head, rest = text.split(b"\n", 1)
+        lines_each = range(size // len(losses % 0))
+        path.write_bytes(b"\n".join((head, b"".join(losses % number for number in lines_each) + rest)))
+        return
     lines = [_TAG + line if tagged and line else line for line in text.split(b"\n")]
     body = [line for line in lines if _is_record(line)]
     if format_name not in _IN_BLOCKS:
@@ -262,7 +255,7 @@ def main() -> None:
     )
     parser.add_argument("--size-mb", type=int, default=256)
     parser.add_argument("--large-mb", type=int, default=2048, help="0 leaves the large log out")
-    parser.add_argument("--format", action="append", choices=FORMATS)
+    parser.add_argument("--format", action="append")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--read", help=argparse.SUPPRESS)
     parser.add_argument("--reader", default="trainmark", help=argparse.SUPPRESS)
@@ -270,12 +263,15 @@ def main() -> None:
     if options.read:
         print(json.dumps(read_once(options.read, options.format[0], options.reader)))
         return
+    names = format_names()
+    if unknown := sorted({*(options.format or ())} - {*names}):
+        parser.error(f"unknown format: {', '.join(unknown)} (choose from {', '.join(names)})")
     missed, failed = [], []
     print(
         f"{'format':<29}{'MB':>6}{'records':>10}{'MB/s':>8}{'peak MB':>9}{'of 1/4':>8}{'by line MB/s':>14}{'ratio':>7}"
     )
     with tempfile.TemporaryDirectory() as folder:
-        for index, name in enumerate(options.format or FORMATS):
+        for index, name in enumerate(options.format or names):
             # One large log is enough to see whether memory grows.
             sizes = [options.size_mb] + ([options.large_mb] if index == 0 and options.large_mb else [])
             for size in sizes:

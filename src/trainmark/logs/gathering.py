@@ -92,6 +92,12 @@ class LogCollector:
 
     def _recognise(self, text: bytes) -> None:
         """Choose the format with the most records in the first lines; in all of ``text`` if there are none."""
+        if (
+            self.format is None
+            and self.text_bytes > 2 * HEAD_BYTES
+            and next(iter(self.formats.candidates(one_of_each(text))), None) is None
+        ):
+            return
         # Whole lines: a truncated one would match a pattern with fewer fields.
         cut = text.rfind(b"\n", 0, _RECOGNISED_BYTES) + 1 or _RECOGNISED_BYTES
         samples = [text[:cut], text[cut:]]

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from trainmark.logs import fields
 from trainmark.logs.events import DEFAULT_UNIT, RunEvents, parse_events
 from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, parse_setting
@@ -35,6 +36,10 @@ def facts(context: LogContext) -> Facts:
 
 def extract(text: bytes) -> Extract:
     """Return epoch, step and step time of the measured steps in ``text``."""
+    found = fields.extract(_STEP, text)
+    if len(found.columns.get("step", ())) == text.count(b'"measured"'):
+        return found
+    # Lines in another form than the workers write, or damaged ones.
     events = _events(text)
     if not events.measured.any():
         return Extract({}, [text])
@@ -45,13 +50,13 @@ def extract(text: bytes) -> Extract:
 
 def own_run(context: LogContext) -> OwnRun:
     """Return the parameters and the summary that the run reports."""
-    events = _events(context.text)
+    events = _events(_without_steps(context.text))
     return OwnRun(events.parameters, events.summary)
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Return the problems that the run found itself (``suspect`` of the last event)."""
-    suspect = _events(context.tail).summary.get("suspect")
+    suspect = _events(_without_steps(context.tail)).summary.get("suspect")
     return tuple(
         Problem(str(found.get("code")), str(found.get("sentence")))
         for found in (suspect if isinstance(suspect, list) else [])
@@ -59,9 +64,22 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     )
 
 
+def _without_steps(text: bytes) -> bytes:
+    """Return the lines of ``text`` that may be parameters or a summary; steps are most of them."""
+    return b"\n".join(line for line in text.split(b"\n") if b'"phase"' not in line)
+
+
 def _events(text: bytes) -> RunEvents:
     return parse_events(text.decode("utf-8", "replace").split("\n"))
 
+
+_VALUE = rb"(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null)"
+_STEP = re.compile(
+    rb'DLLL \{(?:"\w+": "[^"\\\n]*", )*"step": \[(?P<epoch>\d+), (?P<step>\d+)\], "data": '
+    rb'\{"phase": "measured", "step_time_s": (?P<step_time_s>\d+(?:\.\d+)?(?:e-?\d+)?)'
+    rb'(?:, "\w+": %s)*\}\}\n' % _VALUE
+)
+"""A measured step in the form in which the workers write it: read without decoding its JSON."""
 
 FORMAT = Format(
     name="trainmark",

@@ -21,7 +21,7 @@ from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
-from trainmark.programs.log_formats.mlperf.events import in_time, of_key, read_events, rows_of
+from trainmark.programs.log_formats.mlperf.events import COLUMNS, in_time, of_key, read_events, rows_of
 from trainmark.programs.log_formats.mlperf.methods import Run, only_own, records_of, witnesses_of
 
 _FIRST_STAMP_S = 978_307_200.0
@@ -48,12 +48,13 @@ def _parameters(text: bytes) -> dict[str, str]:
 
 def extract(text: bytes) -> Extract:
     """Return the events in ``text`` that time or count something, one row each."""
-    return Extract(rows_of(text), [text])
+    found = rows_of(text)
+    return Extract(dict(found.columns), found.samples)
 
 
 def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
     """Return the records (step, rate, samples) computed from all events of a log."""
-    found = [records_of(Run.of(run)) for run in _runs(in_time(events))]
+    found = [records_of(run) for run in _split(events)]
     whole = [records for records in found if records]
     if len(found) > 1 and any(len(records["step"]) < 2 for records in whole):
         return {}  # their counters cannot distinguish the runs
@@ -63,8 +64,18 @@ def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
 
 def witnesses(events: dict[str, Floats]) -> tuple[Witness, ...]:
     """Return every way to the number of a log of one run."""
-    runs = _runs(in_time(events))
-    return witnesses_of(Run.of(runs[0])) if len(runs) == 1 else ()
+    runs = _split(events)
+    return witnesses_of(runs[0]) if len(runs) == 1 else ()
+
+
+def _split(events: dict[str, Floats]) -> tuple[Run, ...]:
+    return _runs_of(in_time(events).tobytes())
+
+
+@lru_cache(maxsize=1)
+def _runs_of(rows: bytes) -> tuple[Run, ...]:
+    """Return the runs of ``rows``; records and witnesses are computed from the same ones."""
+    return tuple(Run.of(run) for run in _runs(np.frombuffer(rows, np.float64).reshape(-1, len(COLUMNS))))
 
 
 def _runs(rows: Floats) -> list[Floats]:
@@ -92,15 +103,15 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         listing = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
         sentence = f"the file contains the results of {len(names)} benchmarks ({listing}): split it"
         return (Problem("several-runs", sentence),)
-    events = rows_of(context.text)
+    events = rows_of(context.text).columns
     if not events:
         return ()
-    runs = _runs(in_time(events))
+    runs = _split(events)
     if len(runs) > 1:
         return (Problem("several-runs", f"the file contains {len(runs)} runs: split it"),)
-    run = Run.of(runs[0])
+    run = runs[0]
     found = []
-    if not run.is_named and (run.epochs or run.blocks):
+    if not run.is_named and len(run.spans):
         sentence = "the log does not name its benchmark, which decides what its counts mean"
         found.append(Problem("benchmark-unknown", sentence))
     if only_own(run):
@@ -135,14 +146,14 @@ def _weight(run: Run) -> Severity:
 
 
 def _is_unfinished(run: Run) -> bool:
-    found, counts = run.epochs or run.blocks, run.train_samples
+    found, counts = run.spans, run.train_samples
     stops, tests = (of_key(run.rows, key) for key in ("run_stop", "eval_accuracy"))
-    if len(found) != 1 or not len(counts) or not len(stops) or counts[-1, 1] > found[0].start_s:
+    if len(found) != 1 or not len(counts) or not len(stops) or counts[-1, 1] > found.start_s[0]:
         return False
     tracked = of_key(run.rows, "tracked_stats")[:, [5, 8]]
-    if np.isfinite(tracked).any() or found[0].samples > 0 or found[0].stop_s < stops[0, 1] - 1:
+    if np.isfinite(tracked).any() or found.samples[0] > 0 or found.stop_s[0] < stops[0, 1] - 1:
         return False
-    fractions = np.concatenate((tests[tests[:, 1] >= found[0].start_s, 2], stops[:, 2]))
+    fractions = np.concatenate((tests[tests[:, 1] >= found.start_s[0], 2], stops[:, 2]))
     return not np.isfinite(fractions).any()
 
 

@@ -3,16 +3,19 @@
 Epochs and blocks are the spans between their start and stop events.
 """
 
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
+from trainmark.logs.digits import IrregularError
+from trainmark.logs.json_lines import Hooks, read_object, rows_by_shape
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS
 
 KEYS = (
@@ -23,9 +26,9 @@ KEYS = (
 COLUMNS = ("key", "time_s", "number", "count", "samples", "value", "first_step", "step_count", "step_time_s")
 """``number`` is an epoch's or a step's, ``count`` of epochs, ``samples`` is ``samples_count``, ``value`` the event's
 own or the throughput in it. NaN for what an event does not have."""
+_PREFIX = b":::MLLOG "
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 _COUNTING = re.compile(rb'"key"\s*:\s*"(?:%s)"' % b"|".join(key.encode() for key in KEYS))
-_decode = json.JSONDecoder().raw_decode
 _CLOSE = 0.01
 _TIME, _NUMBER, _COUNT, _SAMPLES, _FIRST_STEP, _STEP_COUNT = 1, 2, 3, 4, 6, 7
 _LARGEST = 1e18
@@ -34,34 +37,43 @@ _LARGEST = 1e18
 
 def read_events(text: bytes) -> Iterator[dict[str, Any]]:
     """Yield the events in ``text``; damaged lines are left out."""
-    return _decoded(_EVENT.findall(text))
-
-
-def _decoded(bodies: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for body in bodies:
-        try:
-            line = str(body, "utf-8")
-            event, end = _decode(line)
-        except (ValueError, RecursionError):
-            continue
-        # Nothing may follow the object, which ends with the line's last brace.
-        if isinstance(event, dict) and end == len(line):
+    for body in _EVENT.findall(text):
+        if (event := _decoded(str(body, "utf-8", "replace"), {})) is not None:
             yield event
 
 
-def rows_of(text: bytes) -> dict[str, Floats]:
-    """Return the events that time or count something as columns (``COLUMNS``), one row each; empty without any."""
-    return dict(_rows_of(text))
+def _decoded(body: str, hooks: Hooks) -> dict[str, Any] | None:
+    # Nothing may follow the object, which ends with the line's last brace.
+    return read_object(body, hooks) if body.startswith("{") and "\ufffd" not in body else None
+
+
+class Rows(NamedTuple):
+    """The events that time or count something as columns (``COLUMNS``), one row each; empty without any.
+
+    ``samples`` are lines that represent the text except for its numbers.
+    """
+
+    columns: dict[str, Floats]
+    samples: list[bytes]
 
 
 @lru_cache(maxsize=1)
-def _rows_of(text: bytes) -> dict[str, Floats]:
-    # A short log is asked for its records and for its doubts.
-    bodies = (body for body in _EVENT.findall(text) if _COUNTING.search(body))
-    rows = [row for event in _decoded(bodies) if (row := _row(event)) is not None]
-    if not rows:
+def rows_of(text: bytes) -> Rows:
+    """Return the events in ``text``. A short log is asked for its records and for its doubts."""
+    regular = rows_by_shape(text, _PREFIX, len(COLUMNS), _row)
+    if regular is not None:
+        return Rows(_columns(regular.rows), regular.samples)
+    bodies = (str(body, "utf-8", "replace") for body in _EVENT.findall(text) if _COUNTING.search(body))
+    rows = [row for body in bodies if (row := _row(body, {})) is not None]
+    return Rows(_columns(np.array(rows, np.float64).reshape(-1, len(COLUMNS))), [text])
+
+
+def _columns(table: Floats) -> dict[str, Floats]:
+    table = table[np.abs(table[:, _TIME]) <= _LARGEST].copy()
+    if not len(table):
         return {}
-    table = np.array(rows, dtype=np.float64)
+    table[np.abs(table) > _LARGEST] = np.nan
+    table[:, _TIME] /= 1000
     return {name: table[:, place].copy() for place, name in enumerate(COLUMNS)}
 
 
@@ -76,14 +88,17 @@ def of_key(rows: Floats, *keys: str) -> Floats:
     return rows[np.isin(rows[:, 0], [KEYS.index(key) for key in keys])]
 
 
-def _row(event: dict[str, Any]) -> tuple[float, ...] | None:
-    key, time_s, value = event.get("key"), _number(event.get("time_ms")) / 1000, event.get("value")
-    if key not in KEYS or not math.isfinite(time_s):
+def _row(body: str, hooks: Hooks) -> tuple[float, ...] | None:
+    """Return the numbers of one event as they are printed, the time in milliseconds; ``None`` if it counts nothing."""
+    event = _decoded(body[: body.rfind("}") + 1], hooks)
+    if event is None or (key := event.get("key")) not in KEYS:
         return None
-    metadata = event.get("metadata")
+    metadata, value = event.get("metadata"), event.get("value")
     about: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
     step_time: object = None
     if key == "submission_benchmark":
+        if hooks:  # the digits of a name
+            raise IrregularError
         value = BENCHMARKS.index(value) if value in BENCHMARKS else None
     elif isinstance(value, dict):
         tracked: dict[str, Any] = value
@@ -91,73 +106,147 @@ def _row(event: dict[str, Any]) -> tuple[float, ...] | None:
     number = about.get("epoch_num", about.get("first_epoch_num", about.get("step")))
     first = about.get("first_step_num", about.get("step_num", about.get("step")))
     words = (
+        event.get("time_ms"),
         number,
         about.get("epoch_count"),
         about.get("samples_count"),
         value,
         first,
         about.get("step_count"),
+        step_time,
     )
-    return (float(KEYS.index(str(key))), time_s, *(_number(word) for word in words), _number(step_time))
+    return (float(KEYS.index(str(key))), *map(_number, words))
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > _LARGEST:
         return math.nan
     return float(value)
 
 
-class Span(NamedTuple):
-    """An interval with start and stop events: number, times, epochs, samples and steps; NaN if not printed."""
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Intervals with start and stop events, a row each; NaN for what is not printed."""
 
-    number: float
-    start_s: float
-    stop_s: float
-    epochs: float
-    samples: float
-    first_step: float
-    steps: float
+    rows: Floats
+
+    @classmethod
+    def of(cls, *columns: Floats) -> "Spans":
+        """Return the intervals with these columns, in the order of the properties."""
+        return cls(np.column_stack(columns))
+
+    def __len__(self) -> int:
+        """Return the number of intervals."""
+        return len(self.rows)
+
+    def __getitem__(self, some: slice | NDArray[np.bool_]) -> "Spans":
+        """Return some of the intervals."""
+        return Spans(self.rows[some])
 
     @property
-    def seconds(self) -> float:
-        """Its duration."""
+    def number(self) -> Floats:
+        """The number of the epoch or block."""
+        return self.rows[:, 0]
+
+    @property
+    def start_s(self) -> Floats:
+        """The start of each."""
+        return self.rows[:, 1]
+
+    @property
+    def stop_s(self) -> Floats:
+        """The end of each."""
+        return self.rows[:, 2]
+
+    @property
+    def epochs(self) -> Floats:
+        """The epochs of each."""
+        return self.rows[:, 3]
+
+    @property
+    def samples(self) -> Floats:
+        """The samples of each."""
+        return self.rows[:, 4]
+
+    @property
+    def first_step(self) -> Floats:
+        """The step at the start of each."""
+        return self.rows[:, 5]
+
+    @property
+    def steps(self) -> Floats:
+        """The steps of each."""
+        return self.rows[:, 6]
+
+    @property
+    def seconds(self) -> Floats:
+        """The duration of each."""
         return self.stop_s - self.start_s
 
 
-def spans(rows: Floats, start: str, stop: str) -> tuple[list[Span], int]:
+def spans(rows: Floats, start: str, stop: str) -> tuple[Spans, int]:
     """Return the intervals between start and stop events in the order of their end, and how many events do not pair.
 
     Untagged ranks print the same events several times, so an open interval is not started again. A later interval with
     the same number is another part of the same epoch. A stop with another number than the only open start is its end.
     """
-    found: list[Span] = []
-    started: dict[float, Floats] = {}
+    rows = of_key(rows, start, stop)
+    starts, stops = rows[0::2], rows[1::2]
+    if (
+        len(starts) == len(stops)
+        and (starts[:, 0] == KEYS.index(start)).all()
+        and (stops[:, 0] == KEYS.index(stop)).all()
+        and (np.nan_to_num(starts[:, _NUMBER], nan=-1.0) == np.nan_to_num(stops[:, _NUMBER], nan=-1.0)).all()
+        and (stops[:, _TIME] > starts[:, _TIME]).all()
+    ):
+        return _spans_of(starts, stops, start), 0
+    first: list[int] = []
+    last: list[int] = []
+    started: dict[float, int] = {}
     unpaired, last_stop = 0, -np.inf
-    for row in of_key(rows, start, stop):
-        number = float(np.nan_to_num(row[_NUMBER], nan=-1.0))
-        if int(row[0]) == KEYS.index(start):
-            started.setdefault(number, row)
+    pairing = np.column_stack((rows[:, 0], rows[:, _TIME], np.nan_to_num(rows[:, _NUMBER], nan=-1.0)))
+    for at, (kind, time_s, number) in enumerate(pairing.tolist()):
+        if int(kind) == KEYS.index(start):
+            started.setdefault(number, at)
             continue
         key = number if number in started else next(iter(started), None) if len(started) == 1 else None
         if key is None:
             # Several ranks print one stop; what comes later has lost its start.
-            unpaired += row[_TIME] > last_stop + 1
+            unpaired += time_s > last_stop + 1
             continue
-        first = started.pop(key)
-        if row[_TIME] <= first[_TIME]:
+        opened = started.pop(key)
+        if time_s <= rows[opened, _TIME]:
             continue
-        last_stop = row[_TIME]
-        epochs = first[_COUNT] if np.isfinite(first[_COUNT]) or start == "block_start" else 1.0
-        # Some programs print the number of steps at the end, others the step at both ends.
-        counts = (row[_STEP_COUNT], first[_STEP_COUNT])
-        steps = next((count for count in counts if np.isfinite(count)), row[_FIRST_STEP] - first[_FIRST_STEP])
-        place = number if number >= 0 else float(len(found))
-        samples = row[_SAMPLES] - first[_SAMPLES]
-        found.append(Span(place, first[_TIME], row[_TIME], epochs, samples, first[_FIRST_STEP], steps))
-    return found, int(unpaired) + len(started)
+        last_stop = time_s
+        first.append(opened)
+        last.append(at)
+    return _spans_of(rows[first], rows[last], start), int(unpaired) + len(started)
 
 
-def segments(rows: Floats, batch: float) -> list[Span]:
+def _spans_of(starts: Floats, stops: Floats, start: str) -> Spans:
+    """Return the intervals from ``starts`` to ``stops``, which pair; ``start`` is the key of a start."""
+    numbers = np.nan_to_num(stops[:, _NUMBER], nan=-1.0)
+    epochs = starts[:, _COUNT]
+    if start != "block_start":
+        epochs = np.where(np.isfinite(epochs), epochs, 1.0)
+    # Some programs print the number of steps at the end, others the step at both ends.
+    steps = stops[:, _FIRST_STEP] - starts[:, _FIRST_STEP]
+    for counts in (starts[:, _STEP_COUNT], stops[:, _STEP_COUNT]):
+        steps = np.where(np.isfinite(counts), counts, steps)
+    return Spans.of(
+        np.where(numbers >= 0, numbers, np.arange(len(numbers))),
+        starts[:, _TIME],
+        stops[:, _TIME],
+        epochs,
+        stops[:, _SAMPLES] - starts[:, _SAMPLES],
+        starts[:, _FIRST_STEP],
+        steps,
+    )
+
+
+def segments(rows: Floats, batch: float) -> Spans:
     """Return the training within blocks, without evaluation, with the samples of each; NaN samples if unknown.
 
     A segment begins at ``block_start`` and ends at the first of ``eval_start``, ``block_stop``, the next start and
@@ -191,15 +280,6 @@ def segments(rows: Floats, batch: float) -> list[Span]:
             candidates = (float(last[_SAMPLES]), following, *after.tolist())
             samples = next((count - at_start for count in candidates if count > at_start), np.nan)
         steps = float(last[_FIRST_STEP] - first[_FIRST_STEP])
-        found.append(
-            Span(
-                float(place),
-                float(first[_TIME]),
-                float(last[_TIME]),
-                np.nan,
-                samples,
-                float(first[_FIRST_STEP]),
-                steps,
-            )
-        )
-    return found
+        place_and_times = (float(place), float(first[_TIME]), float(last[_TIME]))
+        found.append((*place_and_times, np.nan, samples, float(first[_FIRST_STEP]), steps))
+    return Spans(np.array(found, np.float64).reshape(-1, 7))

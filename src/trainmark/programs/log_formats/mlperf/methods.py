@@ -10,14 +10,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Witness
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS, DIALECTS, USUAL, Dialect
-from trainmark.programs.log_formats.mlperf.events import Span, of_key, segments, spans
+from trainmark.programs.log_formats.mlperf.events import Spans, of_key, segments, spans
 
 _TIME, _NUMBER, _SAMPLES, _VALUE, _STEP_TIME = 1, 2, 4, 5, 8
 _MOST_STEPS = 1e6
@@ -40,9 +39,9 @@ class Run:
     name: str | None
     is_named: bool
     batch: float
-    epochs: list[Span]
-    blocks: list[Span]
-    training: list[Span]
+    epochs: Spans
+    blocks: Spans
+    training: Spans
     unpaired: int
 
     @classmethod
@@ -67,6 +66,11 @@ class Run:
             is_named=len(benchmark) > 0,
             unpaired=unpaired,
         )
+
+    @property
+    def spans(self) -> Spans:
+        """The epochs, or the blocks if it has no epochs."""
+        return self.epochs if len(self.epochs) else self.blocks
 
     @property
     def train_samples(self) -> Floats:
@@ -160,69 +164,62 @@ def _step_time(run: Run) -> Records:
 
 
 def _blocks(run: Run) -> Records:
-    counted = [span for span in run.training if span.samples > 0 and span.seconds > 0]
-    return _of_spans(counted, [span.samples for span in counted], run.batch)
+    counted = run.training[(run.training.samples > 0) & (run.training.seconds > 0)]
+    return _of_spans(counted, counted.samples, run.batch)
 
 
 def _epochs(run: Run) -> Records:
     found = _finished(run)
     samples = run.samples_of_epoch
-    if not found or not samples > 0 or _counts_whole_run(run, found):
+    if not len(found) or not samples > 0 or _counts_whole_run(run, found):
         return {}
-    rising = all(after.number > before.number for before, after in pairwise(found))
-    if not rising or not all(span.epochs > 0 for span in found):
+    if not (np.diff(found.number) > 0).all() or not (found.epochs > 0).all():
         return {}
-    if run.name == "bert" and run.train_samples[0, _TIME] <= found[0].start_s:
+    if run.name == "bert" and run.train_samples[0, _TIME] <= found.start_s[0]:
         return {}  # the size of the data set, which no run covers
-    done = [samples * span.epochs for span in found]
+    done = samples * found.epochs
     done[-1] *= _fraction_of_last(run, found)
     return _of_spans(found, done, run.batch)
 
 
-def _finished(run: Run) -> list[Span]:
+def _finished(run: Run) -> Spans:
     """Return the epochs, or blocks, without a last one that the end of the run stops in the middle.
 
     Some programs train on while an evaluation runs, and stop when it has reached the target.
     """
-    found, stops = run.epochs or run.blocks, of_key(run.rows, "run_stop")
+    found, stops = run.spans, of_key(run.rows, "run_stop")
     if (
         len(found) < 2
         or not len(stops)
         or np.isfinite(stops[0, _NUMBER])
-        or found[-1].stop_s < stops[0, _TIME]
+        or found.stop_s[-1] < stops[0, _TIME]
     ):
         return found
     return found[:-1]
 
 
 def _steps(run: Run) -> Records:
-    found = [span for span in _with_steps(run) if span.steps > 0]
-    return _of_spans(found, [span.steps * run.batch for span in found], run.batch)
-
-
-def _with_steps(run: Run) -> list[Span]:
-    """Return the blocks, or epochs, with missing steps taken from the next one's start."""
-    found = run.blocks or run.epochs
-    after = [span.first_step for span in found[1:]] + [np.nan] * bool(found)
-    return [
-        span if span.steps > 0 else span._replace(steps=following - span.first_step)
-        for span, following in zip(found, after, strict=True)
-    ]
+    """Missing steps of a block, or an epoch, are taken from the next one's start."""
+    found = run.blocks if len(run.blocks) else run.epochs
+    following = np.append(found.first_step[1:], np.nan)[: len(found)]
+    steps = np.where(found.steps > 0, found.steps, following - found.first_step)
+    counted = steps > 0
+    return _of_spans(found[counted], steps[counted] * run.batch, run.batch)
 
 
 def _run(run: Run) -> Records:
-    found = run.epochs or run.blocks
+    found = run.spans
     starts, stops = (of_key(run.rows, key)[:, _TIME] for key in ("run_start", "run_stop"))
     if (
-        not found
+        not len(found)
         or not _counts_whole_run(run, found)
         or not len(starts)
         or not len(stops)
         or stops[0] <= starts[0]
     ):
         return {}
-    whole = Span(1.0, float(starts[0]), float(stops[0]), np.nan, np.nan, np.nan, np.nan)
-    return _of_spans([whole], [float(run.train_samples[-1, _VALUE])], np.nan)
+    whole = Spans(np.array([[1.0, starts[0], stops[0], np.nan, np.nan, np.nan, np.nan]]))
+    return _of_spans(whole, run.train_samples[-1:, _VALUE], np.nan)
 
 
 _METHODS: Mapping[str, Callable[[Run], Records]] = {
@@ -235,20 +232,20 @@ _METHODS: Mapping[str, Callable[[Run], Records]] = {
 }
 
 
-def _counts_whole_run(run: Run, found: list[Span]) -> bool:
+def _counts_whole_run(run: Run, found: Spans) -> bool:
     """Return whether ``train_samples`` count the whole run, by the time at which they are printed."""
     rows = run.train_samples
-    return bool(len(rows) and rows[-1, _TIME] > found[0 if run.name == "bert" else -1].start_s)
+    return bool(len(rows) and rows[-1, _TIME] > found.start_s[0 if run.name == "bert" else -1])
 
 
-def _fraction_of_last(run: Run, found: list[Span]) -> float:
+def _fraction_of_last(run: Run, found: Spans) -> float:
     """Return the trained fraction of the last epoch, by the last evaluation in it; 1 if none prints a fraction."""
     rows = of_key(run.rows, "eval_accuracy", "run_stop")
-    in_last = rows[(rows[:, _TIME] >= found[-1].start_s) & np.isfinite(rows[:, _NUMBER])]
+    in_last = rows[(rows[:, _TIME] >= found.start_s[-1]) & np.isfinite(rows[:, _NUMBER])]
     if not len(in_last):
         return 1.0
     whole, part = divmod(float(in_last[-1, _NUMBER]), 1.0)
-    return part if part and whole in (found[-1].number - 1, np.floor(found[-1].number)) else 1.0
+    return part if part and whole in (found.number[-1] - 1, np.floor(found.number[-1])) else 1.0
 
 
 def _without_warm_up(records: Records) -> Records:
@@ -259,13 +256,12 @@ def _without_warm_up(records: Records) -> Records:
     return {name: values[1:] for name, values in records.items()}
 
 
-def _of_spans(found: list[Span], samples: list[float], batch: float) -> Records:
-    if not found:
+def _of_spans(found: Spans, done: Floats, batch: float) -> Records:
+    if not len(found):
         return {}
-    done, seconds = np.array(samples), np.array([span.seconds for span in found])
-    rates = done / seconds
+    rates = done / found.seconds
     if not np.isfinite(rates).all() or rates.max() > _MOST_RATE or (done / batch > _MOST_STEPS).any():
         return {}
-    numbers = np.array([span.number for span in found])
+    numbers = found.number
     steps = numbers if (np.diff(numbers) > 0).all() else np.arange(1.0, len(found) + 1)
     return {"step": steps, "rate": rates, "samples": done}
