@@ -1,7 +1,7 @@
 """Tasks, frameworks and programs in other folders, which an environment variable names.
 
 ``TRAINMARK_EXTENSIONS`` lists folders (separated as ``PATH`` is); in each, ``tasks/NAME``, ``frameworks/NAME``,
-``worker`` (``backends/NAME``, ``models/NAME_TASK.py``, ``tasks/NAME``, ``gaps.json``), and the files in
+``worker`` (``backends/NAME``, ``models/NAME_TASK.py``, ``tasks/NAME``, ``gaps.json``, ``cards.yaml``), and the files in
 ``programs/cards``, ``programs/log_formats`` and ``programs/options`` are found in addition to trainmark's own.
 Every package may import this module.
 """

@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "logs/guess/vocabulary.py": "what unknown programs print after a rate",
     "cli/data.py": "the place where the commands of kinds are listed",
     "worker/gaps.json": "the unsupported combinations of every task's axes, in one table",
+    "worker/cards.yaml": "the loaders of every task's data, in one table",
     "workload/card.py": "the key of a card that asks for stand-ins of downloads",
     "workload/generate.py": "the generator of stand-ins for programs that download their data",
 }

@@ -1,8 +1,8 @@
 """The cards of built-in programs, merged from a common part, the task's and the framework's.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's, ``worker/models/NAME_TASK.yaml`` the part for this framework and task. A framework has a card for each task
-that its worker trains, and for each that the table of gaps names. The worker refuses the combinations that its table,
+framework's, ``worker/cards.yaml`` the parts for a framework and a task. A framework has a card for each task that its
+worker trains, and for each that the table of gaps names. The worker refuses the combinations that its table,
 ``worker/gaps.json``, lists.
 """
 
@@ -17,6 +17,7 @@ from trainmark.suite import Document, read_document
 
 CARD = "card.yaml"
 GAPS = "gaps.json"
+OF_BOTH = "cards.yaml"
 ANY = "any"
 """Every framework, and every task, in the table of gaps."""
 PACKAGE = Path(__file__).parent.parent
@@ -29,7 +30,7 @@ def built_in_cards() -> Iterator[Document]:
     """
     common = read_document(PACKAGE / "frameworks" / CARD)
     of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
-    gaps = _gaps()
+    gaps, parts = _gaps(), _parts()
     for own in _documents("frameworks"):
         name = own.path.parent.name
         of_framework = {
@@ -40,8 +41,8 @@ def built_in_cards() -> Iterator[Document]:
         }
         for task, of_task in of_tasks.items():
             if _trains(name, task) or (name, task) in gaps:
-                both = {**_of_both(name, task), "gaps": gaps.get((name, task), [])}
-                values = reduce(laid_over, (common.values, of_task, of_framework, both))
+                both = (*parts.get((name, task), ()), {"gaps": gaps.get((name, task), [])})
+                values = reduce(laid_over, (common.values, of_task, of_framework, *both))
                 yield Document(own.path, values, own.lines)
 
 
@@ -55,12 +56,15 @@ def _trains(framework: str, task: str) -> bool:
     return any((worker / model).is_file() for worker in _workers())
 
 
-def _of_both(framework: str, task: str) -> Mapping[str, Any]:
-    """Return the card part for a framework and a task: the loaders of the task's data, and their forms."""
-    name = f"{framework}_{task.replace('-', '_')}.yaml"
-    paths = (worker / "models" / name for worker in _workers())
-    cards: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
-    return reduce(laid_over, cards, {})
+def _parts() -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """Return the parts of cards in the workers' tables, by framework and task."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for path in (worker / OF_BOTH for worker in _workers()):
+        table = read_document(path).values if path.is_file() else {}
+        for framework, tasks in table.items():
+            for task, part in tasks.items():
+                found.setdefault((framework, task), []).append(part)
+    return found
 
 
 def _gaps() -> dict[tuple[str, str], list[Any]]:
