@@ -44,6 +44,9 @@ def with_rates(case: CaseResult, *factors: float) -> CaseResult:
         first.model_copy(
             update={
                 "repeat": i,
+                "directory": f"runs/{case.id}/{i}",
+                "started_at": first.started_at and first.started_at + timedelta(minutes=i),
+                "duration_s": 1000.0,
                 "measurement": first.measurement.model_copy(update={"throughput": rate, "window_s": window}),
             }
         )

@@ -12,6 +12,7 @@ from trainmark.schema.findings import RatioKind
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Steadiness, Suspicion
 from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 from trainmark.schema.results import CaseResult, Results, RunResult
 from trainmark.store import read_results, write_results
@@ -47,7 +48,12 @@ def on_devices(results: Results, doubted: int | None = None) -> Results:
             reason=None,
             estimate=estimates[case.id],
             speedup=speedup(case.id, case.world_size, estimates, one.id),
-            runs=held,
+            runs=tuple(
+                run.model_copy(
+                    update={"directory": f"runs/{case.id}/{run.repeat}", "parameters": Parameters()}
+                )
+                for run in held
+            ),
         )
         for case, held in ((one.case, one.runs), (many, runs))
     )

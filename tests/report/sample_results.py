@@ -103,18 +103,19 @@ def run(
 ) -> RunResult:
     """Return one run of ``case``; with a throughput it is measured."""
     directory = f"runs/{case.id}/{repeat}"
+    measured = None if throughput is None else measurement(throughput, case)
     values: dict[str, Any] = {
         "repeat": repeat,
         "outcome": outcome,
         "reason": None,
         "started_at": START + timedelta(minutes=repeat),
-        "duration_s": 60.0,
+        "duration_s": 60.0 if measured is None else max(60.0, 10.0 + (measured.window_s or 0.0)),
         "directory": directory,
         "log": None,
         "commands": (
             f"OMP_NUM_THREADS=4 python train.py --precision {case.precision} --events {directory}/events.jsonl",
         ),
-        "measurement": None if throughput is None else measurement(throughput, case),
+        "measurement": measured,
         "suspicions": (),
         "parameters": {}
         if throughput is None

@@ -346,9 +346,12 @@ def test_runs_that_were_stored_under_a_cases_earlier_id_are_found(
 ) -> None:
     found = old.cases[0]
     case = found.case.model_copy(update={"options": {"mode": "benchmark"}})
+    runs = tuple(run.model_copy(update={"directory": f"runs/{case.id}/{run.repeat}"}) for run in found.runs)
     write_results(
         out / "results.json",
-        old.model_copy(update={"cases": (found.model_copy(update={"id": case.id, "case": case}),)}),
+        old.model_copy(
+            update={"cases": (found.model_copy(update={"id": case.id, "case": case, "runs": runs}),)}
+        ),
     )
     path = tmp_path / "runs.sqlite"
     added(out, str(path), capsys)

@@ -32,7 +32,7 @@ def measure_events(events: RunEvents) -> Measurement:
         first_step_s=summary.first_step_s,
         compile_s=summary.compile_s,
         step_times=_step_times(times),
-        data_wait=float(np.nansum(waits) / summary.window_s) if np.isfinite(waits).any() else None,
+        data_wait=min(1.0, float(np.nansum(waits) / summary.window_s)) if np.isfinite(waits).any() else None,
         peak_memory_bytes=summary.peak_memory_bytes,
         final_loss=float(losses[-1]) if losses.size else None,
         peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,

@@ -1,7 +1,7 @@
 """The base classes of immutable documents, which have no unknown fields."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -11,6 +11,9 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A part of a whole, 0 to 1."""
 
 
 class Frozen(BaseModel):

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.frozen import Frozen, Share
 
 
 class About(StrEnum):
@@ -170,7 +170,7 @@ class Measurement(Frozen):
     first_step_s: float | None
     compile_s: float | None
     step_times: StepTimes | None
-    data_wait: float | None
+    data_wait: Share | None
     peak_memory_bytes: tuple[int, ...]
     final_loss: float | None
     peak_operations_per_s: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from trainmark.schema.frozen import Frozen
+from trainmark.schema.frozen import Frozen, Share
 
 SCHEMA_VERSION = 1
 
@@ -168,10 +168,10 @@ class GpuSummary(Frozen):
     power_w_mean: float | None
     power_w_max: float | None
     temperature_c_max: int | None
-    utilisation_mean: float | None
+    utilisation_mean: Share | None
     memory_used_bytes_max: int | None
-    throttled_share: float | None
-    reason_shares: Mapping[str, float]
+    throttled_share: Share | None
+    reason_shares: Mapping[str, Share]
     foreign_pids: tuple[int, ...]
     unseen_processes_max: int | None
     clock_dropped_share: float | None = None
@@ -179,7 +179,7 @@ class GpuSummary(Frozen):
     energy_j: float | None = None
     violation_shares: Mapping[str, float] = Field(default_factory=dict)
     run_processes_max: int | None = None
-    memory_utilisation_mean: float | None = None
+    memory_utilisation_mean: Share | None = None
 
 
 class TelemetrySummary(Frozen):
