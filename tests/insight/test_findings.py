@@ -37,7 +37,7 @@ def doubtful(case: CaseResult) -> CaseResult:
 def on_devices(results: Results, doubted: int | None = None) -> Results:
     """Return one case on 1 and on 4 devices, 3.6 times as fast; the side of ``doubted`` devices is in doubt."""
     (one, *_) = results.cases
-    runs = tuple(faster(run, 3.6) for run in one.runs)
+    runs = tuple(of_more_devices(faster(run, 3.6), 4) for run in one.runs)
     many = one.case.model_copy(update={"devices_per_node": 4})
     estimates = {one.id: estimate(rates(one.runs)), many.id: estimate(rates(runs))}
     cases = tuple(
@@ -59,6 +59,14 @@ def on_devices(results: Results, doubted: int | None = None) -> Results:
     )
     cases = tuple(doubtful(case) if case.case.world_size == doubted else case for case in cases)
     return results.model_copy(update={"cases": cases})
+
+
+def of_more_devices(run: RunResult, devices: int) -> RunResult:
+    """Return the run with the samples of so many devices, in as much more time."""
+    assert run.measurement is not None
+    samples, window_s = run.measurement.samples or 0, run.measurement.window_s or 0.0
+    changes = {"samples": samples * devices, "window_s": window_s * devices}
+    return run.model_copy(update={"measurement": run.measurement.model_copy(update=changes)})
 
 
 def faster(run: RunResult, times: float) -> RunResult:
