@@ -43,10 +43,11 @@ def export(
         typer.Option(help="Only these cases, as in trainmark run (axis=value|value, or a pattern)."),
     ] = None,
     against: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="BASELINE",
-            help="For junit and github-summary: the result to compare with, as in trainmark compare BASELINE DIR.",
+            help="For junit and github-summary: the result to compare with, as in trainmark compare BASELINE DIR; "
+            "several times: several campaigns of one baseline.",
         ),
     ] = None,
     within: Annotated[
@@ -71,7 +72,7 @@ def export(
 
     target = find_format(to)
     results = selected(results_at(source), only)
-    comparison = None if against is None else _comparison(results, source, against, only, within / 100)
+    comparison = _comparison(results, source, against, only, within / 100) if against else None
     place = output or _default(target)
     if not place:
         from trainmark.errors import InputError
@@ -100,9 +101,10 @@ def _default(target: "ExportFormat") -> str | None:
 
 
 def _comparison(
-    results: "Results", source: str, against: str, only: str | None, within: float
+    results: "Results", source: str, against: list[str], only: str | None, within: float
 ) -> "Comparison":
     from trainmark.cli.results import results_at, selected
     from trainmark.insight import compare
 
-    return compare([selected(results_at(against), only)], results, (against, source), within)
+    baselines = [selected(results_at(one), only) for one in against]
+    return compare(baselines, results, (*against, source), within)
