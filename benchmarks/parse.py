@@ -37,7 +37,9 @@ _IN_BLOCKS = (
     "paddleseg",
     "paddlerec",
 )
-_BATCH_UNSAID = frozenset({"espnet", "keras", "lightning", "llama-factory-steps", "pytorch-imagenet"})
+_BATCH_UNSAID = frozenset(
+    {"espnet", "icefall", "keras", "lightning", "llama-factory-steps", "pytorch-imagenet"}
+)
 """Logs that do not say how large a batch is, without which there is no number."""
 _TAG = b"Wed Jun  1 10:54:35 2022[1,0]<stdout>:"
 _EPOCH = {
@@ -57,7 +59,7 @@ _SEARCHED = {
 }
 
 
-_AT_ONCE = frozenset({"espnet", "llama-factory-steps", "mlperf", "trainmark"})
+_AT_ONCE = frozenset({"espnet", "icefall", "llama-factory-steps", "mlperf", "trainmark"})
 """Formats whose clock must not go back, or whose end has totals: the sample is as long as the log."""
 _LOSSES = {"nvidia-ssd": b"Iteration: %6d, Loss function: 5.321, Average Loss: 6.102\n"}
 """Lines between the records of a program that prints its figures at the end only."""

@@ -129,7 +129,7 @@ def test_the_arrival_of_the_lines_gives_the_rate_of_a_loop(name: str) -> None:
     }
 
 
-def test_a_bare_time_of_lines_that_are_steps_apart_is_stated_as_doubtful() -> None:
+def test_a_bare_time_of_lines_of_every_nth_step_is_in_doubt() -> None:
     text = "".join(f"step {10 * at} loss 0.{300 + at} time 0.50s\n" for at in range(1, 60)).encode()
     guess = propose_for(text)
     assert guess is not None

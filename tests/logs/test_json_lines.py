@@ -53,7 +53,7 @@ def test_lines_by_shape_have_the_numbers_that_json_decodes(objects: list[tuple[A
         assert np.array_equal(found.rows, np.array(wanted, np.float64), equal_nan=True)
 
 
-def test_lines_of_one_shape_are_decoded_together_and_damaged_ones_left_out() -> None:
+def test_lines_of_one_shape_are_decoded_as_arrays_and_damaged_ones_left_out() -> None:
     lines = [f'X {{"a": {number}.25, "b": {{"c": {number}e-1}}}}\n' for number in range(10, 99)]
     text = "".join([*lines, "no object\n", 'X {"a": 1.5\n', 'X {"z": 1}\n'] * 2).encode()
 

@@ -73,7 +73,9 @@ def run_outcome(
 
 def _because_of_commas(known: Format, collected: LogCollector) -> str:
     """Return an explanation if the lines would be records without the commas in their numbers (``14,8861``)."""
-    if any(pattern.search(_COMMA.sub(b".", bytes(collected.head))) for pattern in known.records):
+    head = bytes(collected.head)
+    patterns = [pattern for pattern in known.records if not pattern.search(head)]
+    if any(pattern.search(_COMMA.sub(b".", head)) for pattern in patterns):
         return ": its numbers have decimal commas, which the program does not print; replace them by decimal points"
     return ""
 

@@ -1,4 +1,4 @@
-"""What a record does not have in its line: fields of several lines merged to one row, and epochs by the restarts."""
+"""Fields of several lines merged to one row, and epochs by the restarts: what a record lacks in its line."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
