@@ -32,7 +32,9 @@ class GeneratedSection(NamedTuple):
         if wanted == self.path.read_text(encoding="utf-8"):
             return 0
         if "--check" in sys.argv[1:]:
-            sys.stderr.write(f"docs/{self.name} is outdated: run {self.script}\n")
+            sys.stderr.write(
+                f"{self.path.resolve().relative_to(DOCS.parent)} is outdated: run {self.script}\n"
+            )
             return 1
         self.path.write_text(wanted, encoding="utf-8")
         return 0

@@ -3,19 +3,25 @@
 
     .venv/bin/python scripts/report_pictures.py [NAME ...]
 
-It needs chromium and Pillow. Results are shown that are complete and name the program of every run.
+It needs chromium and Pillow. Results are shown that are complete and name the program of every run. The digests of
+what the pictures show are in docs/pictures/shown.json; a test compares them with today's reports.
 """
 
+import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from trainmark.report import render_html
 from trainmark.store import read_results
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SHOWN = ("frameworks", "h200-language", "cluster-ssh")
@@ -24,6 +30,26 @@ SIZES = ((1300, 900), (400, 900))
 LEAST_WINDOW = 520
 """Chromium's windows are not narrower: a narrow page is shown in a frame, and the picture is cut."""
 COLOURS = 64
+
+
+FIRST_SCREEN = re.compile(r'<section id="(?!glance)')
+
+
+def page_of(name: str) -> str:
+    """Return the report of a stored result as a page."""
+    folder = DOCS / "results" / name
+    return render_html(read_results(folder / "results.json"), folder)
+
+
+def first_screen(name: str) -> str:
+    """Return the text of a report's first screen: what precedes the section after the glance."""
+    page = page_of(name)
+    body = page[page.index("<body") :]
+    end = FIRST_SCREEN.search(body)
+    text = re.sub(
+        r"<(script|style)\b.*?</\1>|<[^>]+>", " ", body[: end.start() if end else None], flags=re.DOTALL
+    )
+    return " ".join(text.split())
 
 
 def main(names: list[str]) -> int:
@@ -39,15 +65,26 @@ def main(names: list[str]) -> int:
         if not results.complete or any(run.identity is None for run in runs):
             sys.stderr.write(f"{name}: unfinished, or the program of some run is unknown\n")
             return 1
-        page = render_html(results, folder)
+        page = page_of(name)
         for width, height in SIZES:
             path = DOCS / "pictures" / f"{name}-{width}.png"
             _picture(browser, page, width, height).save(path, optimize=True)
             sys.stderr.write(f"wrote {path}\n")
+        _note(name)
     return 0
 
 
-def _picture(browser: str, page: str, width: int, height: int) -> Image.Image:
+def _note(name: str) -> None:
+    """Keep the digest of what a result's pictures show."""
+    path = DOCS / "pictures" / "shown.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    kept[name] = hashlib.sha256(first_screen(name).encode()).hexdigest()
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _picture(browser: str, page: str, width: int, height: int) -> "Image.Image":
+    from PIL import Image
+
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "page.html").write_text(page, encoding="utf-8")
