@@ -11,6 +11,7 @@ from trainmark.errors import InputError
 from trainmark.report import Language
 from trainmark.report.blocks import Bullets, Section, Table
 from trainmark.report.writing import compose
+from trainmark.schema.energy import EnergySource, EnergyUse
 from trainmark.schema.results import Results
 from trainmark.store import read_results, write_results
 from trainmark.suite import load_suite
@@ -60,6 +61,47 @@ def test_models_with_their_own_units_have_a_row_each_and_no_ratio() -> None:
     ]  # fmt: skip
     (table,) = (block for block in section.blocks if isinstance(block, Table))
     assert "ratio" not in [column.title for column in table.columns]
+
+
+def with_energy(results: Results) -> Results:
+    """Return the results with 0.5 J an image in each run of the first case, and no counters elsewhere."""
+    first, *rest = results.cases
+    use = EnergyUse(
+        source=EnergySource.GPUS, joules=4000.0, watts=185.0, per_unit_j=0.5, unit="image", devices=1
+    )
+    runs = tuple(run.model_copy(update={"energy": use}) for run in first.runs)
+    return results.model_copy(update={"cases": (first.model_copy(update={"runs": runs}), *rest)})
+
+
+def test_energy_is_on_the_first_screen_where_it_was_measured() -> None:
+    results = sample.two_sizes()
+    with_it, without = (glance(one).blocks[0] for one in (with_energy(results), results))
+    assert isinstance(with_it, Table)
+    assert isinstance(without, Table)
+    titles = [column.title for column in with_it.columns]
+    assert titles.index("energy") == titles.index("bound by") - 1
+    assert [row[titles.index("energy")] for row in rows(glance(with_energy(results)))] == [
+        "500 mJ / image",
+        "-",
+    ]
+    assert "energy" not in [column.title for column in without.columns]
+
+
+def test_published_figures_are_in_the_report_with_their_deviation() -> None:
+    report = compose(sample.ngc_v100(), Path("/nowhere"), Language.EN)
+    section = next(one for one in report.sections if one.anchor == "published")
+    found = {row[0]: row[1:] for row in rows(section)}
+    measured, published, deviation, source = found["amp-fp16 b256 1n1g"]
+    # The figure that a team could not reach: its own log has another memory format.
+    assert (measured, published) == ("790.0 images/s", "1156 images/s")
+    assert deviation.startswith("-31.7 % [-3")
+    assert source.startswith("ngc-pytorch-resnet50-v100-32gb-amp-1gpu ")
+    assert found["amp-fp16 b256 4n8g"][2].startswith("+0.0 % [")
+
+
+def test_a_case_without_a_published_figure_has_no_section() -> None:
+    report = compose(stored("h200"), Path("/nowhere"), Language.EN)
+    assert "published" not in [section.anchor for section in report.sections]
 
 
 def test_the_reader_chooses_the_baseline() -> None:

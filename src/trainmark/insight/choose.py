@@ -9,7 +9,7 @@ from trainmark.reference import Reference, Statistic
 from trainmark.schema.recipe import Condition
 from trainmark.tasks import same_model, same_unit
 
-_MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
+MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
 _OPTIONAL = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
 
 
@@ -20,7 +20,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     that case, or the run does not state its case.
     """
     model = run.recipe.value(Condition.MODEL)
-    unstated = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
+    unstated = [axis for axis in MUST_AGREE if run.recipe.value(axis) is None]
     if model is None or unstated:
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
         cure = "choose a figure with --reference"
@@ -46,7 +46,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
 
 def _agrees(run: ExplainedRun, reference: Reference) -> bool:
     there = recipe_of(reference)
-    if any(run.recipe.value(axis) != there.value(axis) for axis in _MUST_AGREE):
+    if any(run.recipe.value(axis) != there.value(axis) for axis in MUST_AGREE):
         return False
     pairs = ((run.recipe.value(axis), there.value(axis)) for axis in _OPTIONAL)
     return all(here is None or other is None or here == other for here, other in pairs)

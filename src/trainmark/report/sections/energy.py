@@ -27,11 +27,18 @@ def section(context: Context) -> Section | None:
 
 
 def _row(context: Context, case: CaseResult, found: EnergyFinding) -> tuple[Cell, ...]:
-    bounds = found.interval
-    detail = "" if bounds is None else f"[{joules_text(bounds.low)}, {joules_text(bounds.high)}]"
     return (
         cell(context.axes.label(case.case)),
-        cell(f"{joules_text(found.per_unit_j)} / {found.unit}", detail),
+        energy_cell(found),
         cell(f"{found.watts:.0f} W"),
         cell(context.say(f"energy_{found.source.value.replace('-', '_')}", n=found.devices)),
     )
+
+
+def energy_cell(found: EnergyFinding | None) -> Cell:
+    """Return the joules of one unit of work with their interval; a dash where they were not measured."""
+    if found is None:
+        return cell("-")
+    bounds = found.interval
+    detail = "" if bounds is None else f"[{joules_text(bounds.low)}, {joules_text(bounds.high)}]"
+    return cell(f"{joules_text(found.per_unit_j)} / {found.unit}", detail)

@@ -9,6 +9,7 @@ from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, PRECISION, WORKLOAD
 from trainmark.report.blocks import Bar, Bullets, Cell, Column, Section, Span, Table, cell, plain
 from trainmark.report.context import Context, Mark, marks
 from trainmark.report.numbers import decimals, interval, number, percent
+from trainmark.report.sections.energy import energy_cell
 from trainmark.report.sections.equivalence import equality
 from trainmark.report.sections.overview import inspection_sentence, trained
 from trainmark.schema.bound import Bound
@@ -110,6 +111,9 @@ def _table(context: Context, compared: list[_Compared]) -> Table:
     title = say("column_throughput", unit=next(iter(units))) if len(units) == 1 else say("throughput_title")
     columns = [Column(say("column_case"), numeric=False), Column(title)]
     columns += [Column(say("column_ratio"))] if several else []
+    joules = {found.case: found for found in context.findings.energy}
+    has_energy = any(one.case.id in joules for one in rows)
+    columns += [Column(say("column_joules"))] if has_energy else []
     columns.append(Column(say("column_bound"), numeric=False))
     places = {
         unit: decimals(
@@ -123,6 +127,7 @@ def _table(context: Context, compared: list[_Compared]) -> Table:
         cells = [cell(context.axes.label(one.case.case))]
         cells.append(_number(context, one.case, places[unit], "" if len(units) == 1 else f" {unit}"))
         cells += [_ratio(context, one)] if several else []
+        cells += [energy_cell(joules.get(one.case.id))] if has_energy else []
         cells.append(_bound(context, one.case))
         body.append(tuple(cells))
     bars = tuple(_bar(one.case, ends[one.case.unit or ""]) for one in rows)
