@@ -38,7 +38,17 @@ _IN_BLOCKS = (
     "paddlerec",
 )
 _BATCH_UNSAID = frozenset(
-    {"espnet", "icefall", "keras", "lightning", "llama-factory-steps", "pytorch-imagenet"}
+    {
+        "espnet",
+        "icefall",
+        "keras",
+        "lightning",
+        "llama-factory-steps",
+        "mindspore",
+        "paddle-hapi",
+        "pytorch-imagenet",
+        "tensorflow-estimator",
+    }
 )
 """Logs that do not say how large a batch is, without which there is no number."""
 _TAG = b"Wed Jun  1 10:54:35 2022[1,0]<stdout>:"
@@ -49,6 +59,8 @@ _EPOCH = {
 }
 _COUNTERS = {"ngc-tensorflow-bert": b" Iteration: ", "paddlerec": b"Epoch: "}
 _SEARCHED = {
+    "paddle-hapi": rb"- (\d[\d.]*)s/step",
+    "tensorflow-estimator": rb"global_step/sec: (\d[\d.]*)\n",
     "paddlenlp-trainer": rb"tokens_per_second_per_device: ([\d.]+)",
     "ngc-pytorch-bert": rb"average_loss : ([\d.]+)",
     "paddlerec": rb"ips ([\d.]+)",

@@ -107,3 +107,15 @@ def test_the_python_of_mpirun_is_one_of_its_words(tmp_path: Path) -> None:
     found = recognise(["mpirun", "-np", "2", str(python), "train.py"], tmp_path, {"PATH": "/usr/bin"})
 
     assert found.interpreter == python
+
+
+def test_a_relative_python_is_that_of_the_folder_in_which_the_command_starts(tmp_path: Path) -> None:
+    (tmp_path / "base").touch(mode=0o755)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(tmp_path / "base")
+
+    found = recognise([".venv/bin/python", "train.py"], tmp_path, {"PATH": "/usr/bin"})
+
+    assert found.interpreter == python
+    assert found.launcher == "python"

@@ -149,3 +149,44 @@ def test_a_counter_that_restarts_needs_no_epoch_in_a_description() -> None:
     assert sorted(set(log.records.epoch)) == [0, 1, 2]
     assert log.status is not Status.UNKNOWN
     assert measure_log(log).value == pytest.approx(4)
+
+
+def _bar(words: str, step: int, seconds: float) -> str:
+    share = step * 100 // STEPS
+    return (
+        f"{words}{share:3d}%|{'#' * (share // 10):10}| {step}/{STEPS} "
+        f"[00:{seconds:02.0f}<00:05, 19.87it/s, loss=0.{300 + step}]"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["", "Training: ", "Epoch {epoch}: ", "Epoch {epoch}/3: ", "[{epoch}] train: "]
+)
+def test_the_arrival_of_a_progress_bar_gives_the_rate_of_a_loop(words: str) -> None:
+    draws, now = random.Random(1), 1.78e9
+    pieces = [(now, b"Map: 100%|##########| 5000/5000 [00:01<00:00, 9000.00 examples/s]\n")]
+    for epoch in range(EPOCHS):
+        began = now
+        for step in range(STEPS + 1):
+            # tqdm draws a bar when a tenth of a second has passed, and again for each set_postfix.
+            for _ in range(1 + (step % 3 == 0)):
+                line = _bar(words.format(epoch=epoch), step, now - began)
+                pieces.append((now, f"\r{line}".encode()))
+            now += STEP_S * draws.uniform(0.97, 1.03)
+        pieces.append((now, b"\n"))
+        for step in range(20):
+            now += 0.02
+            pieces.append(
+                (now, f"\rValidating: {step * 5:3d}%|##  | {step}/20 [00:01<00:00, 50.0it/s]".encode())
+            )
+        pieces.append((now, b"\n"))
+    text = b"".join(piece for _, piece in stamped(pieces))
+    given = Facts(gpus=1, batch_per_device=BATCH)
+    unknown = read_stream(io.BytesIO(text), "bar.log", given)
+    assert unknown.status is Status.UNKNOWN
+    guess = propose_for(text)
+    assert guess is not None
+    log = read_guessed(unknown, io.BytesIO(text), given, guess)
+    assert log is not None
+    assert log.records.count == EPOCHS * STEPS + EPOCHS
+    assert measure_log(log).value == pytest.approx(RATE, rel=0.005)

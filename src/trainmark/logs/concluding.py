@@ -51,6 +51,8 @@ def conclude_log(
         return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
     read = read_records(collected, known)
     context = _context(collected, read.records, read.counters)
+    if known.required is not None and not known.required.search(context.text):
+        return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
     settled = _settle(known, context, hints, given)
     ending = _ending(collected, known, read, context, damage, in_progress=in_progress)
     problems = [

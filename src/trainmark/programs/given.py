@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
@@ -51,7 +52,7 @@ def read_by_format(path: str | Path, known: Format | None, given: Facts | None) 
     if known is None:
         return read_log(path, given, guess=True)
     with _bounded(str(path), known):
-        return logs.read_log(path, GivenFormats((known,)), given)
+        return logs.read_log(path, _only(known), given)
 
 
 def read_stream_by_format(
@@ -61,7 +62,12 @@ def read_stream_by_format(
     if known is None:
         return read_stream(stream, name, given, guess=True)
     with _bounded(name, known):
-        return logs.read_stream(stream, GivenFormats((known,)), name, given)
+        return logs.read_stream(stream, _only(known), name, given)
+
+
+def _only(known: Format) -> GivenFormats:
+    """Return ``known`` as the only format, also of a log that lacks what tells its program from similar ones."""
+    return GivenFormats((replace(known, required=None),))
 
 
 @contextmanager

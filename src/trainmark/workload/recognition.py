@@ -77,7 +77,7 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
     )
     framework = "pytorch" if launcher in _OF_PYTORCH else _framework(script)
     devices = 1 if launcher == "python" else _devices(launcher, rest)
-    return Recognised(launcher, devices, _interpreter(program, environment), script, framework)
+    return Recognised(launcher, devices, _interpreter(program, folder, environment), script, framework)
 
 
 def program_name(words: Sequence[str], recognised: Recognised) -> str:
@@ -266,12 +266,16 @@ def _number_of(flags: Sequence[str], words: Sequence[str]) -> int | None:
     return None
 
 
-def _interpreter(words: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return the Python that runs the program: the one of the command, or that of its launcher's script."""
+def _interpreter(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the absolute path of the Python that runs the program: the command's, or its launcher's script's."""
     if reaches_nodes(words):
         # mpirun and srun are no Python programs: the Python is one of their words.
         words = [word for word in words if _PYTHON.fullmatch(Path(word).name)][:1]
-    found = shutil.which(words[0], path=environment.get("PATH")) if words else None
+    if not words:
+        return None
+    # A path is relative to the folder in which the command starts; a virtual environment's link is not followed.
+    first_word = str(folder.absolute() / words[0]) if "/" in words[0] else words[0]
+    found = shutil.which(first_word, path=environment.get("PATH"))
     if found is None:
         return None
     if _PYTHON.fullmatch(Path(found).name):

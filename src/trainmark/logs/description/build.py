@@ -67,6 +67,7 @@ def build_format(description: FormatDescription) -> Format:
         end_state=make_end(text, _joined(text.end, f"{where}: end") if text.end else None, sources, settings),
         figures={name: compile_pattern(str(one), f"{where}: {name}") for name, one in text.figures.items()},
         header=header,
+        required=_joined(text.required, f"{where}: required") if text.required else None,
         doubts=doubts,
         notes=notes,
         accumulates=text.accumulates,

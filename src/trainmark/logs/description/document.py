@@ -25,6 +25,7 @@ class FormatDescription:
     program whose lines give nodes and devices where the facts do not. ``facts`` and ``values`` say where each fact of
     the run, and each helping number, is found. ``figures`` are the program's own results: ``summary``, ``table``,
     ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the beginning of every complete log,
+    and one of ``required`` is in each log of this program, but not in those of others that print the same records;
     ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch`` say where the counters are
     found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed run doubtful, whose first
     step is ``resumed_from``. ``doubts`` are problems that a pattern in the log shows. ``sample`` is how a synthetic
@@ -47,6 +48,7 @@ class FormatDescription:
     values: Mapping[str, Source] = field(default_factory=dict)
     figures: Mapping[str, str] = field(default_factory=dict)
     start: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     end: tuple[str, ...] = ()
     averages_since_start: bool = False
     resumed_from: Source = None
@@ -73,7 +75,7 @@ class FormatDescription:
 
 _KEYS = {each.name: each for each in fields(FormatDescription) if each.name != "where"}
 _REQUIRED = ("title", "unit")
-_LISTS = ("records", "mark", "start", "end", "doubts", "published", "examples")
+_LISTS = ("records", "mark", "start", "required", "end", "doubts", "published", "examples")
 _MAPPINGS = ("facts", "values", "figures", "sample")
 _SWITCHES = (
     "accumulates",

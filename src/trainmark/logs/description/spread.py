@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,13 +70,25 @@ def _reduced(rows: dict[str, Floats], starts: Any) -> dict[str, Floats]:
 
 
 def number_epochs(blocks: Blocks) -> Blocks:
-    """Add the epoch to rows without one: a counter of steps that falls begins the next."""
-    epoch, last = 0.0, -np.inf
+    """Add the epoch to rows without one: a counter of steps that falls back to its first value begins the next.
+
+    Rows whose counter does not rise within an epoch are left out: a progress bar is drawn again at the same step.
+    """
+    epoch, first, high = 0, np.nan, -np.inf
     for block in blocks:
         if "step" not in block or not len(block["step"]):
             yield block
             continue
         step = block["step"]
-        numbers: Floats = epoch + np.cumsum(np.diff(step, prepend=last) < 0).astype(np.float64)
-        epoch, last = float(numbers[-1]), float(step[-1])
-        yield {**block, "epoch": numbers}
+        first = step[0] if np.isnan(first) else first
+        before = np.concatenate(([high], step[:-1]))
+        starts = np.flatnonzero((step <= first) & (before > first))
+        numbers, rises = np.empty_like(step), np.empty(len(step), bool)
+        for start, stop in pairwise([0, *starts.tolist(), len(step)]):
+            if start in starts:
+                epoch, high = epoch + 1, -np.inf
+            part = step[start:stop]
+            highest = np.maximum.accumulate(np.concatenate(([high], part)))
+            numbers[start:stop], rises[start:stop] = epoch, part > highest[:-1]
+            high = float(highest[-1])
+        yield {name: values[rises] for name, values in {**block, "epoch": numbers}.items()}

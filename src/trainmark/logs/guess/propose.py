@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
+from trainmark.logs.guess.bars import guess_bar
 from trainmark.logs.guess.families import STAMPED, Family, Place, families
 from trainmark.logs.guess.vocabulary import (
     NOT_TRAINING,
@@ -24,6 +25,8 @@ _CLOSE = 0.05
 _SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
+_IS_BAR = re.compile(r"#%\|\|")
+"""A progress bar in the text of a family, whose numbers are left out."""
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _BEFORE = 24
@@ -56,8 +59,10 @@ class _Fields:
 def guess_format(text: bytes) -> Guess | None:
     """Return a guess from the first part of an unknown log; None if no family of lines counts something with a time.
 
-    Lines that count epochs are used only if no line counts steps.
+    Lines that count epochs are used only if no line counts steps. A progress bar is used before other lines, unless
+    these print a rate.
     """
+    bar = guess_bar(text)
     best: tuple[float, Guess] | None = None
     for family in families(text):
         if NOT_TRAINING.search(family.text) and not re.search(r"\btrain", family.text, re.IGNORECASE):
@@ -70,8 +75,12 @@ def guess_format(text: bytes) -> Guess | None:
         weight = float(family.count * (3 if has_rate else 1))
         if found.counts_epochs:
             weight /= _LONGEST_HEAD
+        if bar is not None and (not has_rate or _IS_BAR.search(family.text)):
+            continue
         if best is None or weight > best[0]:
             best = weight, guess
+    if best is None and bar is not None:
+        return Guess(bar.document, (bar.assumed,), bar.lines)
     return best[1] if best else None
 
 
