@@ -145,11 +145,8 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (
-            ["--to", "md", "--only", "framework=jax"],
-            "--only and --model are for --to paddle-json and dlperf-json",
-        ),
-        (["--model", "r50"], "--only and --model are for --to paddle-json and dlperf-json"),
+        (["--only", "framework=jax"], "--only needs --to FORMAT: the report files in DIR have all cases"),
+        (["--to", "md", "--model", "r50"], "--model is for --to paddle-json and dlperf-json"),
         (["--to", "dlperf-json", "--mission", "x"], "--mission is for --to paddle-json"),
         (["--to", "paddle-json", "--mission", "image clasification"], "did you mean 'image classification'?"),
         (["--to", "paddle-json", "--only", "framwork=jax"], "did you mean 'framework'?"),

@@ -64,8 +64,7 @@ def report(
         str | None,
         typer.Option(
             "--only",
-            help="For paddle-json and dlperf-json: only these cases, as in trainmark run (axis=value|value, or a "
-            "pattern).",
+            help="With --to: only these cases, as in trainmark run (axis=value|value, or a pattern).",
         ),
     ] = None,
     model: Annotated[
@@ -90,6 +89,7 @@ def report(
     With --to paddle-json or dlperf-json: print rows for the databases of those projects (docs/reference/exchange.md).
     Exit code 1: a run cannot be written in that format, or there are no runs.
     """
+    from trainmark.cli.results import selected
     from trainmark.errors import InputError
     from trainmark.report import Language
 
@@ -106,8 +106,9 @@ def report(
             _write_all(results, folder, language, baseline)
             return
         whole = True
+        results = selected(results, only)
         if target in _EXCHANGED:
-            text, whole = _exchanged(results, target, only, model, mission)
+            text, whole = _exchanged(results, target, model, mission)
         else:
             text = _render(results, folder, target, language, output, baseline)
         _write(text, output)
@@ -202,8 +203,10 @@ def _refuse_unused_options(
         raise InputError("--output needs --to FORMAT, the format of the file")
     if output is not None and not output.parent.is_dir():
         raise InputError(f"--output {output}: the folder {output.parent} does not exist")
-    if target not in _EXCHANGED and (only is not None or model is not None):
-        raise InputError("--only and --model are for --to paddle-json and dlperf-json")
+    if target is None and only is not None:
+        raise InputError("--only needs --to FORMAT: the report files in DIR have all cases")
+    if target not in _EXCHANGED and model is not None:
+        raise InputError("--model is for --to paddle-json and dlperf-json")
     if target is not ReportFormat.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
 
@@ -236,17 +239,15 @@ def _render(
 
 
 def _exchanged(
-    results: "Results", target: ReportFormat, only: str | None, model: str | None, mission: str | None
+    results: "Results", target: ReportFormat, model: str | None, mission: str | None
 ) -> tuple[str, bool]:
     """Return the rows as JSON, and whether they are complete; print the runs that are left out."""
     from dataclasses import replace
 
-    from trainmark.cli.results import selected
     from trainmark.errors import InputError
     from trainmark.files import to_json
     from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results, without_speedup
 
-    results = selected(results, only)
     _print_doubtful_cases(results)
     runs = rows_from_results(results)
     if model is not None:

@@ -30,8 +30,12 @@ from trainmark.report.sections import (
 )
 from trainmark.report.series import read_series
 from trainmark.schema.results import Results
+from trainmark.suite import select_baselines
 
 PLOTS = "plots"
+
+MOST_CASES = 500
+"""The number of cases that a page shows: it then has about 1.3 MB, which a browser sorts and filters at once."""
 
 
 def compose(
@@ -42,8 +46,12 @@ def compose(
     ``base`` is the relative path from the report's folder to ``directory`` (empty, or ending in ``/``).
     ``baseline`` selects the cases with which the others are compared, see ``context``.
     """
-    about = context(results, directory, language, base, read_series(results, directory), baseline)
+    shown = part_of(results, baseline)
+    about = context(shown, directory, language, base, read_series(shown, directory), baseline)
     say = about.say
+    lead = [overview.lead(about)]
+    if len(shown.cases) < len(results.cases):
+        lead.append(say("cases_left_out", n=len(shown.cases), of=len(results.cases)))
     sections = [section for section in _sections(about) if section is not None]
     colophon = say(
         "colophon",
@@ -54,10 +62,23 @@ def compose(
         language=language.tag,
         title=say("title", suite=results.suite),
         subtitle=overview.subtitle(about),
-        lead=overview.lead(about),
+        lead=say("space").join(lead),
         sections=tuple(sections),
         colophon=colophon,
     )
+
+
+def part_of(results: Results, baseline: str | None = None) -> Results:
+    """Return the first ``MOST_CASES`` cases and the baselines, in the order of the suite; all if they are not more."""
+    if len(results.cases) <= MOST_CASES:
+        return results
+    expression = results.baseline if baseline is None else baseline
+    cases = [result.case for result in results.cases]
+    bases = {case.id for case in select_baselines(cases, expression, "--baseline")} if expression else set()
+    others = [result.id for result in results.cases if result.id not in bases]
+    chosen = bases | set(others[: MOST_CASES - len(bases)])
+    part = tuple(result for result in results.cases if result.id in chosen)
+    return results.model_copy(update={"cases": part, "findings": None})
 
 
 def _sections(about: Context) -> list[Section | None]:
