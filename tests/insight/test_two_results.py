@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,37 @@ def test_two_cases_of_one_result_that_differ_in_one_axis_measure_it() -> None:
     assert explanation.factors[0].evidence is FactorEvidence.MEASURED
     assert explanation.factors[0].value == pytest.approx(1.5)
     assert explanation.factors[1].value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unrepeated": "has one run, so the variation between runs is unknown"},
+        {"hosts": frozenset({"b"})},
+        {"period": (datetime(2026, 11, 25, 8), datetime(2026, 11, 25, 9))},
+    ],
+)
+def test_cases_of_one_result_whose_runs_did_not_take_turns_measure_nothing(changes: dict[str, Any]) -> None:
+    today = datetime(2026, 11, 24, 8), datetime(2026, 11, 24, 9)
+    here = side("here", 100, BUSY, recipe={"layout": "nchw"}, campaign="/results/a")
+    there = side("there", 105, BUSY, recipe={"layout": "nhwc"}, campaign="/results/a")
+    here, there = (
+        replace(one, facts=replace(one.facts, hosts=frozenset({"a"}), period=today)) for one in (here, there)
+    )
+    assert first(explained(here, there)).basis is Basis.OWN
+    of_run = {name: value for name, value in changes.items() if name == "unrepeated"}
+    of_facts = {name: value for name, value in changes.items() if name not in of_run}
+    there = replace(there, facts=replace(there.facts, **of_facts), **of_run)
+
+    found = explained(here, there)
+
+    assert (first(found).basis, first(found).share) == (Basis.REMAINDER, (0.0, 1.0))
+    assert [factor.name for factor in found.factors] == ["open"]
+    text = render_text(found)
+    assert "measured here" not in text
+    assert ("there has one run, so the variation between runs is unknown, and with it" in text) is bool(
+        of_run
+    )
 
 
 def test_two_differences_of_unknown_effect_stay_open_with_both_as_candidates() -> None:

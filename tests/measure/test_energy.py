@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from trainmark.insight import compare, find
+from trainmark.insight.bound import bound_facts
 from trainmark.measure.energy import energy_finding, energy_of, joules_text, unit_of_work
+from trainmark.measure.gpus import gpus_of, sampled_gpus, working_gpus
 from trainmark.node.rapl import PackageEnergy
 from trainmark.node.telemetry_summary import summarise
 from trainmark.report import Language, render_csv, render_markdown, render_runs_csv
 from trainmark.report.comparison import render_comparison
 from trainmark.schema.case import Case
 from trainmark.schema.energy import EnergySource, EnergyUse
+from trainmark.schema.manifest import Manifest
 from trainmark.schema.results import Results
-from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
+from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary
 from trainmark.store import read_results
 
 H200 = Path(__file__).parents[2] / "docs" / "results" / "h200" / "results.json"
@@ -229,3 +232,44 @@ def test_words_of_units_and_joules() -> None:
         "12.3 mJ",
         "4.5 µJ",
     ]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "sampled", "used"),
+    [
+        (None, (0, 1), (0, 1)),
+        ((0,), (0, 1), (0,)),
+        ((0,), (3,), (3,)),
+        ((0, 1), (0, 1, 2), (0, 1)),
+        ((), (0,), ()),
+        ((), (0, 1), ()),
+        ((0,), (), ()),
+    ],
+)
+def test_the_gpus_of_a_run_are_chosen_by_one_rule(
+    indexes: tuple[int, ...] | None, sampled: tuple[int, ...], used: tuple[int, ...]
+) -> None:
+    found = node(*(gpu(index, 1.0) for index in sampled))
+
+    assert tuple(one.index for one in sampled_gpus(found, indexes)) == used
+    idle = node(*(gpu(index, 1.0, busy=0.0) for index in sampled))
+    assert working_gpus(idle, indexes) == ()
+
+
+def test_energy_gates_bound_and_findings_agree_on_the_only_gpu_of_a_node(results: Results) -> None:
+    only = node(
+        gpu(3, 5000.0).model_copy(update={"throttled_share": 0.0, "reason_shares": {POWER_LIMIT: 1.0}})
+    )
+    case = results.cases[0].case
+    run = results.cases[0].runs[0].model_copy(update={"telemetry": (only,)})
+    manifest = results.manifests[run.manifest or ""]
+    assert isinstance(manifest, Manifest)
+    assert gpus_of(case, manifest) == (0,)
+
+    energy = energy_of(case, "cuda", run.measurement, (only,), manifest)
+    assert energy is not None
+    assert energy.devices == 1
+    assert [used.summary.index for used in bound_facts(case, run, manifest).gpus] == [3]
+    found = results.cases[0].model_copy(update={"runs": (run,)})
+    (power,) = find(results.model_copy(update={"cases": (found,)})).power
+    assert power.share == 1.0

@@ -244,6 +244,28 @@ def energy_of_another_rate(document: Document) -> None:
     }
 
 
+def suite_of_another_file(document: Document) -> None:
+    document["suite"] = "../x"
+
+
+def certificate_of_another_model(document: Document) -> None:
+    document["certificates"][0]["model"] = "other"
+
+
+def unknown_value_of_a_trial(document: Document) -> None:
+    case = document["cases"][0]
+    case["trials"] = [
+        {
+            "axes": {"layout": "nwhc"},
+            "outcome": "ok",
+            "reason": None,
+            "throughput": 1.0,
+            "unit": "images/s",
+            "spoiled": False,
+        }
+    ]
+
+
 EDITS: dict[str, tuple[Edit, str]] = {
     "throughput of one run": (throughput_of_one_run, "contradicts its own window: .* images in"),
     "throughputs, estimate": (throughputs_and_estimate, "contradicts its own window: .* images in"),
@@ -285,6 +307,8 @@ EDITS: dict[str, tuple[Edit, str]] = {
     "start": (start_in_the_future, "it started at 2099-01-01 00:00, after the document was written"),
     "data wait": (wait_of_more_than_all, "data_wait: Input should be less than or equal to 1"),
     "utilisation": (gpu_busier_than_possible, "utilisation_mean: Input should be less than or equal to 1"),
+    "suite": (suite_of_another_file, "'../x' is no name of a suite"),
+    "trial": (unknown_value_of_a_trial, "the fastest trial of .* has no such value: 'nwhc'"),
     "energy": (energy_of_another_rate, "700 W at .* images/s are not"),
 }
 
@@ -312,3 +336,12 @@ def test_an_edited_document_is_refused_with_the_contradiction(name: str, text: s
 @pytest.mark.parametrize("name", STORED)
 def test_a_stored_document_is_read(name: str) -> None:
     assert read_results(RESULTS / name / "results.json").cases
+
+
+def test_a_certificate_of_a_model_that_no_case_trains_is_refused(tmp_path: Path) -> None:
+    document = json.loads((RESULTS / "equal-work" / "results.json").read_text(encoding="utf-8"))
+    certificate_of_another_model(document)
+    (tmp_path / "results.json").write_text(json.dumps(document))
+
+    with pytest.raises(InputError, match="it has a certificate of other, which no case trains"):
+        read_results(tmp_path / "results.json")

@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from fakes import Bench, behaving
+from trainmark.campaign.log_measurement import last_line_of
 from trainmark.cli.main import main
 from trainmark.printable import printable, printable_line
 from trainmark.report.csvfile import render_csv, render_runs_csv
+from trainmark.report.html import page_environment
 from trainmark.schema.measurement import About, Suspicion
 
 CAN = pytest.CaptureFixture[str]
@@ -53,6 +56,23 @@ def test_events_with_control_characters_reach_neither_csv_nor_the_terminal(bench
     for text in (render_csv(hostile), render_runs_csv(hostile)):
         assert "\x1b" not in text
         assert "\\u001b[31m" in text
+
+
+def test_a_log_whose_last_line_is_a_bar_ends_with_the_bars_last_state(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_bytes(b"start\n 10%|# | 1/10\r100%|##| 10/10 \x1b[0m\r\n\n")
+
+    assert last_line_of(log) == "; its last line: 100%|##| 10/10 \\u001b[0m"
+    log.write_bytes(b"\n \n")
+    assert last_line_of(log) == "; the program printed nothing"
+
+
+def test_every_text_of_a_page_is_shown_by_the_same_rule() -> None:
+    template = page_environment().from_string('<p title="{{ text }}">{{ text }}{{ markup }}</p>')
+
+    shown = template.render(text=f"{COLOUR}<b>", markup=Markup("<i></i>"))
+
+    assert shown == '<p title="\\u001b[31m&lt;b&gt;">\\u001b[31m&lt;b&gt;<i></i></p>'
 
 
 def test_no_other_place_has_a_policy_of_its_own() -> None:

@@ -13,7 +13,7 @@ from time import monotonic, sleep, time
 
 import numpy as np
 
-from trainmark.campaign.log_measurement import RunLog, read_run_log
+from trainmark.campaign.log_measurement import RunLog, last_line_of, read_run_log
 from trainmark.errors import TrainmarkError
 from trainmark.logs.arrivals import are_buffered
 from trainmark.logs.columns import Floats
@@ -32,9 +32,7 @@ from trainmark.measure.paired_blocks import (
     ratios_of_rounds,
     round_orders,
 )
-from trainmark.node import read_tail
 from trainmark.node.pausing import LOOK_S, PausableProgram
-from trainmark.printable import printable_line
 from trainmark.schema.names import LOG
 from trainmark.workload import Card
 
@@ -151,19 +149,14 @@ def _warm_up(side: Side, program: SideProgram, started: PausableProgram, how: Al
         if code is not None:
             raise TrainmarkError(
                 f"{side.upper()} ended with code {code} after {found} records, before its warm-up of "
-                f"{how.warmup_records} was over (--skip N sets it){_last_line(program)}"
+                f"{how.warmup_records} was over (--skip N sets it){last_line_of(program.folder / LOG)}"
             )
         if monotonic() > deadline:
             raise TrainmarkError(
                 f"{side.upper()} printed {found} records in {how.limit_s:g} s; its warm-up needs {how.warmup_records} "
-                f"(--skip N sets it, --timeout the seconds; --format FILE describes its lines){_last_line(program)}"
+                f"(--skip N sets it, --timeout the seconds; --format FILE describes its lines)"
+                f"{last_line_of(program.folder / LOG)}"
             )
-
-
-def _last_line(program: SideProgram) -> str:
-    lines = read_tail(program.folder / LOG).decode(errors="replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"; its last line: {printable_line(last)[:200]}" if last else "; it printed nothing"
 
 
 def _result(

@@ -314,18 +314,18 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
         )
     if read.format is None and name == AUTO_FORMAT:
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{_last_line(log)}; "
+            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last_line_of(log)}; "
             "if it does train, describe its lines (docs/how-to/describe-a-log.md) and give --format"
         )
     if read.format is None:
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: not a log of the card's format '{name}'{_last_line(log)}"
+            f"{log.name} is {read.status.value}: not a log of the card's format '{name}'{last_line_of(log)}"
         )
     if read.format != name != AUTO_FORMAT:
         raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
 
 
-def _last_line(log: Path) -> str:
+def last_line_of(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
     last = last_line(read_tail(log).decode(errors="replace"))
     return f"; its last line: {printable_line(last)[:200]}" if last else "; the program printed nothing"

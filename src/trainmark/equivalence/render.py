@@ -52,14 +52,23 @@ def _lines(certificate: Certificate) -> Iterator[str]:
 def model_label(certificate: Certificate) -> str:
     """Return the model with the values of its task's fixed axes, such as the optimizer, in brackets."""
     labels = find_task(task_of_model(certificate.model)).labels
-    rules = ", ".join(labels[axis].short.format(value) for axis, value in certificate.rules.items())
+    rules = ", ".join(
+        labels[axis].short.format(value) if axis in labels else f"{axis} {value}"
+        for axis, value in certificate.rules.items()
+    )
     return f"{certificate.model} ({rules})" if rules else certificate.model
 
 
 def shape_label(certificate: Certificate) -> str:
-    """Return the shape of the check's inputs in the task's notation: ``96 px``."""
+    """Return the shape of the check's inputs in the task's notation: ``96 px``.
+
+    The model may be one of an extension that is not installed here; its axes have no notation.
+    """
     labels = find_task(task_of_model(certificate.model)).labels
-    return ", ".join(labels[axis].value.format(value) for axis, value in certificate.axes.items())
+    return ", ".join(
+        labels[axis].value.format(value) if axis in labels else f"{axis} {value}"
+        for axis, value in certificate.axes.items()
+    )
 
 
 def _check_line(check: Check) -> str:

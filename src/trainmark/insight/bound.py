@@ -13,7 +13,7 @@ from trainmark.cpu_lists import parse_cpus
 from trainmark.errors import InputError
 from trainmark.insight.bound_evidence import READERS, BoundFacts, UsedGpu, bound_table, percent
 from trainmark.measure.gate_checks import cannot_look
-from trainmark.measure.gpus import gpus_of
+from trainmark.measure.gpus import gpus_of, working_gpus
 from trainmark.schema.bound import Bound, BoundCheck, BoundFinding, RunBound
 from trainmark.schema.case import Case, Device
 from trainmark.schema.manifest import GpuFacts, Manifest
@@ -81,11 +81,10 @@ def _used_gpus(case: Case, run: RunResult, manifest: Manifest | None) -> tuple[U
     for node in run.telemetry:
         known_nodes = () if manifest is None else manifest.nodes
         facts = known_nodes[node.node].accelerators.gpus if node.node < len(known_nodes) else ()
-        for gpu in node.gpus:
-            ours = indexes is None or gpu.index in indexes
-            if ours and gpu.utilisation_mean:
-                known = facts[gpu.index] if gpu.index < len(facts) else GpuFacts()
-                found.append(UsedGpu(gpu, known.power_limit_w, known.max_sm_clock_mhz))
+        for gpu in working_gpus(node, indexes):
+            at = 0 if len(facts) == 1 else gpu.index
+            known = facts[at] if at < len(facts) else GpuFacts()
+            found.append(UsedGpu(gpu, known.power_limit_w, known.max_sm_clock_mhz))
     return tuple(found)
 
 

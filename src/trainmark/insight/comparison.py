@@ -39,7 +39,7 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Ratio
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
-_WHY_NOT = {
+WHY_NO_INTERVAL = {
     NoInterval.ONE_RUN: "has one run, so the variation between runs is unknown",
     NoInterval.TWO_RUNS: "has two runs, too few to estimate their variation",
     NoInterval.EQUAL_RUNS: "has runs with exactly equal numbers, so their variation is unknown",
@@ -48,6 +48,8 @@ _WHY_NOT = {
     NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
     NoInterval.MACHINES_DIFFER: "has runs on different machines",
 }
+"""The end of a sentence about a side whose number has no interval."""
+
 _POOLABLE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
 """Facts of a node that may differ between pooled runs but may still explain a difference."""
 
@@ -364,7 +366,7 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
 
 def _without_interval(row: Row) -> str:
     reasons = [
-        f"the {side} {_WHY_NOT[case.estimate.no_interval]}"
+        f"the {side} {WHY_NO_INTERVAL[case.estimate.no_interval]}"
         for side, case in zip(Side, (row.baseline, row.candidate), strict=True)
         if case.estimate is not None and case.estimate.no_interval is not None
     ]
@@ -380,7 +382,7 @@ def _left_out(row: Row) -> str | None:
         elif case.estimate is None:
             reasons.append(f"baseline {number} has no number: {case.outcome}")
         elif case.estimate.interval is None and case.estimate.no_interval is not None:
-            reasons.append(f"baseline {number} {_WHY_NOT[case.estimate.no_interval]}")
+            reasons.append(f"baseline {number} {WHY_NO_INTERVAL[case.estimate.no_interval]}")
     return f"not all baselines are compared: {'; '.join(reasons)}" if reasons else None
 
 

@@ -98,6 +98,11 @@ def explain(
     have different models or units.
     """
     run, other, notes = _in_one_unit(run, other)
+    notes += tuple(
+        f"{side.name} {side.unrepeated}, and with it how far another run would differ"
+        for side in (run, other.run)
+        if side is not None and side.unrepeated is not None
+    )
     there = other.recipe
     _check_same_work(run, other)
     ratio = None
@@ -136,8 +141,9 @@ def explain(
     differences = sorted([*causes, *of_recipes, *of_facts], key=_weight)
     factors: tuple[Factor, ...] = ()
     if ratio is not None and not in_noise:
-        campaign = None if other.run is None else other.run.facts.campaign
-        one_result = campaign is not None and run.facts.campaign == campaign
+        # Without the variation between runs, what differs between two runs may be chance.
+        known = run.unrepeated is None and (other.run is None or other.run.unrepeated is None)
+        one_result = known and other.run is not None and run.facts.took_turns_with(other.run.facts)
         found = _with_remainder(differences, ratio, noise, one_result=one_result)
         found = [replace(one, opposite=has_gap and _is_opposite(one, ratio)) for one in found]
         differences = sorted(found, key=_weight)

@@ -10,7 +10,7 @@ from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
 from trainmark.measure.energy import energy_finding
-from trainmark.measure.gpus import gpus_of
+from trainmark.measure.gpus import gpus_of, sampled_gpus
 from trainmark.measure.pooling import same_hardware
 from trainmark.measure.statistics import MAX_RATE_RATIO
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
@@ -304,8 +304,9 @@ def _most_limited(case: Case, run: RunResult, manifest: StoredManifest | None) -
     gpus = [
         gpu
         for node in run.telemetry
-        for gpu in node.gpus
-        if gpu.throttled_share is not None and (len(node.gpus) == 1 if used is None else gpu.index in used)
+        if used is not None or len(node.gpus) == 1
+        for gpu in sampled_gpus(node, used)
+        if gpu.throttled_share is not None
     ]
     return max(gpus, key=_share, default=None)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
+from trainmark.insight.comparison import WHY_NO_INTERVAL
 from trainmark.insight.from_log import manifest_readings, run_from_log
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import facts_of
@@ -58,6 +59,9 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         data_wait=waits[len(waits) // 2] if waits else None,
         doubts=tuple(dict.fromkeys(doubts)) or _no_number(case),
         noise=0.0 if estimate is None else estimate.half_width or 0.0,
+        unrepeated=WHY_NO_INTERVAL[estimate.no_interval]
+        if estimate is not None and estimate.no_interval is not None
+        else None,
         bound=next(iter(judge_bounds([case], results.manifests)), None),
         facts=facts_of(case.case, runs, results.manifests, folder),
     )
@@ -87,6 +91,7 @@ def with_results(run: ExplainedRun, folder: Path) -> ExplainedRun:
         run,
         recipe=StatedRecipe({**stated, **options}, run.recipe.program),
         bound=run.bound or bound_of(case.case, found, results.manifests),
+        unrepeated="is one run, so the variation between runs is unknown",
         data_wait=found.measurement.data_wait if run.data_wait is None else run.data_wait,
         facts=facts_of(case.case, [found], results.manifests, directory),
     )

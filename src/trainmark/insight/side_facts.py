@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -78,7 +79,8 @@ class SideFacts:
     """The facts that a result records besides its number and its recipe.
 
     ``uses`` has one entry for each run in the number. ``entries`` are the packages, variables and files of its first
-    run by part; ``settings`` what its program printed. ``campaign`` identifies the result that its runs belong to.
+    run by part; ``settings`` what its program printed. ``campaign`` identifies the result that its runs belong to,
+    ``hosts`` are the names of its hosts, and ``period`` is from the start of its first run to that of its last one.
     """
 
     uses: tuple[MachineUse, ...] = ()
@@ -88,6 +90,19 @@ class SideFacts:
     entries: Mapping[PartName, Mapping[str, str]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     campaign: str | None = None
+    hosts: frozenset[str] = frozenset()
+    period: tuple[datetime, datetime] | None = None
+
+    def took_turns_with(self, other: "SideFacts") -> bool:
+        """Return whether the runs of both sides took turns: in one result, on the same hosts, at the same time.
+
+        Cases of one result may be measured side by side on several hosts, or on another day after ``--resume``.
+        """
+        if self.campaign is None or self.campaign != other.campaign or self.hosts != other.hosts:
+            return False
+        if self.period is None or other.period is None:
+            return True
+        return self.period[0] <= other.period[1] and other.period[0] <= self.period[1]
 
     def values(self, name: str) -> tuple[float, ...]:
         """Return a fact of all runs; nothing if a run lacks it."""
@@ -104,6 +119,7 @@ def facts_of(
     if not facts:
         return SideFacts()
     manifest = manifests.get(known[0].manifest or "")
+    starts = [run.started_at for run in known if run.started_at is not None]
     return SideFacts(
         uses=tuple(map(_use, facts)),
         on_gpu=any(one.on_gpu for one in facts),
@@ -111,6 +127,8 @@ def facts_of(
         manifest=manifest if isinstance(manifest, Manifest) else None,
         entries={} if folder is None else _entries(folder, known[0]),
         campaign=None if folder is None else str(folder.resolve()),
+        hosts=frozenset(host for run in known for host in run.hosts),
+        period=(min(starts), max(starts)) if starts else None,
     )
 
 

@@ -26,7 +26,8 @@ class ExplainedRun:
     sentences about the number: why it is missing or suspect. ``noise`` is the relative uncertainty of the number from
     its own records or repeats, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers
     of such logs. ``bound`` is what the run was bound by. ``facts`` are what a result records besides. ``figure`` is the
-    published figure, if the number is one.
+    published figure, if the number is one. ``unrepeated`` is the end of a sentence on why the variation between runs is
+    unknown, and with it how far another run would differ.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ExplainedRun:
     bound: RunBound | None = None
     facts: SideFacts = field(default_factory=SideFacts)
     figure: Reference | None = None
+    unrepeated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ lacks, gives no energy at all: a part of it would look like a saving.
 
 from collections.abc import Sequence
 
-from trainmark.measure.gpus import gpus_of
+from trainmark.measure.gpus import gpus_of, working_gpus
 from trainmark.measure.statistics import estimate
 from trainmark.schema.case import Case, Device
 from trainmark.schema.energy import EnergyFinding, EnergySource, EnergyUse
@@ -31,7 +31,8 @@ def energy_of(
         return None
     unit = unit_of_work(measurement.unit)
     on_cpu = case.device is Device.CPU or device == Device.CPU
-    gpus = [] if on_cpu else [_used(case, manifest, node) for node in telemetry]
+    indexes = () if on_cpu else gpus_of(case, manifest)
+    gpus = [working_gpus(node, indexes) for node in telemetry]
     if any(gpus):
         found = [_gpu_joules(used) for used in gpus]
         source, devices = EnergySource.GPUS, sum(map(len, gpus))
@@ -63,16 +64,6 @@ def unit_of_work(unit: str) -> str:
     """Return what a rate counts, in the singular: ``tokens/s`` counts a ``token``."""
     word = unit.partition("/")[0]
     return word[:-1] if word.endswith("s") and len(word) > 1 else word
-
-
-def _used(case: Case, manifest: Manifest | None, node: TelemetrySummary) -> list[GpuSummary]:
-    """Return the GPUs of a node that worked for the run."""
-    indexes = gpus_of(case, manifest)
-    return [
-        gpu
-        for gpu in node.gpus
-        if (indexes is None or len(node.gpus) == 1 or gpu.index in indexes) and gpu.utilisation_mean
-    ]
 
 
 def _gpu_joules(gpus: Sequence[GpuSummary]) -> float | None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import RunEvents
+from trainmark.measure.gpus import sampled_gpus
 from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.schema.case import Case
 from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
@@ -199,9 +200,7 @@ def _named(node: TelemetrySummary) -> str:
 
 def _gpus(evidence: Evidence) -> Iterator[tuple[GpuSummary, str]]:
     for node in evidence.telemetry:
-        for gpu in node.gpus:
-            if evidence.gpus is None or gpu.index in evidence.gpus:
-                yield gpu, on_node(node)
+        yield from ((gpu, on_node(node)) for gpu in sampled_gpus(node, evidence.gpus))
 
 
 def on_node(node: TelemetrySummary) -> str:

@@ -17,6 +17,7 @@ from trainmark.node.host import Host, HostError, Job, JobEnd, JobStatus, display
 from trainmark.node.parallel import map_hosts
 from trainmark.node.processes import MARK, deferred_signals
 from trainmark.node.stacks import Stack, describe_missing_ranks
+from trainmark.printable import last_line
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
@@ -301,12 +302,7 @@ class CommandOutput:
         """Return why it was ended, or its last line of standard error, else of output, else an empty string."""
         if self.stopped is not None:
             return "no answer in time" if self.stopped[0] is Outcome.TIMEOUT else self.stopped[1]
-        lines = [
-            line.strip()
-            for output in (self.out, self.err)
-            for line in output.decode(errors="replace").splitlines()
-        ]
-        return next(filter(None, reversed(lines)), "")
+        return last_line(self.err.decode(errors="replace")) or last_line(self.out.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ def page_environment(*packages: str) -> Environment:
         loader=ChoiceLoader([PackageLoader(package, "page") for package in (*packages, "trainmark.report")]),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -80,8 +81,12 @@ def page_environment(*packages: str) -> Environment:
     environment.tests["code_span"] = lambda span: span.style is Style.CODE
     environment.tests["long"] = _is_long
     environment.filters["width_class"] = width_class
-    environment.filters["printable"] = printable
     return environment
+
+
+def _shown(value: object) -> object:
+    """Return a value as a page shows it; markup was made from printable text."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _asset(name: str) -> Markup:

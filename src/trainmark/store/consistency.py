@@ -12,7 +12,10 @@ from math import isclose
 from pathlib import PurePosixPath
 from statistics import fmean, median, stdev
 
-from trainmark.schema.case import BUILT_IN
+from pydantic import TypeAdapter, ValidationError
+
+from trainmark.errors import plain_message
+from trainmark.schema.case import BUILT_IN, Word
 from trainmark.schema.findings import RatioKind
 from trainmark.schema.gates import Answer, GateName
 from trainmark.schema.measurement import Estimate, Interval, Sampling
@@ -29,18 +32,30 @@ SHORTEST_STEPS = 0.75
 CLOCKS_APART = timedelta(days=1)
 """How far the clock of a host may be ahead of that of the machine that wrote the document."""
 
+_NAME: TypeAdapter[str] = TypeAdapter(Word)
+
 
 def contradiction(results: Results) -> str | None:
     """Return the first contradiction in a document as a sentence; None if there is none."""
+    try:
+        _NAME.validate_python(results.suite)
+    except ValidationError:
+        return f"{results.suite!r} is no name of a suite"
     ids = Counter(case.id for case in results.cases)
     if (twice := next((name for name, count in ids.items() if count > 1), None)) is not None:
         return f"{twice} is in it {ids[twice]} times"
+    models = {case.case.model for case in results.cases}
+    if (
+        other := next((one.model for one in results.certificates if one.model not in models), None)
+    ) is not None:
+        return f"it has a certificate of {other}, which no case trains"
     return next((found for case in results.cases for found in _of_case(results, case)), None)
 
 
 def _of_case(results: Results, case: CaseResult) -> Iterator[str]:
     if case.id not in (case.case.id, case.case.earlier_id):
         yield f"the case {case.id} has the axes of {case.case.id}"
+    yield from _of_trials(case)
     for run in case.runs:
         name = f"run {run.repeat} of {case.id}"
         yield from (f"{name} contradicts its own window: {found}" for found in _found(_OF_WINDOW, run))
@@ -48,6 +63,14 @@ def _of_case(results: Results, case: CaseResult) -> Iterator[str]:
     yield from (f"the runs of {case.id}: {found}" for found in _of_repeats(case.runs))
     yield from _of_findings(results, case)
     yield from (f"the number of {case.id} contradicts its runs: {found}" for found in _of_estimate(case))
+
+
+def _of_trials(case: CaseResult) -> Iterator[str]:
+    try:
+        _ = case.settled
+    except ValidationError as error:
+        first = error.errors()[0]
+        yield f"the fastest trial of {case.id} has no such value: {first['input']!r}: {plain_message(first['msg'])}"
 
 
 def _of_findings(results: Results, case: CaseResult) -> Iterator[str]:
