@@ -111,10 +111,10 @@ def reading_alone(training: Any, workers: int) -> float:
     share = queues.in_parts(settings.batch_per_device, workers, ahead=2)
     slots, batches = files.read_in_processes(images, settings, training.ranks.place, share, 0.0)
     for _ in range(30):
-        files.taken_apart(next(batches), slots)
+        files.unpack_parts(next(batches), slots)
     began = time.perf_counter()
     for _ in range(80):
-        files.taken_apart(next(batches), slots)
+        files.unpack_parts(next(batches), slots)
     return float(80 * settings.batch_per_device / (time.perf_counter() - began))
 
 

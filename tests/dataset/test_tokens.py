@@ -9,7 +9,7 @@ from trainmark.dataset import ProblemKind
 from trainmark.dataset import tokens as packed
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
-from trainmark.worker.tasks.causal_lm.tokens import TokenFile, dealt
+from trainmark.worker.tasks.causal_lm.tokens import TokenFile, shard_batches
 
 SPEC = packed.TokenSpec(tokens=5000, validation=250, vocabulary=300, seed=3)
 
@@ -113,7 +113,7 @@ def test_the_ranks_use_each_sequence_once_an_epoch() -> None:
         place_from({"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"})
         for rank in range(2)
     ]
-    rows = [dealt(9, 3, place, seed=7) for place in places]
+    rows = [shard_batches(9, 3, place, seed=7) for place in places]
     used = [number for _ in range(3) for row in rows for number in next(row).tolist()]
     assert sorted(used[:9]) == list(range(9)) == sorted(used[9:])
     assert used[:9] != used[9:]

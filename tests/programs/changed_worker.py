@@ -150,12 +150,12 @@ def decoded_small() -> None:
 
 def ranks_share_pictures() -> None:
     """No rank knows which one it is."""
-    init, synthetic = pictures.Dealer.__init__, images.ImageClassification.synthetic
+    init, synthetic = pictures.ImageSampler.__init__, images.ImageClassification.synthetic
 
     def first(self: Any, count: int, batch: int, _rank: int, world_size: int, seed: int) -> None:
         init(self, count, batch, 0, world_size, seed)
 
-    replace(pictures.Dealer, "__init__", first)
+    replace(pictures.ImageSampler, "__init__", first)
     replace(
         images.ImageClassification, "synthetic", lambda self, settings, _rank: synthetic(self, settings, 0)
     )

@@ -34,7 +34,10 @@ SCHEMA_KEYS = {
     ("src/trainmark/schema/findings.py", "told"): "a key of results.json",
 }
 
-RENAMED_LATER = ("src/trainmark/worker", "tests/worker", "tests/programs", "tests/toy/worker")
+RENAMED_LATER = (
+    "src/trainmark/worker/pytorch_fast/kernels",
+    *("tests/worker", "tests/programs", "tests/toy/worker"),
+)
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 

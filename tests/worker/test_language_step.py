@@ -35,7 +35,7 @@ def test_lamb_counts_its_steps_where_a_graph_can_record_them(told: Any) -> None:
 
 def test_a_large_model_is_looked_into_by_rows(told: Any) -> None:
     looked = told["rows"]["after_window"]
-    assert 0 < looked["share_looked_at"] < 0.1
+    assert 0 < looked["sampled_share"] < 0.1
     assert told["rows"]["suspect"] == []
     # The norm by which gradients are clipped is that of all of them.
     assert looked["clip_factor"] < 1

@@ -57,7 +57,7 @@ def opened(worker: Callable[[str], Any]) -> Toys:
 def verified(worker: Callable[[str], Any], training: Any) -> Any:
     """Return what the steps after the window show, and the codes of their doubts."""
     worker("core.window").measure(training, STEPS, 2, lambda: None)
-    return worker("core.post_window").look(training, replace(training.settings, steps=STEPS))
+    return worker("core.post_window").verify(training, replace(training.settings, steps=STEPS))
 
 
 def codes(found: Any) -> set[str]:
@@ -115,9 +115,9 @@ def test_the_steps_after_the_window_show_rate_and_momentum(
     found = verified(worker, opened("--weight-decay=0.01"))
 
     assert found.doubts == []
-    assert found.said["learning_rate"] == pytest.approx(0.7 * 0.05, rel=1e-4)
-    assert found.said["momentum"] == pytest.approx(0.9, rel=1e-3)
-    assert found.said["still"] == []
+    assert found.data["learning_rate"] == pytest.approx(0.7 * 0.05, rel=1e-4)
+    assert found.data["momentum"] == pytest.approx(0.9, rel=1e-3)
+    assert found.data["still"] == []
 
 
 def other_momentum(training: Any) -> None:
@@ -159,7 +159,7 @@ def test_a_mistake_in_a_backend_is_a_doubt(
     mistake(training)
     worker("core.window").measure(training, STEPS, 2, lambda: None)
 
-    found = worker("core.post_window").look(training, replace(asked, steps=STEPS))
+    found = worker("core.post_window").verify(training, replace(asked, steps=STEPS))
 
     assert code in codes(found), found
 

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from trainmark.worker.core.queues import Produced
+from trainmark.worker.core.queues import SampleCounter
 from trainmark.worker.core.sample_survey import survey_samples
 from trainmark.worker.tasks.causal_lm.task import count_sequences
 from trainmark.worker.tasks.image_classification.images import read_images
@@ -34,7 +34,7 @@ class Rank:
     ) -> None:
         self._batches, self._label, self._others = iter(batches), label, others
         self.epoch_samples = there if epoch is None else epoch
-        produced = Produced()
+        produced = SampleCounter()
         for batch in batches if records else ():
             produced.add(len(batch), batch)
         self.feed = SimpleNamespace(next=self.read, produced=produced)
@@ -149,7 +149,7 @@ def test_a_data_set_is_counted_without_the_loaders_code(tmp_path: Path) -> None:
 
 
 def test_numbers_of_large_batches_are_recorded_in_part_and_all_samples_counted() -> None:
-    produced = Produced()
+    produced = SampleCounter()
     produced.add(100, range(100))
     produced.add()
     assert produced.count() == 101

@@ -19,7 +19,12 @@ from trainmark.worker.tasks.image_classification.decoding import (
     frame_of,
     load_image,
 )
-from trainmark.worker.tasks.image_classification.images import Dealer, Draw, random_resized_crop, read_images
+from trainmark.worker.tasks.image_classification.images import (
+    Draw,
+    ImageSampler,
+    random_resized_crop,
+    read_images,
+)
 
 
 def jpeg(width: int = 60, height: int = 40) -> bytes:
@@ -82,19 +87,19 @@ def test_all_ranks_together_use_every_image_once_an_epoch(
     images: int, batch: int, world_size: int, steps: int, seed: int
 ) -> None:
     by_rank = [
-        list(islice(Dealer(images, batch, rank, world_size, seed), steps)) for rank in range(world_size)
+        list(islice(ImageSampler(images, batch, rank, world_size, seed), steps)) for rank in range(world_size)
     ]
 
-    dealt = [draw for step in zip(*by_rank, strict=True) for part in step for draw in part]
+    shard_batches = [draw for step in zip(*by_rank, strict=True) for part in step for draw in part]
 
-    assert len(dealt) == steps * batch * world_size
-    assert len(set(dealt)) == len(dealt)
-    for epoch in range(len(dealt) // images):
-        assert {draw.image for draw in dealt if draw.epoch == epoch} == set(range(images))
+    assert len(shard_batches) == steps * batch * world_size
+    assert len(set(shard_batches)) == len(shard_batches)
+    for epoch in range(len(shard_batches) // images):
+        assert {draw.image for draw in shard_batches if draw.epoch == epoch} == set(range(images))
 
 
 def test_each_epoch_has_another_order() -> None:
-    batches = list(islice(Dealer(50, 50, 0, 1, seed=1), 2))
+    batches = list(islice(ImageSampler(50, 50, 0, 1, seed=1), 2))
 
     assert [draw.image for draw in batches[0]] != [draw.image for draw in batches[1]]
 

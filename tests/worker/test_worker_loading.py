@@ -17,7 +17,7 @@ from trainmark.worker.core.loading import (
     unreadable_of,
 )
 from trainmark.worker.core.outcomes import FAILED, RunError
-from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, Produced, in_parts, joined
+from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, SampleCounter, in_parts, joined
 
 
 @given(st.integers(1, 512), st.integers(0, 256), st.integers(1, 4))
@@ -48,14 +48,14 @@ def test_what_went_wrong_takes_the_place_of_the_batch_that_it_is_in() -> None:
     assert list(islice(joined(parts, 2, lambda some: [*some[0], *some[1]]), 2)) == [[1, 2], broken]
 
 
-def _add(produced: Produced) -> None:
+def _add(produced: SampleCounter) -> None:
     for _ in range(500):
         produced.add()
 
 
 @pytest.mark.parametrize("way", ["fork", "spawn"])
 def test_processes_count_together_and_lose_nothing(way: Literal["fork", "spawn"]) -> None:
-    produced = Produced()
+    produced = SampleCounter()
     context: Any = get_context(way)
     assert pickle.loads(pickle.dumps(produced)).count() == 0
     processes = [context.Process(target=_add, args=(produced,)) for _ in range(3)]

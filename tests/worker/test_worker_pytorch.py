@@ -206,7 +206,7 @@ def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_nothing_decodes_is_left
 import numpy as np
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder
 from trainmark_worker.tasks.image_classification.images import Draw, ImageList
-from trainmark_worker.pytorch_fast.images.nvjpeg_loader import Maker, Files, Slots, Task, taken_apart
+from trainmark_worker.pytorch_fast.images.nvjpeg_loader import Maker, Files, Slots, Task, unpack_parts
 images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1, 1, 1])
 unreadable = []
 class OnCpu(Maker):
@@ -226,7 +226,7 @@ parts = [files.__getitems__(Task(0, 0, draws[:2]))]
 slots.size = 1
 parts.append(files.__getitems__(Task(1, 0, draws[2:])))
 in_slots = [part.files is None for part in parts]
-photos, apart, reasons = taken_apart(parts, slots)
+photos, apart, reasons = unpack_parts(parts, slots)
 decoded = maker._decode(photos, apart, reasons)
 shapes = [image if image is None else list(image.shape) for image in decoded]
 alone = maker._decode([photos[0], photos[4]], [apart[0], apart[4]], reasons)
@@ -262,7 +262,7 @@ from trainmark_worker.core.queues import in_parts
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder, decode_whole
 from trainmark_worker.tasks.image_classification.images import Draw, read_images, random_resized_crop, randomness
 from trainmark_worker.pytorch_fast.images.nvjpeg_loader import (
-    DECODED, read_in_processes, taken_apart
+    DECODED, read_in_processes, unpack_parts
 )
 images = read_images({str(data)!r}, 10)
 files = [Path(path).read_bytes() for path in images.paths]
@@ -286,7 +286,7 @@ for batch, workers, by_host in ((8, 3, 0.4), (6, 2, 0.0), (4, 0, 1.0)):
     slots, batches = read_in_processes(images, settings, place_from({{}}), share, by_host)
     decoded, wrong = 0, 0
     for number in range(24):
-        photos, data, _ = taken_apart(next(batches), slots)
+        photos, data, _ = unpack_parts(next(batches), slots)
         epochs = [(number * batch + index) // 12 for index in range(batch)]
         decoded += sum(photo.state == DECODED for photo in photos)
         # Long enough for the processes to write wherever they may.
@@ -344,7 +344,7 @@ class Slow:
     def __init__(self, wanted, slots, decoder, leave_out):
         self.slots = slots
     def make(self, parts):
-        photos, files, _ = nvjpeg_loader.taken_apart(parts, self.slots)
+        photos, files, _ = nvjpeg_loader.unpack_parts(parts, self.slots)
         once = [file.numpy().tobytes() for file in files]
         time.sleep(0.03 * random.random())
         overwritten.extend(a != b.numpy().tobytes() for a, b in zip(once, files))

@@ -15,7 +15,7 @@ from worker_process import LONG_S, make_images
 from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.choices import one_of, own_gpu, require_version
-from trainmark.worker.core.facts import Expected, Facts, as_asked
+from trainmark.worker.core.facts import Expected, Facts, as_requested
 from trainmark.worker.core.feed import LoadedFeed
 from trainmark.worker.core.outcomes import (
     FAILED,
@@ -31,11 +31,11 @@ from trainmark.worker.core.outcomes import (
 from trainmark.worker.core.peak import shares_of
 from trainmark.worker.core.peers import Peers
 from trainmark.worker.core.place import Place, Ranks
-from trainmark.worker.core.window import EventMarks, HostMarks
+from trainmark.worker.core.window import EventTimers, HostTimers
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.decoding import Photos, collate
 from trainmark.worker.tasks.image_classification.images import Draw
-from trainmark.worker.tasks.image_classification.observing import Seen, layout_by_axes
+from trainmark.worker.tasks.image_classification.observing import ObservedConfig, layout_by_axes
 from trainmark.worker.tasks.image_classification.settings import ImageSettings
 from trainmark.worker.tasks.image_classification.training import ImageTraining
 
@@ -106,7 +106,7 @@ def test_a_version_that_is_too_old_is_said_to_be_so(version: str) -> None:
 
 # What was seen against what was asked.
 
-SEEN = Seen("float32", "float32", 4, False, False, activation_layout="nchw", weight_layout="either")
+SEEN = ObservedConfig("float32", "float32", 4, False, False, activation_layout="nchw", weight_layout="either")
 ASKED = {
     "compute_dtype": "float32",
     "weight_dtype": "float32",
@@ -120,25 +120,25 @@ ASKED = {
 
 @pytest.mark.parametrize("name", list(ASKED))
 def test_every_key_that_differs_from_what_was_asked_is_invalid(name: str) -> None:
-    assert as_asked(SEEN, ASKED, "cuda")[name] == getattr(SEEN, name)
+    assert as_requested(SEEN, ASKED, "cuda")[name] == getattr(SEEN, name)
     other: Any = "float64" if isinstance(ASKED[name], str) else not ASKED[name]
 
     with pytest.raises(RunError, match=f"invalid: {name} of the first step was {other}, not {ASKED[name]}"):
-        as_asked(replace(SEEN, **{name: other}), ASKED, "cuda")
+        as_requested(replace(SEEN, **{name: other}), ASKED, "cuda")
 
 
 def test_what_cannot_be_seen_is_declared_or_the_run_is_invalid() -> None:
     blind = replace(SEEN, compute_dtype=None, tf32_matmul=None)
 
     with pytest.raises(RunError, match="invalid: compute_dtype of the first step was not observed"):
-        as_asked(blind, ASKED, "cuda")
-    declared = as_asked(replace(blind, unseen=("tf32_matmul", "compute_dtype")), ASKED, "cuda")
+        as_requested(blind, ASKED, "cuda")
+    declared = as_requested(replace(blind, unseen=("tf32_matmul", "compute_dtype")), ASKED, "cuda")
     assert declared["compute_dtype"] is None
     assert declared["unseen"] == ["compute_dtype", "tf32_matmul"]
 
 
 def test_a_cpu_has_no_tf32() -> None:
-    found = as_asked(replace(SEEN, tf32_matmul=None, tf32_convolution=None), ASKED, "cpu")
+    found = as_requested(replace(SEEN, tf32_matmul=None, tf32_convolution=None), ASKED, "cpu")
 
     assert (found["tf32_matmul"], found["tf32_convolution"], found.get("unseen")) == (False, False, None)
 
@@ -163,7 +163,7 @@ class Mean(ImageTraining):
     """Trains nothing: its batch is its input, and its loss the mean of the images."""
 
     def __init__(self, asked: ImageSettings, ranks: Ranks) -> None:
-        super().__init__(asked, ranks, HostMarks(asked.steps + 1), lambda images, labels: (images, labels))
+        super().__init__(asked, ranks, HostTimers(asked.steps + 1), lambda images, labels: (images, labels))
         self.seen_losses: list[float] = []
         self.weight = np.ones(3, np.float32)
         self.running = np.ones(3, np.float32)
@@ -180,7 +180,7 @@ class Mean(ImageTraining):
     def facts(self) -> Facts:
         return Facts("1", "cpu", "a CPU", 3, 1, "none", loss_scaled=True, others={"own": 1})
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         return SEEN
 
     def expected(self) -> Expected:
@@ -276,7 +276,7 @@ class Event:
 
 def test_event_marks_give_the_seconds_between_two_events() -> None:
     times: list[int] = []
-    marks = EventMarks(3, lambda: Event(times))
+    marks = EventTimers(3, lambda: Event(times))
     for slot in range(3):
         marks.mark(slot)
 

@@ -14,9 +14,9 @@ POOL_THAT_REPLACES_ITS_PROCESSES = f"""
 import multiprocessing, os, sys, time
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.core.signals import exit_when_told
+from trainmark_worker.core.signals import exit_on_signal
 
-exit_when_told(rank=0)
+exit_on_signal(rank=0)
 pool = multiprocessing.get_context("fork").Pool(2)
 first = {{child.pid for child in multiprocessing.active_children()}}
 for child in multiprocessing.active_children():
@@ -33,7 +33,7 @@ A_FORK_THAT_BEGINS_WHEN_THE_WORKER_HAS_GONE = f"""
 import os, sys, time
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.core.signals import exit_when_told
+from trainmark_worker.core.signals import exit_on_signal
 
 def wait_for_its_end(worker=os.getpid()):
     while os.getppid() == worker:
@@ -41,7 +41,7 @@ def wait_for_its_end(worker=os.getpid()):
 
 # Hooks run in the order of their registration.
 os.register_at_fork(after_in_child=wait_for_its_end)
-exit_when_told(rank=0)
+exit_on_signal(rank=0)
 if pid := os.fork():
     print(pid, flush=True)
     os._exit(3)
@@ -74,11 +74,11 @@ A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.core.signals import exit_when_told
+from trainmark_worker.core.signals import exit_on_signal
 
 # Hooks after the fork run in the order of their registration: this one before the worker's own.
 os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
-exit_when_told(rank=0)
+exit_on_signal(rank=0)
 if pid := os.fork():
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
     time.sleep(0.2)
@@ -97,7 +97,7 @@ import ctypes, multiprocessing, os, signal, sys, time
 from multiprocessing.process import BaseProcess
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.core.signals import exit_when_told
+from trainmark_worker.core.signals import exit_on_signal
 
 started = []
 
@@ -108,7 +108,7 @@ def wait_with_the_lock():
 
 # Hooks before the fork run in the opposite order: this one, as a framework's own in C, is the last.
 os.register_at_fork(before=wait_with_the_lock)
-exit_when_told(rank=0)
+exit_on_signal(rank=0)
 pool = multiprocessing.get_context("fork").Pool(2)
 end = BaseProcess.terminate
 # Long enough for the pool to see that a process has ended.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.worker.core.window import HostMarks, Steps, measure, slots_for
+from trainmark.worker.core.window import HostTimers, Steps, measure, slots_for
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Recorded(Steps):
         self.clock = clock
         self.calls: list[str] = []
         self.gc_was_on: list[bool] = []
-        self.marks = HostMarks(slots_for(len(step_ns)), clock)
+        self.marks = HostTimers(slots_for(len(step_ns)), clock)
         self.compiled = 0
         self.compiles_at: set[int] = set()
         self.counts = True

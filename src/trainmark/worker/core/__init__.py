@@ -1,1 +1,1 @@
-"""What every framework and every task shares: flags, timing, the base of a training, events, ranks, outcomes."""
+"""The common parts of all frameworks and tasks: flags, timing, the base of a training, events, ranks, outcomes."""

@@ -22,7 +22,7 @@ EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 TRUST_OFF = 0.02
 """How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
 
-SEEN = 100 * 2.0**-24
+OBSERVABLE = 100 * 2.0**-24
 """An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
 
 
@@ -62,8 +62,8 @@ class AdamUpdate:
         import numpy as np
 
         moments, later = self._moments, self._training.read_moments()
-        asked = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
-        unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
+        requested = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
+        unseen = {**requested, "learning_rate": None, "momentum": None, "residual": None}
         task, settings, recipe = self._training.task, self._training.settings, self._recipe
         names = [name for name in before if task.is_trainable(name)]
         ratios: dict[str, float] = {}
@@ -74,11 +74,11 @@ class AdamUpdate:
             _differs(trusted, doubts)
             return unseen
         # What a lazy optimizer leaves alone has a gradient of 0.
-        asked_of = {
+        requested_of = {
             name: mean[name] != 0 if task.is_lazy(settings, name) else np.ones_like(mean[name], bool)
             for name in names
         }
-        factor = self._gradients_count(mean, asked_of, moments, later)
+        factor = self._gradients_count(mean, requested_of, moments, later)
         clipped = recipe.clip_norm is not None
         if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
             return unseen
@@ -87,7 +87,7 @@ class AdamUpdate:
         terms, updates = [], []
         self.unexplained.clear()
         for name in names:
-            weights, own = sampled(before, name), asked_of[name]
+            weights, own = sampled(before, name), requested_of[name]
             past = sampled(moments.first, name), sampled(moments.second, name)
             direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
             term = direction + task.decay(settings, name) * weights
@@ -114,17 +114,17 @@ class AdamUpdate:
         """
         import numpy as np
 
-        norm, kept = self._recipe.clip_norm, self._recipe.momentum
+        norm, retained = self._recipe.clip_norm, self._recipe.momentum
         if norm is None:
             return 1.0
-        if self._training.share_looked_at() < 1:
+        if self._training.sampled_share() < 1:
             return min(factor, 1.0)
-        given = [np.ravel(later.first[name] - np.float32(kept) * moments.first[name]) for name in names]
-        size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - kept)
+        given = [np.ravel(later.first[name] - np.float32(retained) * moments.first[name]) for name in names]
+        size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
         return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
     def _gradients_count(
-        self, mean: Mapping[str, Any], asked_of: Mapping[str, Any], moments: Moments, later: Moments
+        self, mean: Mapping[str, Any], requested_of: Mapping[str, Any], moments: Moments, later: Moments
     ) -> float | None:
         """Return how many times the gradients went into the first moment; None if all are below its rounding.
 
@@ -133,10 +133,10 @@ class AdamUpdate:
         import numpy as np
 
         added, expected = [], []
-        for name, own in asked_of.items():
+        for name, own in requested_of.items():
             size = float(np.sqrt(np.mean(mean[name] ** 2)))
             past = float(np.sqrt(np.mean(sampled(moments.first, name) ** 2)))
-            if size * (1 - self._recipe.momentum) > SEEN * past:
+            if size * (1 - self._recipe.momentum) > OBSERVABLE * past:
                 gained = sampled(later.first, name) - self._recipe.momentum * sampled(moments.first, name)
                 added.append(gained[own] / (1 - self._recipe.momentum) / size)
                 expected.append(mean[name][own] / size)
@@ -180,7 +180,7 @@ class AdamUpdate:
         for name, ratio in ratios.items():
             decay, weights = decays[name], sampled(before, name)
             moved = weights - sampled(after, name)
-            small = SEEN * float(np.sqrt(np.mean(weights**2)))
+            small = OBSERVABLE * float(np.sqrt(np.mean(weights**2)))
             if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
                 continue
             first, second = sampled(later.first, name), sampled(later.second, name)
@@ -208,7 +208,9 @@ def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe:
     if not decay:
         return 1.0
     own = np.asarray(weights, np.float32).ravel()
-    first, second = (np.asarray(kept[name], np.float32).ravel() for kept in (moments.first, moments.second))
+    first, second = (
+        np.asarray(retained[name], np.float32).ravel() for retained in (moments.first, moments.second)
+    )
     direction = _direction(first, second, moments.steps, recipe) + np.float32(decay) * own
     norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
     return norms[0] / norms[1] if all(norms) else 1.0
@@ -224,5 +226,5 @@ def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
 
 def _differs(reason: str | None, doubts: list[tuple[str, str]]) -> None:
     if reason is not None:
-        told = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
-        doubts.append(("update-differs", told))
+        described = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
+        doubts.append(("update-differs", described))

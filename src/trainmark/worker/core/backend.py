@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from .facts import Expected, Facts, Seen, peak_resident_bytes
+from .facts import Expected, Facts, ObservedConfig, peak_resident_bytes
 from .feed import Feed
 from .optimizers import Moments
 from .place import Place
@@ -132,15 +132,15 @@ class Weights(Protocol):
     def read_weights(self) -> dict[str, Any]:
         """Return copies of the parameters and running statistics, as ``load_weights`` takes them."""
 
-    def look_at_weights(self) -> dict[str, Any]:
+    def sampled_weights(self) -> dict[str, Any]:
         """Return the weights to verify: all, or for a large model some rows of each parameter, always the same.
 
-        ``read_moments`` and ``own_pass`` then return the same rows, and ``share_looked_at`` their share.
+        ``read_moments`` and ``own_pass`` then return the same rows, and ``sampled_share`` their share.
         """
         return self.read_weights()
 
-    def share_looked_at(self) -> float:
-        """Return the share of the parameters' elements that ``look_at_weights`` returns."""
+    def sampled_share(self) -> float:
+        """Return the share of the parameters' elements that ``sampled_weights`` returns."""
         return 1.0
 
     def read_moments(self) -> Moments | None:
@@ -157,10 +157,10 @@ class Weights(Protocol):
 
 
 class Observing(Protocol):
-    """What really ran: types, shapes and layers, read from the framework's own objects and never from the request."""
+    """Observed types, shapes and layers, read from the framework's own objects and never from the request."""
 
     @abstractmethod
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step. Called once, after it; hooks may be removed here."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Observing(Protocol):
         """
 
     @abstractmethod
-    def watched_step(self, index: int) -> Any:
+    def observed_step(self, index: int) -> Any:
         """Run step ``index``, and return the observations of its layers for ``Task.looked``."""
 
     @abstractmethod

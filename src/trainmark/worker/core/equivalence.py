@@ -112,8 +112,8 @@ class _Observer:
     def step(self, index: int) -> dict[str, Any]:
         """Do a step and return what it did; ``layers`` are told of the first that can be looked into."""
         training, before = self._training, self._weights
-        seen = training.observe() if self._settings.compiler == OBSERVED else None
-        if seen is not None:
+        observed = training.observe() if self._settings.compiler == OBSERVED else None
+        if observed is not None:
             training.load_weights(before)
         training.step(index)
         training.synchronize()
@@ -126,39 +126,39 @@ class _Observer:
                 for name in self._rest
             },
         }
-        if seen is not None:
-            done.update(_passes(seen, self._check, self._names))
-            done["moments"] = self._moments(seen, updates)
-            self.layers = self.layers or self._layers(seen)
+        if observed is not None:
+            done.update(_passes(observed, self._check, self._names))
+            done["moments"] = self._moments(observed, updates)
+            self.layers = self.layers or self._layers(observed)
         self._weights, self._updates = after, updates
         return done
 
-    def _layers(self, seen: Observation) -> dict[str, Any]:
-        reach = {} if self._check.reach is None else self._check.reach(seen, self._weights)
-        return {**self._check.layers(seen), **reach}
+    def _layers(self, observed: Observation) -> dict[str, Any]:
+        reach = {} if self._check.reach is None else self._check.reach(observed, self._weights)
+        return {**self._check.layers(observed), **reach}
 
-    def _moments(self, seen: Observation, updates: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        factor = clipping(seen.gradients, self._settings.recipe)
+    def _moments(self, observed: Observation, updates: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        factor = clipping(observed.gradients, self._settings.recipe)
         return {
             name: _products(
                 {
                     "u": updates[name],
-                    "g": seen.gradients[name],
+                    "g": observed.gradients[name],
                     "w": self._weights[name],
                     **({"p": self._updates[name]} if self._updates else {}),
-                    **self._directions.next(name, seen.gradients[name], factor),
+                    **self._directions.next(name, observed.gradients[name], factor),
                 }
             )
             for name in self._names
         }
 
 
-def _passes(seen: Observation, check: Check, names: list[str]) -> dict[str, Any]:
+def _passes(observed: Observation, check: Check, names: list[str]) -> dict[str, Any]:
     """Return what a forward and a backward pass gave."""
     return {
-        "loss": float(seen.loss),
-        **check.outputs(seen),
-        "gradients": {name: sketch(name, seen.gradients[name]) for name in names},
+        "loss": float(observed.loss),
+        **check.outputs(observed),
+        "gradients": {name: sketch(name, observed.gradients[name]) for name in names},
     }
 
 

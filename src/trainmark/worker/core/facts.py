@@ -58,7 +58,7 @@ class Facts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedConfig:
     """The observed settings of the first step, read from the framework's objects, never from the request.
 
     Types are like ``bfloat16``; ``compute_dtype`` is the type inside the network, after its first layer. TF32 may be
@@ -84,20 +84,22 @@ class Expected(NamedTuple):
     tf32: bool = False
 
 
-def as_asked(seen: Seen, asked: Mapping[str, Any], device: str) -> dict[str, Any]:
+def as_requested(observed: ObservedConfig, requested: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return the observed values, with the same keys for every framework, and ``unseen``, the unobservable ones.
 
-    Raises ``RunError`` (invalid) for a value that differs from ``asked``, and for a missing observation.
+    Raises ``RunError`` (invalid) for a value that differs from ``requested``, and for a missing observation.
     """
     if device == "cpu":
-        seen = replace(seen, tf32_matmul=False, tf32_convolution=False)
-    found = {name: value for name, value in vars(seen).items() if name not in ("unseen", "others")}
+        observed = replace(observed, tf32_matmul=False, tf32_convolution=False)
+    found = {name: value for name, value in vars(observed).items() if name not in ("unseen", "others")}
     for name, value in found.items():
-        if value is None and name not in seen.unseen:
+        if value is None and name not in observed.unseen:
             raise RunError(
-                INVALID, f"{name} of the first step was not observed, so it may not be {asked[name]}"
+                INVALID, f"{name} of the first step was not observed, so it may not be {requested[name]}"
             )
-        if value not in (None, "either", asked[name]):
-            raise RunError(INVALID, f"{name} of the first step was {value}, not {asked[name]} as requested")
+        if value not in (None, "either", requested[name]):
+            raise RunError(
+                INVALID, f"{name} of the first step was {value}, not {requested[name]} as requested"
+            )
     unseen = sorted(name for name, value in found.items() if value is None)
-    return {**found, **({"unseen": unseen} if unseen else {}), **seen.others}
+    return {**found, **({"unseen": unseen} if unseen else {}), **observed.others}

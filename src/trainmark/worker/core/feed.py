@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .outcomes import RunError
-from .queues import Loading, Produced, loading
+from .queues import Loading, SampleCounter, loading
 
 
 class Feed:
@@ -26,7 +26,7 @@ class Feed:
     ahead: float | None = None
     """Batches that can be in flight (being made, or made and not yet taken); None without a loader."""
 
-    produced: Produced | None = None
+    produced: SampleCounter | None = None
     """A counter of the samples that the loader has made; None if it has no count."""
 
     counted: list[int] | None = None
@@ -85,7 +85,7 @@ class LoadedFeed(Feed):
         epoch_samples: int,
         decoder: str | None,
         ahead: float | None = None,
-        produced: Produced | None = None,
+        produced: SampleCounter | None = None,
     ) -> None:
         """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
         self.epoch_samples, self.decoder = epoch_samples, decoder

@@ -33,7 +33,7 @@ def find_task(name: str) -> Task:
 
 def default_task() -> Task:
     """Return the task of a run that names neither a task nor a model."""
-    return next(task for task in map(find_task, task_names()) if task.unnamed)
+    return next(task for task in map(find_task, task_names()) if task.is_default)
 
 
 def task_of_model(model: str) -> Task | None:

@@ -19,7 +19,7 @@ LONG_STEP_S = 1.0
 """The step time from which one block of one pass must be enough, in seconds."""
 
 
-def look_apart(training: Training, step_s: float) -> dict[str, Any]:
+def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
     """Return ``apart`` of the last event, by rank; empty for a single rank. All ranks must call it.
 
     ``step_s`` is the mean time of a step, the same number on all ranks.

@@ -47,7 +47,7 @@ def _rate(recipe: Recipe, step: int, epoch: float, warmup_steps: int) -> float:
 
 
 class Moments(NamedTuple):
-    """What an optimizer keeps after ``steps`` updates: the running means of gradients and of their squares, by name."""
+    """An optimizer's running means of gradients and of their squares after ``steps`` updates, by name."""
 
     steps: int
     first: Mapping[str, Any]
@@ -90,7 +90,7 @@ class Directions:
     def __init__(self, recipe: Recipe) -> None:
         """Begin without any gradient."""
         self._recipe = recipe
-        self._kept: dict[tuple[str, str], tuple[int, Any, Any]] = {}
+        self._retained: dict[tuple[str, str], tuple[int, Any, Any]] = {}
 
     def next(self, name: str, gradient: Any, factor: float) -> dict[str, Any]:
         """Return the direction of a parameter's next update as ``a``, with the gradient clipped by ``factor``.
@@ -107,9 +107,9 @@ class Directions:
     def _next(self, row: str, name: str, gradient: Any, factor: float, recipe: AdamRecipe) -> Any:
         import numpy as np
 
-        step, first, second = self._kept.get((row, name), (0, 0.0, 0.0))
+        step, first, second = self._retained.get((row, name), (0, 0.0, 0.0))
         given = np.asarray(gradient, np.float64) * factor
         direction, first, second = adam(given, first, second, step + 1, recipe)
         # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
-        self._kept[row, name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
+        self._retained[row, name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
         return direction

@@ -110,7 +110,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
             "mfu": {},
         }
     sizes = " and ".join(f"{size} x {size}" for size in sorted({values[1] for values in found}))
-    told = {
+    data = {
         "peak_operations_per_s": peaks,
         "peak_of": f"product of {sizes} matrices, {computed}",
         "peak_type": computed,
@@ -118,7 +118,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
         **shares_of(operations, samples_per_s, sum(peaks)),
     }
     if not pieces:
-        return told
+        return data
     rates = [values[2] for values in found]
     step_s = settings.batch_per_device * len(found) / samples_per_s
     floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates)) if all(rates) else None
@@ -130,7 +130,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
             "peak_bytes_of": f"sum of two rows of {values} values, float32",
             "peak_bytes_type": "float32",
         }
-    return {**told, **memory, **share_of_floor(floor, step_s)}
+    return {**data, **memory, **share_of_floor(floor, step_s)}
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> dict[str, Any]:

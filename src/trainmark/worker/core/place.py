@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
     @property
     def distributed(self) -> bool:
-        """Whether a launcher started this process, even as the only rank."""
+        """Return whether a launcher started this process, even as the only rank."""
         return self.address is not None
 
 

@@ -55,39 +55,39 @@ Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps 
 Doubts = list[tuple[str, str]]
 
 
-class Looked(NamedTuple):
+class Verified(NamedTuple):
     """The content of ``after_window`` in the last event, and its doubts (codes and sentences)."""
 
-    said: dict[str, Any]
+    data: dict[str, Any]
     doubts: Doubts
 
 
-def look(training: Training, settings: Settings) -> Looked:
+def verify(training: Training, settings: Settings) -> Verified:
     """Train and verify ``WITNESS_STEPS`` steps after step ``settings.steps - 1``. All ranks must call it.
 
     Values that cannot be observed are null. A failure of the verification ends a run of several ranks, and is a doubt
     in a run of one rank.
     """
     try:
-        return _look(training, settings)
+        return _verify(training, settings)
     except Exception as error:
         if training.ranks.place.world_size > 1:
             raise
         reason = first_sentence(error)
         sentence = f"The steps after the window could not be verified: {reason}"
-        return Looked({"failed": reason}, [("not-witnessed", sentence)])
+        return Verified({"failed": reason}, [("not-witnessed", sentence)])
 
 
-def _look(training: Training, settings: Settings) -> Looked:
+def _verify(training: Training, settings: Settings) -> Verified:
     import numpy as np
 
     doubts: Doubts = []
-    said = _steps_taken(training, settings, doubts)
+    data = _steps_taken(training, settings, doubts)
     first, second = range(settings.steps, settings.steps + WITNESS_STEPS)
-    before, batch = training.look_at_weights(), training.read_batch()
+    before, batch = training.sampled_weights(), training.read_batch()
     training.step(first)
     training.synchronize()
-    between = training.look_at_weights()
+    between = training.sampled_weights()
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
     changed = _changed(batch, last_batch)
@@ -97,14 +97,14 @@ def _look(training: Training, settings: Settings) -> Looked:
     if (alone is not None or reason is not None) and not all(map(training.task.is_trainable, between)):
         training.load_weights(between)
     if reason is not None:
-        said["own_pass_failed"] = reason
+        data["own_pass_failed"] = reason
     moments = training.read_moments()
-    seen = training.watched_step(second)
+    observed = training.observed_step(second)
     training.synchronize()
-    after = training.look_at_weights()
+    after = training.sampled_weights()
 
-    said["batch_changed"] = None if settings.synthetic else changed
-    if said["batch_changed"] is False:
+    data["batch_changed"] = None if settings.synthetic else changed
+    if data["batch_changed"] is False:
         doubts.append(("batch-reused", "Two steps after the window were trained on the same batch."))
     whole = all(np.isfinite(array).all() for array in after.values())
     steps = [(before, between), (between, after)]
@@ -114,26 +114,26 @@ def _look(training: Training, settings: Settings) -> Looked:
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
     rate = training.rates[second]
     if moves:
-        said.update(_stood_still(training, steps, rate, mean, doubts))
+        data.update(_stood_still(training, steps, rate, mean, doubts))
     else:
-        said.update({"still": None, "statistics_move": None})
+        data.update({"still": None, "statistics_move": None})
     solved, unexplained = _solve_update(
         training, settings, (before, between, after), mean, _BeforeStep(rate, moments, alone, moves), doubts
     )
-    said.update(solved)
+    data.update(solved)
     if not any(code == "update-differs" for code, _ in doubts):
-        _told(said, doubts, check_decay(training, unexplained))
+        _merge(data, doubts, check_decay(training, unexplained))
     if moves and batch is not None and last_batch is not None:
-        _told(said, doubts, training.task.rows(settings, (batch, last_batch), (before, between, after)))
-    _told(said, doubts, _agreement(training))
-    seen = seen or getattr(alone, "layers", None)
-    _told(said, doubts, training.task.looked(settings, training.expected(), seen, alone))
-    work = _check_work(training, settings, said, (batch, last_batch), alone)
-    _told(said, doubts, (work.said, work.doubts))
+        _merge(data, doubts, training.task.rows(settings, (batch, last_batch), (before, between, after)))
+    _merge(data, doubts, _agreement(training))
+    observed = observed or getattr(alone, "layers", None)
+    _merge(data, doubts, training.task.verify_layers(settings, training.expected(), observed, alone))
+    work = _check_work(training, settings, data, (batch, last_batch), alone)
+    _merge(data, doubts, (work.data, work.doubts))
     path = _loader_path(training, settings)
     known = {code for code, _ in doubts}
-    _told(said, doubts, (path.said, [doubt for doubt in path.doubts if doubt[0] not in known]))
-    return Looked(said, doubts)
+    _merge(data, doubts, (path.data, [doubt for doubt in path.doubts if doubt[0] not in known]))
+    return Verified(data, doubts)
 
 
 class _BeforeStep(NamedTuple):
@@ -164,7 +164,7 @@ def _solve_update(
 
 def _check_work(
     training: Training, settings: Settings, found: Mapping[str, Any], batches: Sequence[Any], alone: Any
-) -> Looked:
+) -> Verified:
     """Verify the loss of the last step and the samples; ``found`` are the observations so far."""
     loss, doubts, not_checked = check_loss(
         training, settings, batches[-1], alone, settings.steps + WITNESS_STEPS - 1
@@ -177,8 +177,8 @@ def _check_work(
     updates += ["update"] if found.get("learning_rate") is None else []
     updates += ["gradients of the update"] if found.get("gradient_factor", 1.0) is None else []
     rates, wrong = check_rates(training, settings)
-    said = {**rates, **loss, "samples": samples, "not_checked": [*updates, *not_checked, *others]}
-    return Looked(said, [*wrong, *doubts, *more])
+    data = {**rates, **loss, "samples": samples, "not_checked": [*updates, *not_checked, *others]}
+    return Verified(data, [*wrong, *doubts, *more])
 
 
 def _clip(training: Training, settings: Settings, alone: Any) -> float | None:
@@ -197,8 +197,8 @@ def _agreement(training: Training) -> tuple[dict[str, Any], Doubts]:
     return {"ranks_agree": agree}, [] if agree else [("ranks-disagree-later", sentence)]
 
 
-def _told(said: dict[str, Any], doubts: Doubts, more: tuple[dict[str, Any], Doubts]) -> None:
-    said.update(more[0])
+def _merge(data: dict[str, Any], doubts: Doubts, more: tuple[dict[str, Any], Doubts]) -> None:
+    data.update(more[0])
     doubts += more[1]
 
 
@@ -214,47 +214,48 @@ def _turned(training: Training, settings: Settings, batch: Sequence[Any] | None)
 
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> dict[str, Any]:
     """Return the framework's own count of steps; an optimizer does not count steps that it skips after an overflow."""
-    taken, asked = training.steps_taken(), settings.steps
+    taken, requested = training.steps_taken(), settings.steps
     few, part = TRIED_OUT
     if taken is None or not _scale_may_overflow(settings):
-        may_be = taken in (None, asked)
+        may_be = taken in (None, requested)
         skipped: dict[str, Any] = {}
     elif not training.COUNTS_UPDATES:
-        may_be, skipped = taken == asked, {"steps_skipped": None}
+        may_be, skipped = taken == requested, {"steps_skipped": None}
     else:
-        may_be = 0 < taken <= asked
-        skipped = {"steps_skipped": asked - taken}
-        if may_be and (asked - taken > max(few, part * asked) or 2 * taken < asked):
+        may_be = 0 < taken <= requested
+        skipped = {"steps_skipped": requested - taken}
+        if may_be and (requested - taken > max(few, part * requested) or 2 * taken < requested):
+            count = requested - taken
             sentence = (
-                f"{asked - taken} of {asked} steps overflowed and were skipped: their updates took no time."
+                f"{count} of {requested} steps overflowed and were skipped: their updates took no time."
             )
             doubts.append(("steps-skipped", sentence))
     if not may_be:
-        sentence = f"{asked} steps were requested, but {taken} were taken."
+        sentence = f"{requested} steps were requested, but {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
     updates = training.updates_taken()
-    fewest = asked - (max(few, int(part * asked)) if _scale_may_overflow(settings) else 0)
+    fewest = requested - (max(few, int(part * requested)) if _scale_may_overflow(settings) else 0)
     if updates is not None and may_be and updates < fewest:
-        sentence = f"{asked} steps were requested, but the optimizer made {updates} updates."
+        sentence = f"{requested} steps were requested, but the optimizer made {updates} updates."
         doubts.append(("steps-not-taken", sentence))
-    share = training.share_looked_at()
+    share = training.sampled_share()
     skipped["updates_taken"] = updates
-    return {"steps_taken": taken, **skipped, **({"share_looked_at": share} if share < 1 else {})}
+    return {"steps_taken": taken, **skipped, **({"sampled_share": share} if share < 1 else {})}
 
 
-def _loader_path(training: Training, settings: Settings) -> Looked:
+def _loader_path(training: Training, settings: Settings) -> Verified:
     """Return the loaders' outputs for a known sample: rank 0's observations, and the doubts of all ranks."""
     if settings.synthetic:
-        return Looked({}, [])
+        return Verified({}, [])
     doubts: Doubts = []
     try:
-        told = training.loader_path()
-        if told is not None:
-            doubts += told[1]
-        said = None if told is None else told[0]
+        described = training.loader_path()
+        if described is not None:
+            doubts += described[1]
+        data = None if described is None else described[0]
     except Exception as error:
-        said = {"failed": first_sentence(error)}
-        sentence = f"The loader's output for a known sample could not be verified: {said['failed']}"
+        data = {"failed": first_sentence(error)}
+        sentence = f"The loader's output for a known sample could not be verified: {data['failed']}"
         doubts.append(("not-witnessed", sentence))
     ranks = [values[0] for values in training.gather([len(doubts)])]
     others = [rank for rank, count in enumerate(ranks) if count]
@@ -262,7 +263,7 @@ def _loader_path(training: Training, settings: Settings) -> Looked:
         doubts.append(
             ("loader-differs", f"The output of the loaders of ranks {others} for a known sample is in doubt.")
         )
-    return Looked({"loader_path": said}, doubts)
+    return Verified({"loader_path": data}, doubts)
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
@@ -363,8 +364,8 @@ class _Update:
         import numpy as np
 
         recipe = self._settings.recipe
-        asked = {"learning_rate_asked": self._rate, "momentum_asked": recipe.momentum}
-        unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
+        requested = {"learning_rate_asked": self._rate, "momentum_asked": recipe.momentum}
+        unseen = {**requested, "learning_rate": None, "momentum": None, "residual": None}
         if mean is None:
             return unseen
         terms, decays, update = self._equations(mean)
@@ -381,10 +382,10 @@ class _Update:
         exact = self._training.expected().compute_dtype == "float32"
         off, most_left = EXACT if exact else ROUNDED
         decay = _more_decay(terms, decays, update, residual)
-        as_asked = residual <= most_left and abs(rate / self._rate - 1) <= off
+        as_requested = residual <= most_left and abs(rate / self._rate - 1) <= off
         if decay is not None:
             reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
-        elif as_asked or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
+        elif as_requested or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
             reason = None
         else:
             reason = self._what_is_wrong(rate / self._rate, momentum, residual, off)
@@ -393,7 +394,7 @@ class _Update:
                 f"The update after the window does not match the recipe and all ranks' batches: {reason}."
             )
             doubts.append(("update-differs", sentence))
-        return {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+        return {**requested, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
 
     def unexplained(self, mean: Mapping[str, Any] | None, alone: Any) -> dict[str, Unexplained]:
         """Return the part of the update that neither the velocity nor the gradient explains, by parameter.
@@ -441,11 +442,11 @@ class _Update:
     def _what_is_wrong(self, times: float, momentum: float | None, residual: float, off: float) -> str:
         """Return why the update differs; its rate is ``times`` the requested one."""
         ranks = self._training.ranks.place.world_size
-        asked = self._settings.recipe.momentum
+        requested = self._settings.recipe.momentum
         if ranks > 1 and abs(times / ranks - 1) <= off:
             return f"the gradients of the {ranks} ranks are summed instead of averaged"
-        if momentum is not None and abs(times - 1) <= off and abs(momentum - asked) > off:
-            return f"the momentum is {momentum:.3g} instead of {asked:.3g}"
+        if momentum is not None and abs(times - 1) <= off and abs(momentum - requested) > off:
+            return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
         if abs(times - 1) > off:
             return f"the gradients count {times:.3g} times as much as with the learning rate"
         return f"{residual:.0%} of it is unexplained"

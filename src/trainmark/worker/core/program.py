@@ -18,15 +18,15 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .folders import find_task, import_framework, import_trainer
-from .isolated_timing import look_apart
+from .isolated_timing import time_in_isolation
 from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .peak import share_of_peak
 from .place import Place, place_from
-from .post_window import WITNESS_STEPS, look
+from .post_window import WITNESS_STEPS, verify
 from .report import PARAMETER, EventWriter
 from .settings import Settings
-from .signals import exit_when_told
+from .signals import exit_on_signal
 from .training import Training
 from .window import Timeline, measure
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"trainmark-worker: {error}", file=sys.stderr)
         return EXIT_USAGE
     settings = parse(arguments, place.world_size)
-    exit_when_told(place.rank)
+    exit_on_signal(place.rank)
     if settings.threads:
         # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
@@ -89,16 +89,16 @@ def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
     """Let a ``RunError`` that a thread raises end the run: the main thread may be waiting in C++ for a lost rank."""
     default = threading.excepthook
 
-    def told(failure: Any) -> None:
+    def end_by(failure: Any) -> None:
         if isinstance(failure.exc_value, RunError):
             end(failure.exc_value)
         default(failure)
 
-    threading.excepthook = told
+    threading.excepthook = end_by
 
 
 def limit_memory(limit_bytes: int) -> None:
-    """Let allocations fail once this process's private writable memory would exceed ``limit_bytes``.
+    """Limit this process's private writable memory to ``limit_bytes``; larger allocations fail.
 
     RLIMIT_DATA, not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. It is set
     after the framework was imported, because a library that gets no memory while it loads often just crashes.
@@ -149,23 +149,28 @@ def _run(
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
-    looked = look(training, settings)
+    verified = verify(training, settings)
     window_s = max(rank.window_ns for rank in ranks.totals) / 1e9
     share = share_of_peak(training, settings, sum(rank.samples for rank in ranks.totals) / window_s)
-    apart = look_apart(training, window_s / (settings.steps - settings.warmup_steps))
+    isolated = time_in_isolation(training, window_s / (settings.steps - settings.warmup_steps))
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        seen = {"loading": loading_of(ranks.loaders), "after_window": looked.said, **share, **apart}
+        observed = {
+            "loading": loading_of(ranks.loaders),
+            "after_window": verified.data,
+            **share,
+            **isolated,
+        }
         unreadable = training.feed.unreadable
         if unreadable is not None:
-            seen["unreadable"] = unreadable_of(ranks.unreadable, unreadable)
+            observed["unreadable"] = unreadable_of(ranks.unreadable, unreadable)
         doubts = [
             *queue_doubts(ranks.loaders),
             *unreadable_doubts(ranks.unreadable, unreadable or ()),
-            *looked.doubts,
+            *verified.doubts,
         ]
         last = report.summary(
-            settings, training.task, timeline, ranks.totals, losses, memory_of, seen, doubts, ranks.work
+            settings, training.task, timeline, ranks.totals, losses, memory_of, observed, doubts, ranks.work
         )
         events.write([], last)
     training.close()
@@ -223,13 +228,13 @@ def _observe(training: Training, settings: Settings, events: EventWriter | None)
     from .equivalence import observe_training
 
     try:
-        seen = observe_training(training, settings)
+        observed = observe_training(training, settings)
     except (OSError, ValueError) as error:
         raise RunError(FAILED, f"the equivalence input cannot be used: {first_sentence(error)}") from error
     if events is not None:
         described = training.describe()
         events.write(PARAMETER, {**described, "actual": training.actual()})
-        events.write([], {"outcome": "ok", "equivalence": seen})
+        events.write([], {"outcome": "ok", "equivalence": observed})
     training.close()
 
 

@@ -22,7 +22,7 @@ RECORDED = 64
 """The number of samples of one call of ``add`` whose numbers are recorded: a batch of clicks has 65 536."""
 
 
-class Produced:
+class SampleCounter:
     """A count that threads, forked processes and those that get it pickled increase, while its maker lives."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ def _memory() -> Any:
     return tempfile.TemporaryFile() if made is None else os.fdopen(made("produced"), "wb")
 
 
-def _joined(*paths: str) -> Produced:
-    produced = Produced.__new__(Produced)
+def _joined(*paths: str) -> SampleCounter:
+    produced = SampleCounter.__new__(SampleCounter)
     produced._join(*paths)
     return produced
 
@@ -153,6 +153,6 @@ class Loading(NamedTuple):
     taken: int = 0
 
 
-def loading(produced: Produced | None, taken: int) -> Loading:
+def loading(produced: SampleCounter | None, taken: int) -> Loading:
     """Return the state of a loader that counts in ``produced``, if it does."""
     return Loading(UNCOUNTED if produced is None else produced.count(), taken)

@@ -79,7 +79,7 @@ def parameters(
     ``work`` is the work of one step of all ranks, by counter.
     """
     global_batch = settings.batch_per_device * place.world_size
-    asked = {
+    requested = {
         "schema": SCHEMA,
         "framework": settings.framework,
         "task": settings.task,
@@ -101,7 +101,7 @@ def parameters(
         "unit": task.unit,
     }
     optimizer = {**description["optimizer"], **_recipe(settings), **task.recipe(settings)}
-    return {**asked, **description, "optimizer": optimizer, "actual": dict(actual)}
+    return {**requested, **description, "optimizer": optimizer, "actual": dict(actual)}
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
@@ -143,14 +143,14 @@ def summary(
     ranks: list[RankTotals],
     losses: list[float],
     memory_of: str,
-    seen: Mapping[str, Any] = MappingProxyType({}),
+    observed: Mapping[str, Any] = MappingProxyType({}),
     doubts: Sequence[tuple[str, str]] = (),
     counted: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the data of the last event. Throughput is all ranks' headline work divided by the slowest rank's window.
 
-    ``seen`` has other modules' data about the window, ``doubts`` their codes and sentences; ``counted`` is the work of
-    all ranks that does not follow from the samples.
+    ``observed`` has other modules' data about the window, ``doubts`` their codes and sentences; ``counted`` is the
+    work of all ranks that does not follow from the samples.
     """
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
@@ -175,7 +175,7 @@ def summary(
         "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
-        **seen,
+        **observed,
         "suspect": [
             {"code": code, "sentence": sentence}
             for code, sentence in [*_suspicions(ranks, losses, agree), *doubts]

@@ -28,7 +28,7 @@ class Recipe:
 
     @property
     def optimizer_name(self) -> str:
-        """What the field calls the optimizer."""
+        """Return the field's name of the optimizer."""
         return "SGD"
 
 
@@ -49,7 +49,7 @@ class AdamRecipe(Recipe):
 
     @property
     def optimizer_name(self) -> str:
-        """What the field calls the optimizer."""
+        """Return the field's name of the optimizer."""
         return {ADAM: "Adam", ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 
@@ -88,7 +88,7 @@ class Settings:
 
     @property
     def synthetic(self) -> bool:
-        """Whether the samples are synthetic instead of read."""
+        """Return whether the samples are synthetic instead of read."""
         return self.data == SYNTHETIC
 
 

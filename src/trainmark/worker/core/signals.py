@@ -23,7 +23,7 @@ PARENT_S = 0.5
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
-def exit_when_told(rank: int) -> None:
+def exit_on_signal(rank: int) -> None:
     """Make SIGTERM and SIGINT end this process with 128 + the signal's number and a line on stderr."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -105,7 +105,7 @@ class Task:
     headline: str
     """The counter of work by which throughput is counted."""
 
-    unnamed = False
+    is_default = False
     """Whether this is the task of runs that name neither a task nor a model."""
 
     @property
@@ -161,7 +161,7 @@ class Task:
         """Return the task's own part of the recipe for the PARAMETER event."""
         return {}
 
-    def asked(self, _settings: Settings) -> dict[str, Any]:
+    def requested(self, _settings: Settings) -> dict[str, Any]:
         """Return the task's own required observations of ``Training.seen``, by key."""
         return {}
 
@@ -193,10 +193,10 @@ class Task:
         """Return the weight decay of a parameter by its shared name."""
         return settings.recipe.weight_decay
 
-    def looked(
-        self, _settings: Settings, _expected: Expected, _seen: Any, _alone: Any
+    def verify_layers(
+        self, _settings: Settings, _expected: Expected, _observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return the events' data and doubts from the observations of ``Training.watched_step`` and ``own_pass``."""
+        """Return the events' data and doubts from the observations of ``Training.observed_step`` and ``own_pass``."""
         return {}, []
 
     def another(self, _settings: Settings, _batch: Sequence[Any]) -> Sequence[Any] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .backend import Backend, Gradients
-from .facts import as_asked
+from .facts import as_requested
 from .feed import Feed, FixedFeed
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
@@ -14,7 +14,7 @@ from .place import Ranks
 from .queues import Loading
 from .settings import Settings
 from .task import Task
-from .window import Marks, Steps
+from .window import DeviceTimers, Steps
 
 WITNESS_RATE = 0.7
 """The learning rate of the steps after the window, as a part of the recipe's."""
@@ -54,7 +54,7 @@ class Training(Backend, Steps):
         self,
         settings: Settings,
         ranks: Ranks,
-        marks: Marks,
+        marks: DeviceTimers,
         to_batch: Callable[..., Any],
         feed: Feed | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class Training(Backend, Steps):
             self.rates[-settings.witness_steps :] = [rate] * settings.witness_steps
         self.batch = self.feed.next()
 
-    def watched_step(self, index: int) -> Any:
+    def observed_step(self, index: int) -> Any:
         """Run step ``index``; its layers are not observed."""
         self.step(index)
         return None
@@ -157,15 +157,15 @@ class Training(Backend, Steps):
     def actual(self) -> dict[str, Any]:
         """Return the observations of the first step; raise ``RunError`` (invalid) if they differ from the request."""
         settings, expected, facts = self.settings, self.expected(), self.facts()
-        asked = {
+        requested = {
             "compute_dtype": expected.compute_dtype,
             "weight_dtype": expected.weight_dtype,
             "tf32_matmul": expected.tf32,
             "tf32_convolution": expected.tf32,
             "batch_per_device": settings.batch_per_device,
-            **self.task.asked(settings),
+            **self.task.requested(settings),
         }
-        found = as_asked(self.seen(), asked, facts.device)
+        found = as_requested(self.observed_config(), requested, facts.device)
         ranks, there = self.ranks.counted(), self.ranks.place.world_size
         if ranks != there:
             raise RunError(INVALID, f"{settings.framework} counts {ranks} ranks, but {there} were started")

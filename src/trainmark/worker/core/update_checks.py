@@ -70,7 +70,7 @@ def check_decay(
     training: Training, parameters: Mapping[str, Unexplained]
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return the estimated decay of each group of parameters for the events, and doubts; None if it is not known."""
-    asked = training.settings.recipe.weight_decay
+    requested = training.settings.recipe.weight_decay
     groups: dict[str, dict[str, Unexplained]] = {}
     for name, parameter in parameters.items():
         groups.setdefault(_group(training, name), {})[name] = parameter
@@ -78,12 +78,12 @@ def check_decay(
     doubts: list[tuple[str, str]] = []
     for group, members in sorted(groups.items()):
         estimate = _estimate(members)
-        if estimate is None or not asked or STANDARD_ERRORS * estimate.error > PART * asked:
+        if estimate is None or not requested or STANDARD_ERRORS * estimate.error > PART * requested:
             found[group] = None
             continue
         found[group] = estimate.decay
         expected = training.task.decay(training.settings, next(iter(members)))
-        if abs(estimate.decay - expected) > max(PART * asked, STANDARD_ERRORS * estimate.error):
+        if abs(estimate.decay - expected) > max(PART * requested, STANDARD_ERRORS * estimate.error):
             sentence = f"The weight decay of {group} is {estimate.decay:.2g} instead of {expected:.2g}."
             doubts.append(("decay-differs", sentence))
     return {"decay": found}, doubts
@@ -135,8 +135,8 @@ def check_rates(training: Training, settings: Settings) -> tuple[dict[str, Any],
     for step, rate in enumerate(rates):
         expected = scheduled_rate(recipe, step, epoch_steps)
         if abs(rate - expected) > OFF * abs(recipe.learning_rate):
-            asked = f"but the recipe's schedule gives {expected:.3g}"
-            sentence = f"The learning rate of step {step} is {rate:.3g}, {asked}."
+            requested = f"but the recipe's schedule gives {expected:.3g}"
+            sentence = f"The learning rate of step {step} is {rate:.3g}, {requested}."
             return {"rates": report}, [("rate-differs", sentence)]
     return {"rates": report}, []
 

@@ -69,7 +69,7 @@ class Steps:
         return None
 
 
-class Marks:
+class DeviceTimers:
     """The moments at which steps were done; numbered slots, so that noting one allocates nothing."""
 
     def mark(self, slot: int) -> None:
@@ -98,8 +98,8 @@ class Timeline(NamedTuple):
     loading: list[Loading] | None = None
 
 
-class HostMarks(Marks):
-    """Marks by the host's clock, for devices that compute while the host waits."""
+class HostTimers(DeviceTimers):
+    """DeviceTimers by the host's clock, for devices that compute while the host waits."""
 
     def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         """Make room for ``slots`` marks."""
@@ -115,8 +115,8 @@ class HostMarks(Marks):
         return (self._ns[later] - self._ns[earlier]) / 1e9
 
 
-class EventMarks(Marks):
-    """Marks by events on the stream that trains; recording one costs the host a few microseconds."""
+class EventTimers(DeviceTimers):
+    """DeviceTimers by events on the stream that trains; recording one costs the host a few microseconds."""
 
     def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
         """Create the events in advance, because creating one costs more than recording it.

@@ -27,7 +27,7 @@ from ..tasks.causal_lm.architectures import (
 )
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 
 Params = dict[str, Any]
@@ -148,15 +148,15 @@ def attention_kernel(platform: str, precision: Precision) -> str:
     return "cudnn" if platform != CPU and precision.compute != jnp.float32 else "xla"
 
 
-def make_loss(model: Decoder, precision: Precision, kernel: str, seen: Tap) -> Callable[..., Any]:
+def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:
     """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
 
-    A batch is tokens (batch, length + 1); the loss is in FP32. ``seen`` gets the products where no ``tap`` does.
+    A batch is tokens (batch, length + 1); the loss is in FP32. ``observed`` gets the products where no ``tap`` does.
     """
 
     logits_of = llama_logits if isinstance(model, Llama) else gpt_logits
 
-    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any], tap: Tap = seen) -> Any:
+    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any], tap: Tap = observed) -> Any:
         (tokens,) = batch
         logits = logits_of(model, precision, kernel, params, tokens[:, :-1], tap)  # type: ignore[arg-type]
         logits = logits.astype(jnp.float32)
@@ -210,12 +210,12 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
     def _trace(self, name: str, weight: Any, result: Any) -> None:
         self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""
         compute, weights, (part, length, _) = next(iter(self.traced.values()))
         rows = self.batch[0].addressable_data(0).shape[0]
         tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return Seen(
+        return ObservedConfig(
             compute_dtype=compute,
             weight_dtype=weights,
             batch_per_device=rows,

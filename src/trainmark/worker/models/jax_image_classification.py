@@ -29,14 +29,14 @@ from ..tasks.image_classification.architectures import (
 )
 from ..tasks.image_classification.images import DEVIATION, MEAN
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
-    convolution_seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     layout_by_axes,
     measured,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -254,8 +254,10 @@ def observe(
     }
     layers = ARCHITECTURES[model].convolutions
     assert len(operations) == len(layers)
-    seen = [_seen(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)]
-    return Observation(np.asarray(logits), float(loss), to_shared(gradients), seen)
+    observed = [
+        _observed(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)
+    ]
+    return Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
 
 
 def _of_convolution(module: nn.Module, method: str) -> bool:
@@ -276,25 +278,25 @@ def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> list[A
     return found
 
 
-def layers_of(jaxpr: Any, model: str) -> list[LayerSeen]:
+def layers_of(jaxpr: Any, model: str) -> list[ObservedLayer]:
     """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
     names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
-    seen: list[LayerSeen] = []
+    observed: list[ObservedLayer] = []
     for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT)):
         kind = operation.primitive.name
         name = next(names, "backward") if kind == CONVOLUTION else "classifier"
-        seen.append(LayerSeen(name, operation.invars[0].aval.dtype.name))
-    return seen
+        observed.append(ObservedLayer(name, operation.invars[0].aval.dtype.name))
+    return observed
 
 
-def _seen(name: str, operation: Any, output: Any) -> ConvolutionSeen:
+def _observed(name: str, operation: Any, output: Any) -> ObservedConvolution:
     """Return the facts of a convolution operation; its dimension numbers say which axis is which."""
     facts = operation.params
     numbers = facts["dimension_numbers"]
     kernel, result = operation.invars[1].aval.shape, operation.outvars[0].aval.shape
     assert tuple(output.shape) == tuple(result)
     (top, bottom), (left, right) = facts["padding"]
-    return convolution_seen(
+    return observe_convolution(
         name,
         (kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
         facts["window_strides"],
@@ -326,11 +328,11 @@ class TracedConvolutions:
             self._outputs.append((str(output.dtype), tuple(output.shape)))
         return output
 
-    def observed(self, weight: Any, **others: Any) -> Seen:
+    def observed(self, weight: Any, **others: Any) -> ObservedConfig:
         """Return the observations, with the type of ``weight`` and JAX's switch for products and convolutions."""
         dtype, shape = self._outputs[1] if len(self._outputs) > 1 else (None, ())
         tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return Seen(
+        return ObservedConfig(
             compute_dtype=dtype,
             weight_dtype=str(weight.dtype),
             # The order of the axes in the program; in memory, XLA decides.
@@ -417,7 +419,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         """Find the convolutions in the compiled step."""
         self._compiled = compiled_convolutions(text)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the step as it was written, and of XLA's program."""
         compiled = self._compiled
         return self._convolutions.observed(
@@ -439,12 +441,12 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         params, batch_stats = self._own_weights()
         return {**to_shared(params), **to_shared(batch_stats)}
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and read the operations that its program was made of."""
         images = self.network_input(self.batch)
         self.step(index)
         layers = layers_of(self.operations(), self.settings.model)
-        return LayersSeen(layers, *measured(images))
+        return ObservedLayers(layers, *measured(images))
 
     def own_pass(self) -> OwnPass:
         """Pass this rank's batch forward and backward with the function that the step differentiates."""

@@ -16,7 +16,7 @@ from ..core.place import Place
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert, decays
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
 
@@ -64,8 +64,8 @@ class Dropping:
         if not self._share:
             return values
         self._key, key = jax.random.split(self._key)
-        kept = jax.random.bernoulli(key, 1 - self._share, values.shape)
-        return jnp.where(kept, values / (1 - self._share), 0).astype(values.dtype)
+        retained = jax.random.bernoulli(key, 1 - self._share, values.shape)
+        return jnp.where(retained, values / (1 - self._share), 0).astype(values.dtype)
 
     def attend(self, queries: Any, keys: Any, values: Any, lengths: Any | None, kernel: str) -> Any:
         """Attend to the positions before ``lengths``, or to all.
@@ -78,8 +78,8 @@ class Dropping:
             )
         scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys).astype(jnp.float32) * queries.shape[-1] ** -0.5
         if lengths is not None:
-            inside = jnp.arange(keys.shape[1]) < lengths[:, None]
-            scores = jnp.where(inside[:, None, None], scores, -1e9)
+            within = jnp.arange(keys.shape[1]) < lengths[:, None]
+            scores = jnp.where(within[:, None, None], scores, -1e9)
         weights = self(jax.nn.softmax(scores).astype(values.dtype))
         return jnp.einsum("bhqk,bkhd->bqhd", weights, values)
 
@@ -131,20 +131,20 @@ def heads_of(
     return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
 
 
-def make_loss(model: Bert, precision: Precision, form: Form, seen: Tap) -> Callable[..., Any]:
+def make_loss(model: Bert, precision: Precision, form: Form, observed: Tap) -> Callable[..., Any]:
     """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
 
     The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
     in FP32.
     """
 
-    def loss_of(params: Params, kept: dict[str, Any], batch: Any, tap: Tap = seen) -> Any:
+    def loss_of(params: Params, retained: dict[str, Any], batch: Any, tap: Tap = observed) -> Any:
         *given, words, weights, follows = batch
-        drop = Dropping(form.share, kept[KEY])
-        found, told = heads_of(model, precision, form, params, given, drop, tap)
-        found, told = found.astype(jnp.float32), told[:, 0].astype(jnp.float32)
+        drop = Dropping(form.share, retained[KEY])
+        found, sentence = heads_of(model, precision, form, params, given, drop, tap)
+        found, sentence = found.astype(jnp.float32), sentence[:, 0].astype(jnp.float32)
         of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
-        of_sentences = optax.softmax_cross_entropy_with_integer_labels(told, follows).mean()
+        of_sentences = optax.softmax_cross_entropy_with_integer_labels(sentence, follows).mean()
         return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
 
     return loss_of
@@ -181,9 +181,9 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
         params = init(self.description, self.settings.seed, self.precision.weights)
         return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=RANDOM))}
 
-    def of_ranks(self, kept: Any, world_size: int) -> Any:
+    def of_ranks(self, retained: Any, world_size: int) -> Any:
         """Return a key of its own for each rank, so that they drop different places."""
-        key = jax.random.wrap_key_data(kept[KEY], impl=RANDOM)
+        key = jax.random.wrap_key_data(retained[KEY], impl=RANDOM)
         return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
 
     def make_loss(self) -> Callable[..., Any]:
@@ -196,9 +196,11 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
         """Return whether a parameter decays, by its shared name."""
         return decays(name)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return what was traced."""
-        return Seen(**{**vars(super().seen()), "predictions": self.traced["words.transform"][2][1]})
+        return ObservedConfig(
+            **{**vars(super().observed_config()), "predictions": self.traced["words.transform"][2][1]}
+        )
 
     def own_pass(self) -> Observation | None:
         """Return nothing with dropout: another pass drops other values."""

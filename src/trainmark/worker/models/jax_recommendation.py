@@ -29,7 +29,7 @@ from ..tasks.recommendation.architectures import (
 from ..tasks.recommendation.clicks import column_sizes
 from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, Seen
+from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 Params = dict[str, Any]
 Tap = Callable[[str, Any, Any], None]
@@ -43,21 +43,21 @@ def init(model: Recommender, seed: int, dtype: Any) -> Params:
     """Return fresh parameters; their number is asserted. May be traced."""
     shapes = model.shapes()
     keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
-    draw = _drawn_dlrm if isinstance(model, Dlrm) else _drawn_wide_deep
+    draw = _init_dlrm if isinstance(model, Dlrm) else _init_wide_deep
     params = {name: draw(key, name, shape).astype(dtype) for key, (name, shape) in zip(keys, shapes.items())}
     found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
     assert found == expected, f"the model has {found} parameters instead of {expected}"
     return params
 
 
-def _drawn_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:
+def _init_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:
     limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
     if name.endswith("bias"):
         return jnp.zeros(shape)
     return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
 
 
-def _drawn_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
+def _init_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
     """Return weights as the authors' program draws them."""
     if name == TABLES:
         sizes = np.array(column_sizes(shape[0]))
@@ -67,7 +67,7 @@ def _drawn_dlrm(key: Any, name: str, shape: tuple[int, ...]) -> Any:
     return jax.random.normal(key, shape) * math.sqrt(share)
 
 
-def make_loss(model: Recommender, precision: Precision, share: float, seen: Tap) -> Callable[..., Any]:
+def make_loss(model: Recommender, precision: Precision, share: float, observed: Tap) -> Callable[..., Any]:
     """Return ``loss(params, kept, batch, tap)``, which gives (loss, (logits, what is kept)).
 
     The loss is the mean binary cross entropy, in FP32; ``share`` of the values is dropped behind each hidden layer.
@@ -75,7 +75,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, seen: Tap)
     compute = precision.compute
     logits_of = _interacting(model, compute) if isinstance(model, Dlrm) else _both(model, compute, share)
 
-    def loss_of(params: Params, kept: dict[str, Any], batch: tuple[Any, ...], tap: Tap = seen) -> Any:
+    def loss_of(params: Params, retained: dict[str, Any], batch: tuple[Any, ...], tap: Tap = observed) -> Any:
         *fields, labels = batch
 
         def product(name: str, x: Any) -> Any:
@@ -84,7 +84,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, seen: Tap)
             tap(name, weight, x)
             return x
 
-        logits, key = logits_of(params, jax.random.wrap_key_data(kept[KEY]), product, *fields)
+        logits, key = logits_of(params, jax.random.wrap_key_data(retained[KEY]), product, *fields)
         loss = optax.sigmoid_binary_cross_entropy(logits, labels).mean()
         return loss, (logits, {"batch_stats": {KEY: jax.random.key_data(key)}})
 
@@ -168,20 +168,20 @@ class JaxClickTraining(NamedTraining, ClickTraining):
         params = init(self.description, self.settings.seed, self.precision.weights)
         return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
 
-    def of_ranks(self, kept: Any, world_size: int) -> Any:
+    def of_ranks(self, retained: Any, world_size: int) -> Any:
         """Return a key of its own for each rank, so that they drop different places."""
-        key = jax.random.wrap_key_data(kept[KEY])
+        key = jax.random.wrap_key_data(retained[KEY])
         return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
 
     def _trace(self, name: str, _weight: Any, result: Any) -> None:
         self._traced_products.setdefault(name, (str(result.dtype), tuple(result.shape)))
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""
         compute, (rows, _) = next(iter(self._traced_products.values()))
         table = self.state.params[self.description.tables[0]]
         tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return Seen(
+        return ObservedConfig(
             compute_dtype=compute,
             weight_dtype=str(table.dtype),
             batch_per_device=rows,

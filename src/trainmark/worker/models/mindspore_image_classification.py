@@ -25,15 +25,15 @@ from ..tasks.image_classification.architectures import (
     Convolution,
 )
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     by_shared_names,
-    convolution_seen,
     layout_by_axes,
     measured,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -186,7 +186,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
         self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return type and layout of the second convolution's output and weights."""
         second = self._layers[1]
         if self._hook is None:
@@ -195,7 +195,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             self._hook.remove()
             output = self._outputs[0]
         weight = self.named[second.name + ".conv.weight"]
-        return Seen(
+        return ObservedConfig(
             compute_dtype=output.dtype,
             weight_dtype=str(weight.dtype).lower(),
             activation_layout=layout_by_axes(output.shape, second.outputs),
@@ -205,7 +205,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own network, loss and batch."""
-        found: list[ConvolutionSeen] = []
+        found: list[ObservedConvolution] = []
         convolutions = cells(self.model, nn.Conv2d)
         logits, loss, gradients = self.observe_pass(
             lambda: [
@@ -215,7 +215,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         )
         return Observation(logits, loss, gradients, found)
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""
         images, names = self.batch[0], [layer.name for layer in self._layers]
         if self.compiled:
@@ -228,8 +228,8 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             types = [*zip(names, convolutions), *(("classifier", dtype) for dtype in products)]
         norms = zip(names, cells(self.model, nn.BatchNorm2d))
         not_training = [name for name, norm in norms if not norm.training]
-        layers = [LayerSeen(name, dtype) for name, dtype in types]
-        return LayersSeen(layers, *measured(images.asnumpy()), not_training)
+        layers = [ObservedLayer(name, dtype) for name, dtype in types]
+        return ObservedLayers(layers, *measured(images.asnumpy()), not_training)
 
     def own_pass(self) -> OwnPass:
         """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
@@ -246,14 +246,14 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return batch[0].asnumpy()
 
 
-def _noting(name: str, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+def _noting(name: str, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         # Read from the operator: the cell converts its arguments into these.
         operator = conv.conv2d
         top, bottom, left, right = operator.pad
         padding, stride = ((top, bottom), (left, right)), operator.stride[-2:]
         found.append(
-            convolution_seen(name, operator.kernel_size, stride, padding, operator.group, output.asnumpy())
+            observe_convolution(name, operator.kernel_size, stride, padding, operator.group, output.asnumpy())
         )
 
     return note

@@ -26,15 +26,15 @@ from ..tasks.image_classification.architectures import (
 )
 from ..tasks.image_classification.known_picture import RECORDIO
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     by_shared_names,
-    convolution_seen,
     layout_by_axes,
     measured,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -194,7 +194,7 @@ def observe_convolutions(
     model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
 ) -> Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[ConvolutionSeen] = []
+    found: list[ObservedConvolution] = []
     hooks = [
         conv.register_forward_hook(_noting(layer.name, layout, found))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, blocks(model, nn.Conv2D))
@@ -246,7 +246,7 @@ def gradients_of(
     }
 
 
-def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[], Any]) -> LayersSeen:
+def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[], Any]) -> ObservedLayers:
     """Do ``step``, in which ``model`` is called, and return the types of its layers, and its images.
 
     The types are those of the network's graph: the one that was traced, or one that is traced now; they are those of
@@ -259,12 +259,12 @@ def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[]
     finally:
         hook.detach()
     if not images:
-        return LayersSeen()
+        return ObservedLayers()
     size, mean, deviation = measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
-    return LayersSeen(_types(model, name), size, mean, deviation)
+    return ObservedLayers(_types(model, name), size, mean, deviation)
 
 
-def _types(model: HybridBlock, name: str) -> list[LayerSeen]:
+def _types(model: HybridBlock, name: str) -> list[ObservedLayer]:
     traced = getattr(model, "_cached_graph", ())
     if traced:
         symbol = traced[1]
@@ -276,16 +276,16 @@ def _types(model: HybridBlock, name: str) -> list[LayerSeen]:
     described = iter([conv.name for conv in ARCHITECTURES[name].convolutions])
     kinds = {"Convolution": lambda: next(described, "?"), "FullyConnected": lambda: "classifier"}
     nodes = {node["name"]: node["op"] for node in json.loads(outputs.tojson())["nodes"]}
-    found: list[LayerSeen] = []
+    found: list[ObservedLayer] = []
     for output, dtype in zip(outputs.list_outputs(), types):
         kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
         if kind in kinds:
             known = np.dtype(dtype)
-            found.append(LayerSeen(kinds[kind](), "bfloat16" if known.names else str(known)))
+            found.append(ObservedLayer(kinds[kind](), "bfloat16" if known.names else str(known)))
     return found
 
 
-def _noting(name: str, layout: str, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+def _noting(name: str, layout: str, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         values = _from_layout(output.astype("float32").asnumpy(), layout)
         # The arguments that Gluon passes to the operator.
@@ -293,7 +293,9 @@ def _noting(name: str, layout: str, found: list[ConvolutionSeen]) -> Callable[[A
         top, left = operator["pad"]
         padding = ((top, top), (left, left))
         groups = operator["num_group"]
-        found.append(convolution_seen(name, operator["kernel"], operator["stride"], padding, groups, values))
+        found.append(
+            observe_convolution(name, operator["kernel"], operator["stride"], padding, groups, values)
+        )
 
     return note
 
@@ -320,7 +322,7 @@ class SecondConvolution:
         self._output = output
         self.traces += isinstance(output, mx.sym.Symbol)
 
-    def observed(self, images: Any) -> Seen:
+    def observed(self, images: Any) -> ObservedConfig:
         """Return the observations of the pass of ``images``. MXNet's arrays are contiguous: shapes show the layout.
 
         The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
@@ -332,7 +334,7 @@ class SecondConvolution:
         else:
             self._hook.detach()
         layer, weight = self._description, self._second.weight.data()
-        return Seen(
+        return ObservedConfig(
             compute_dtype=dtype_name(output),
             weight_dtype=dtype_name(weight),
             activation_layout=layout_by_axes(output.shape, layer.outputs),
@@ -378,7 +380,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         logits = self.model(images)
         return logits, self.loss(logits, labels)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step."""
         return self._second.observed(self.batch[0])
 
@@ -398,7 +400,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
         return observe_convolutions(self.model, self.settings.model, self.forward, self.settings.layout)
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and return the types of its layers in the graph of the network."""
         return observe_layers(self.model, self.settings.model, self.settings.layout, lambda: self.step(index))
 

@@ -17,12 +17,12 @@ from ..tasks.image_classification.architectures import (
     Convolution,
 )
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
     Observation,
-    Seen,
+    ObservedConfig,
+    ObservedConvolution,
     by_shared_names,
-    convolution_seen,
     layout_by_axes,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -158,7 +158,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         self._convolutions = _modules(network, nn.Conv2d)
         self._output: tuple[str, tuple[int, ...]] | None = None
         self._convolutions[1].register_forward_hook(self._note)
-        self._observed: list[ConvolutionSeen] | None = None
+        self._observed: list[ObservedConvolution] | None = None
         self._hooked = False
         (classifier,) = _modules(network, nn.Linear)
         norms = _modules(network, nn.BatchNorm2d)
@@ -180,10 +180,10 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         if self._output is None:
             self._output = (_name_of(output.dtype), tuple(output.shape))
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return type and layout of the second convolution's output and weights in the first step."""
         weight, layer, unobservable = self._convolutions[1].weight, self._layers[1], self.unobservable()
-        found = Seen(
+        found = ObservedConfig(
             compute_dtype=None,
             weight_dtype=_name_of(weight.dtype),
             activation_layout=None,
@@ -207,7 +207,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             for described, conv in zip(self._layers, self._convolutions):
                 conv.register_forward_hook(self._noting(described.name))
             self._hooked = True
-        found: list[ConvolutionSeen] = []
+        found: list[ObservedConvolution] = []
         self._observed = found
         try:
             logits, loss = self.forward()
@@ -227,7 +227,9 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             top, left = conv.padding
             padding = ((top, top), (left, left))
             self._observed.append(
-                convolution_seen(name, conv.kernel_size, conv.stride, padding, conv.groups, as_numpy(output))
+                observe_convolution(
+                    name, conv.kernel_size, conv.stride, padding, conv.groups, as_numpy(output)
+                )
             )
 
         return note

@@ -22,7 +22,7 @@ from ..core.place import Place
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, is_norm
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 
 
@@ -224,13 +224,13 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             total = loss.detach() if total is None else total + loss.detach()
         return total
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the hooks; a compiled program called them once, while it was made."""
         for hook in self._hooks:
             hook.remove()
         assert self._first is not None
         dtype, shape = self._first
-        return Seen(
+        return ObservedConfig(
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(self.language_model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),

@@ -31,22 +31,22 @@ from ..tasks.image_classification.architectures import (
     is_trainable,
 )
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     by_shared_names,
-    convolution_seen,
     layout_by_axes,
     measured,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
 
 class Options:
-    """What the layers of a network have in common: the layout, and whether batch norm decays."""
+    """The common settings of a network's layers: the layout, and whether batch norm decays."""
 
     def __init__(self, layout: str, bn_weight_decay: bool) -> None:
         """Take a layout of the ``layout`` axis."""
@@ -222,7 +222,7 @@ def observe_convolutions(
     network: nn.Layer, forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]
 ) -> Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[ConvolutionSeen] = []
+    found: list[ObservedConvolution] = []
     hooks = [unit.conv.register_forward_post_hook(_noting(unit, found)) for unit in conv_norms(network)]
     try:
         logits, loss = forward()
@@ -253,7 +253,7 @@ def gradients_of(forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, A
 
 def observe_layers(
     learner: nn.Layer, layout: str, step: Callable[[], Any], program: Any | None
-) -> LayersSeen:
+) -> ObservedLayers:
     """Do ``step``, in which ``learner`` is called, and return the types of its layers, and its images.
 
     ``program`` is the compiled one, whose layers have no hooks.
@@ -280,30 +280,30 @@ def observe_layers(
     finally:
         for hook in hooks:
             hook.remove()
-    layers = [LayerSeen(name, dtype) for name, dtype in types.items()]
+    layers = [ObservedLayer(name, dtype) for name, dtype in types.items()]
     if program is not None:
         layers = _in_program(program)
         norms = {unit.description.name: bool(unit.norm.training) for unit in units}
     if not images:
-        return LayersSeen()
+        return ObservedLayers()
     pictures = images[0].numpy()
     size, mean, deviation = measured(pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures)
-    return LayersSeen(
+    return ObservedLayers(
         layers, size, mean, deviation, [name for name, training in norms.items() if not training]
     )
 
 
-def _in_program(program: Any) -> list[LayerSeen]:
+def _in_program(program: Any) -> list[ObservedLayer]:
     """Return the convolutions and products of a compiled program, and the types of their results."""
     kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
     operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
     return [
-        LayerSeen(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
+        ObservedLayer(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
         for number, operation in enumerate(operations)
     ]
 
 
-def _noting(unit: ConvNorm, found: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+def _noting(unit: ConvNorm, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     name = unit.description.name
 
     def note(conv: Any, _inputs: Any, output: Any) -> None:
@@ -313,7 +313,7 @@ def _noting(unit: ConvNorm, found: list[ConvolutionSeen]) -> Callable[[Any, Any,
         height, width = conv._updated_padding
         padding = ((height, height), (width, width))
         found.append(
-            convolution_seen(name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values)
+            observe_convolution(name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values)
         )
 
     return note
@@ -338,7 +338,7 @@ class SecondConvolution:
         self._dtype = type_name(output.dtype)
         self._shape = tuple(output.shape)
 
-    def observed(self, **others: Any) -> Seen:
+    def observed(self, **others: Any) -> ObservedConfig:
         """Return the observations, and Paddle's TF32 switches; the hook is removed.
 
         Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
@@ -346,7 +346,7 @@ class SecondConvolution:
         """
         self._hook.remove()
         shape = self._shape
-        return Seen(
+        return ObservedConfig(
             compute_dtype=self._dtype,
             weight_dtype=type_name(self._second.conv.weight.dtype),
             activation_layout=layout_by_axes(shape, self._second.description.outputs) if shape else None,
@@ -385,7 +385,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
         return open_images(settings, place)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step."""
         return self._second.observed(compiled_programs=self.compiled_programs())
 
@@ -397,7 +397,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Pass the batch forward and backward with the step's own network and loss."""
         return observe_convolutions(self.network, self._forward, self.named_tensors())
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in the compiled program."""
         program = None if self.settings.compiler == NONE else self.compiled_program()
         return observe_layers(self._learner, self.settings.layout, lambda: self.step(index), program)

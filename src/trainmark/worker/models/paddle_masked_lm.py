@@ -18,7 +18,7 @@ from ..tasks.masked_lm.architectures import (
 )
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
 from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
 
 
@@ -147,11 +147,11 @@ class BertModel(LanguageModel):
         self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
     ) -> tuple[Any, Any]:
         """Return the loss twice: the words' cross entropies times the weights, and the mean of the next sentence's."""
-        found, told = self.heads(tokens, segments, lengths, places)
+        found, sentence = self.heads(tokens, segments, lengths, places)
         flat = found.flatten(0, 1).astype("float32")
         losses = functional.cross_entropy(flat, words.flatten(), reduction="none")
         of_words = (losses.flatten() * weights.flatten()).sum()
-        loss = of_words + functional.cross_entropy(told.flatten(0, 1).astype("float32"), follows)
+        loss = of_words + functional.cross_entropy(sentence.flatten(0, 1).astype("float32"), follows)
         return loss, loss
 
 
@@ -189,10 +189,10 @@ class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
     def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the hooks; a compiled program called them once, while it was made."""
         self._words_hook.remove()
-        return Seen(**{**vars(super().seen()), "predictions": self._predicted})
+        return ObservedConfig(**{**vars(super().observed_config()), "predictions": self._predicted})
 
     def own_pass(self) -> Any:
         """Return nothing with dropout: another pass drops other values."""

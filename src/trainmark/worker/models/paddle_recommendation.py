@@ -24,7 +24,7 @@ from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
 from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, Seen
+from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 
 class WideDeepModel(nn.Layer):
@@ -107,14 +107,14 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
     def _note_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_dense()
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the hooks; a compiled program called the first one once, while it was made."""
         for hook in self._hooks:
             hook.remove()
         assert self._first is not None
         dtype, shape = self._first
         table = self.recommender.deep.weight
-        return Seen(
+        return ObservedConfig(
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],

@@ -32,9 +32,9 @@ from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
 from ..tasks.causal_lm.settings import FSDP2, NO_CHECKPOINTING, CausalSettings, LanguageSettings
-from ..tasks.causal_lm.task import LayersSeen
+from ..tasks.causal_lm.task import ObservedLayers
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining, Seen
+from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
@@ -53,7 +53,7 @@ def build_model(name: str, length: int) -> Decoder:
     return model
 
 
-def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
+def watched(model: LanguageModel, step: Callable[[], Any]) -> ObservedLayers:
     """Do ``step``, in which the model is called, and return what its products computed in, and on how many tokens."""
     types: dict[str, str] = {}
     lengths: list[int] = []
@@ -64,7 +64,7 @@ def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
 
     with noting(model, note):
         step()
-    return LayersSeen(types, lengths[0] if lengths else None)
+    return ObservedLayers(types, lengths[0] if lengths else None)
 
 
 WHOLE, FEW = 1 << 28, 1 << 18
@@ -113,7 +113,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             model.cross_entropy = cross_entropy
         self.distribute(model)
         self._watching, self._passed = True, cast("list[tuple[int, ...]]", [])
-        self._seen_output: Any = None
+        self._observed_output: Any = None
         self._hooks = [
             model.blocks[0].attention.qkv.register_forward_hook(self._see),
             model.blocks[0].register_forward_hook(self._see_stream),
@@ -141,7 +141,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return not is_norm(name)
 
     def _see(self, product: Any, _given: Any, output: Any) -> None:
-        self._seen_output = (operand_type(product, output), output.shape)
+        self._observed_output = (operand_type(product, output), output.shape)
 
     def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
@@ -176,14 +176,14 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the first product's hook, which remains in a compiled model."""
-        compiler, (dtype, shape) = self.settings.compiler, self._seen_output
+        compiler, (dtype, shape) = self.settings.compiler, self._observed_output
         self._watching = False
         if compiler == NONE:
             for hook in self._hooks:
                 hook.remove()
-        return Seen(
+        return ObservedConfig(
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
@@ -214,7 +214,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         losses = []
         for (tokens,) in zip(self.batch[0].split(self.settings.part)):
             with self.autocast:
-                logits = self.model.look(tokens).float()
+                logits = self.model.batch_logits(tokens).float()
             targets = tokens[:, 1:, None]
             each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
             self.scaler.scale(each.mean() / self.parts).backward()
@@ -232,21 +232,21 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def read_moments(self) -> Moments | None:
         """Return the optimizer's moments."""
-        return moments(self.optimizer, self.named_tensors(), self.looked_at)
+        return moments(self.optimizer, self.named_tensors(), self.sample_rows)
 
-    def look_at_weights(self) -> dict[str, Any]:
+    def sampled_weights(self) -> dict[str, Any]:
         """Return the parameters, or for a large model some rows of each."""
-        return self.looked_at(self.named_tensors())
+        return self.sample_rows(self.named_tensors())
 
-    def share_looked_at(self) -> float:
+    def sampled_share(self) -> float:
         """Return the share of verified elements."""
-        looked_at = 0
+        sample_rows = 0
         for name, tensor in self.named_tensors().items():
             rows = self._rows.get(name)
-            looked_at += tensor.numel() if rows is None else len(rows) * tensor[0].numel()
-        return looked_at / count_parameters(self.model)
+            sample_rows += tensor.numel() if rows is None else len(rows) * tensor[0].numel()
+        return sample_rows / count_parameters(self.model)
 
-    def looked_at(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return numpy arrays of the tensors, or of the sampled rows of large ones."""
         return read(
             {
@@ -255,13 +255,13 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             }
         )
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Run the step and observe its products; for a compiled step, in the same pass without the compiler."""
         if self.settings.compiler == NONE:
             return watched(self.model, lambda: self.step(index))
-        seen = watched(self.model, self._logits)
+        observed = watched(self.model, self._logits)
         self.step(index)
-        return seen
+        return observed
 
     def _logits(self) -> Any:
         """Return the logits of the batch, or of enough of it for the step that is watched."""
@@ -269,7 +269,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def _logits_of_all(self) -> Any:
         with torch.no_grad(), self.autocast:
-            return self.model.look(*self.batch)
+            return self.model.batch_logits(*self.batch)
 
     def named_tensors(self) -> dict[str, Any]:
         """Return the parameters by their names in the description of the models."""
@@ -292,7 +292,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the ranks share the weights."""
+        """Return whether the ranks share the weights."""
         return self.settings.parallel == FSDP2
 
     def check(self, settings: CausalSettings) -> None:
@@ -363,7 +363,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         losses, count = [], tokens.numel() - len(tokens)
         for some in tokens.split(self._few()):
             with self.autocast:
-                logits = self.model.look(some).float()
+                logits = self.model.batch_logits(some).float()
             targets = some[:, 1:, None]
             each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
             self.scaler.scale(each.sum() / count).backward()
@@ -380,25 +380,25 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         of_sequence = self.settings.sequence_length * self.model.tokens.num_embeddings
         return max(1, min(self.settings.part, LOGITS // of_sequence))
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Run the step and observe its products, without the blocks' compiled forms if it has them."""
         if not self.is_sharded or self.settings.compiler == NONE:
-            return super().watched_step(index)
+            return super().observed_step(index)
         compiled = [block.compiled for block in self.model.blocks]
         for block in self.model.blocks:
             block.compiled = None
         try:
-            seen = watched(self.model, self._logits)
+            observed = watched(self.model, self._logits)
         finally:
             for block, call in zip(self.model.blocks, compiled):
                 block.compiled = call
         self.step(index)
-        return seen
+        return observed
 
     def _logits(self) -> Any:
         (tokens,) = self.first_part(self.batch)
         with torch.no_grad(), self.autocast:
-            return self.model.look(tokens)
+            return self.model.batch_logits(tokens)
 
     @contextmanager
     def _plain(self) -> Iterator[None]:

@@ -55,15 +55,15 @@ class Recomputable(nn.Module):
 
 
 def _selective_contexts() -> Any:
-    seen: dict[bool, int] = {False: 0, True: 0}
-    return create_selective_checkpoint_contexts(partial(_policy, seen))
+    observed: dict[bool, int] = {False: 0, True: 0}
+    return create_selective_checkpoint_contexts(partial(_policy, observed))
 
 
-def _policy(seen: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-    """Return whether the result of an operator is saved; ``seen`` counts the products of each of the two passes."""
+def _policy(observed: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+    """Return whether the result of an operator is saved; ``observed`` counts the products of each of the two passes."""
     if operator in PRODUCTS:
-        seen[context.is_recompute] += 1
-        save = seen[context.is_recompute] % 2 == 1
+        observed[context.is_recompute] += 1
+        save = observed[context.is_recompute] % 2 == 1
     else:
         save = operator in SAVED
     return CheckpointPolicy.MUST_SAVE if save else CheckpointPolicy.PREFER_RECOMPUTE
@@ -152,7 +152,7 @@ class LanguageModel(NamedModel):
     cross_entropy: Callable[[Any, Any, Any], Any] | None = None
     """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
 
-    def look(self, *batch: Any) -> Any:
+    def batch_logits(self, *batch: Any) -> Any:
         """Return the logits of a batch."""
         raise NotImplementedError
 
@@ -161,7 +161,7 @@ class LanguageModel(NamedModel):
         raise NotImplementedError
 
     def attend_by_cudnn(self) -> None:
-        """Let cuDNN's kernel be the first choice in all blocks."""
+        """Make cuDNN's kernel the first choice in all blocks."""
         for block in self.blocks:
             block.attention.cudnn = True
 
@@ -203,7 +203,7 @@ class Decoder(LanguageModel):
         """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
         return functional.linear(self.hidden(tokens), self.tokens.weight)
 
-    def look(self, tokens: Any) -> Any:
+    def batch_logits(self, tokens: Any) -> Any:
         """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
         return self.logits(tokens[:, :-1])
 

@@ -27,13 +27,13 @@ from ..tasks.image_classification.architectures import (
 )
 from ..tasks.image_classification.known_picture import TFRECORD
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     by_shared_names,
-    convolution_seen,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -171,7 +171,7 @@ class OperandTypes(TorchDispatchMode):
         """Watch some modules by their names."""
         super().__init__()
         self._modules = modules
-        self._inside: str | None = None
+        self._current: str | None = None
         self.types: dict[str, str] = {}
 
     @contextmanager
@@ -192,21 +192,21 @@ class OperandTypes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation; of a product inside of a module that is watched note the type."""
-        if self._inside is not None and func.overloadpacket.__name__ in PRODUCTS:
+        if self._current is not None and func.overloadpacket.__name__ in PRODUCTS:
             operand = next(
                 value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1
             )
-            self.types[self._inside] = str(operand.dtype).replace("torch.", "")
+            self.types[self._current] = str(operand.dtype).replace("torch.", "")
         return func(*args, **(kwargs or {}))
 
     def _entering(self, name: str) -> Any:
         def enter(_module: Any, _given: Any) -> None:
-            self._inside = name
+            self._current = name
 
         return enter
 
     def _left(self, _module: Any, _given: Any, _output: Any) -> None:
-        self._inside = None
+        self._current = None
 
 
 def named_tensors(model: nn.Module, name: str) -> dict[str, Any]:
@@ -229,9 +229,9 @@ def observe(
     ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
     compiled; it runs without hooks, because those would be compiled into another program.
     """
-    seen: list[ConvolutionSeen] = []
+    observed: list[ObservedConvolution] = []
     hooks = [
-        conv.register_forward_hook(_noting(layer.name, seen))
+        conv.register_forward_hook(_noting(layer.name, observed))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
     ]
     try:
@@ -246,7 +246,7 @@ def observe(
     tensors = named_tensors(model, name)
     gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
     model.zero_grad(set_to_none=True)
-    return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, seen)
+    return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, observed)
 
 
 def batches_counted(model: nn.Module) -> list[Any]:
@@ -254,23 +254,23 @@ def batches_counted(model: nn.Module) -> list[Any]:
     return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
 
 
-def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
+def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLayers:
     """Run ``step``, which calls ``model``, and return the types of its layers' computation and facts of its inputs."""
     outputs: dict[str, str] = {}
     inputs: list[Any] = []
     norms: dict[str, bool] = {}
 
     def note(layer: str) -> Callable[[Any, Any, Any], None]:
-        def seen(_module: Any, _given: Any, output: Any) -> None:
+        def observed(_module: Any, _given: Any, output: Any) -> None:
             outputs[layer] = _type_of(output)
 
-        return seen
+        return observed
 
     def note_norm(layer: str) -> Callable[[Any, Any], None]:
-        def seen(module: Any, _given: Any) -> None:
+        def observed(module: Any, _given: Any) -> None:
             norms[layer] = module.training
 
-        return seen
+        return observed
 
     def note_input(_module: Any, given: Any) -> None:
         inputs.append(given[0].detach())
@@ -295,10 +295,10 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
         for hook in hooks:
             hook.remove()
     if not inputs:
-        return LayersSeen()
+        return ObservedLayers()
     images = inputs[0].float()
-    return LayersSeen(
-        layers=[LayerSeen(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()],
+    return ObservedLayers(
+        layers=[ObservedLayer(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()],
         image_size=(images.shape[2], images.shape[3]),
         input_mean=float(images.mean()),
         input_deviation=float(images.std()),
@@ -314,11 +314,13 @@ def _modules(model: nn.Module, kind: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
 
 
-def _noting(name: str, seen: list[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+def _noting(name: str, observed: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         (top, left), values = conv.padding, output.detach().float().cpu().numpy()
         padding = ((top, top), (left, left))
-        seen.append(convolution_seen(name, conv.kernel_size, conv.stride, padding, conv.groups, values))
+        observed.append(
+            observe_convolution(name, conv.kernel_size, conv.stride, padding, conv.groups, values)
+        )
 
     return note
 
@@ -350,10 +352,10 @@ class Witness:
         """Take the hook away."""
         self._hook.remove()
 
-    def told(self, **others: Any) -> Seen:
+    def observed(self, **others: Any) -> ObservedConfig:
         """Return what was seen, and torch's TF32 switches."""
         weight = self._stem.weight
-        return Seen(
+        return ObservedConfig(
             compute_dtype=_name(self.dtype),
             weight_dtype=_name(weight.dtype),
             activation_layout=_layout(self.contiguous, self.channels_last),
@@ -461,7 +463,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return super().exchanged() if self._sent is None else self._narrow.leaves
 
     def recorded(self) -> None:
-        """Let the recorded update read the gradients of the recording."""
+        """Make the recorded update read the gradients of the recording."""
         if self._narrow is not None:
             self._narrow.recorded()
 
@@ -491,11 +493,11 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         with self.autocast:
             return self.model(self.batch[0])
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return what the witness saw; its hook stays in a compiled network."""
         if self.settings.compiler == NONE:
             self._witness.leave()
-        return self._witness.told(compile_cache_hits=cache_hits(self.settings.compiler))
+        return self._witness.observed(compile_cache_hits=cache_hits(self.settings.compiler))
 
     COUNTS_UPDATES = False
 
@@ -503,16 +505,16 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         """Return how many batches the batch norms have counted."""
         return min(int(count) for count in batches_counted(self.model))
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
         if self.settings.compiler == NONE:
             return watched(self.model, self.settings.model, lambda: self.step(index))
         with torch.no_grad():
             before = self.read_weights()
-            seen = watched(self.model, self.settings.model, self._layers)
+            observed = watched(self.model, self.settings.model, self._layers)
             self.load_weights(before)
         self.step(index)
-        return seen
+        return observed
 
     def to_batch(self, *arrays: Any) -> Batch:
         """Return a batch of numpy arrays on the device, in the compute type and the layout."""

@@ -14,7 +14,7 @@ from ..pytorch_fast.compilers import NONE
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert, decays
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
 from .pytorch_causal_lm import PyTorchLanguageTraining
 from .pytorch_decoders import LanguageModel, product_type
 
@@ -148,7 +148,7 @@ class BertModel(LanguageModel):
         words = self.words(hidden, self.tokens.weight)
         return words, self.sentences(torch.tanh(self.pooler(x[:, :1])))
 
-    def look(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
+    def batch_logits(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
         return self.heads(tokens, segments, lengths, places)[0]
 
@@ -156,10 +156,10 @@ class BertModel(LanguageModel):
         self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
     ) -> Any:
         """Return the loss: the hidden words' cross entropies times the weights, and the mean of the next sentence's."""
-        found, told = self.heads(tokens, segments, lengths, places)
+        found, sentence = self.heads(tokens, segments, lengths, places)
         losses = functional.cross_entropy(found.flatten(0, 1).float(), words.flatten(), reduction="none")
         return (losses * weights.flatten()).sum() + functional.cross_entropy(
-            told.flatten(0, 1).float(), follows
+            sentence.flatten(0, 1).float(), follows
         )
 
 
@@ -219,12 +219,12 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
     def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return what the hooks saw; they stay in a compiled model."""
         if self.settings.compiler == NONE:
             self._words_hook.remove()
-        found = super().seen()
-        return Seen(**{**vars(found), "predictions": self._predicted})
+        found = super().observed_config()
+        return ObservedConfig(**{**vars(found), "predictions": self._predicted})
 
     def plain_pass(self) -> OutputsAlone:
         """Pass the parts of the batch as the step does; its loss is not verified by a formula."""

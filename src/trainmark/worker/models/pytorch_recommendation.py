@@ -39,7 +39,7 @@ from ..tasks.recommendation.architectures import (
 from ..tasks.recommendation.clicks import column_sizes
 from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, Seen
+from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 
 def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":
@@ -222,14 +222,14 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         with self.autocast:
             return None, self.network(*self.batch)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return what the hooks saw; they stay in a compiled model."""
         compiler, (dtype, shape) = self.settings.compiler, self._first
         if compiler == NONE:
             for hook in self._hooks:
                 hook.remove()
         table = self.model.table.weight
-        return Seen(
+        return ObservedConfig(
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
@@ -258,7 +258,7 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
         return None if dropping else super().own_pass()
 
-    def watched_step(self, index: int) -> dict[str, str]:
+    def observed_step(self, index: int) -> dict[str, str]:
         """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
         types: dict[str, str] = {}
 

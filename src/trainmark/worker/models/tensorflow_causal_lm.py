@@ -13,8 +13,8 @@ from ..core.place import Place
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, is_norm
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.tokens import token_file
-from ..tasks.causal_lm.training import LanguageTraining, Seen
-from ..tasks.products import STREAM, Observation, product_seen
+from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
+from ..tasks.products import STREAM, Observation, observe_product
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""
@@ -188,12 +188,12 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         )
         return total / parts, (), [gradient / parts for gradient in summed]
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observation of the first product; in a graph, while it was traced."""
         dtype, (part, length, _) = next(iter(self.first.values()))
         rows = int(self.batch[0].shape[0])
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return Seen(
+        return ObservedConfig(
             compute_dtype=dtype,
             weight_dtype=self._variables[0].value.dtype.name,
             batch_per_device=rows,
@@ -220,7 +220,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
             variables = self.language_model.variables
             inputs, outputs = variables[f"{name}.weight"].shape
             values = tf.cast(result, tf.float32).numpy()
-            products.append(product_seen(name, inputs, outputs, f"{name}.bias" in variables, values))
+            products.append(observe_product(name, inputs, outputs, f"{name}.bias" in variables, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
         wide = np.asarray(tf.cast(logits, tf.float32))
         return Observation(wide, float(loss), by_name, products)

@@ -32,14 +32,14 @@ from ..tasks.image_classification.architectures import (
 from ..tasks.image_classification.images import DEVIATION, MEAN
 from ..tasks.image_classification.known_picture import TFRECORD
 from ..tasks.image_classification.observing import (
-    ConvolutionSeen,
-    LayerSeen,
-    LayersSeen,
     Observation,
-    Seen,
-    convolution_seen,
+    ObservedConfig,
+    ObservedConvolution,
+    ObservedLayer,
+    ObservedLayers,
     layout_by_axes,
     measured,
+    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -142,8 +142,8 @@ def build_network(settings: ImageSettings) -> Network:
         settings.classes, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01), name="classifier"
     )(features)
     model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
-    built, asked = count_parameters(model), architecture.parameters(settings.classes)
-    assert built == asked, f"{settings.model} has {built:,} trainable parameters instead of {asked:,}"
+    built, requested = count_parameters(model), architecture.parameters(settings.classes)
+    assert built == requested, f"{settings.model} has {built:,} trainable parameters instead of {requested:,}"
     assert list(build.outputs) == [conv.name for conv in architecture.convolutions]
     return Network(model, build.outputs)
 
@@ -241,41 +241,41 @@ def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
     return named
 
 
-def observe_convolutions(network: Network, name: str, images: Any) -> list[ConvolutionSeen]:
+def observe_convolutions(network: Network, name: str, images: Any) -> list[ObservedConvolution]:
     """Return the attributes of the network's convolutions, and their outputs for ``images``."""
     outputs = keras.Model(network.model.inputs, list(network.outputs.values()))(images, training=True)
     return [
-        _convolution_seen(conv.name, network.model.get_layer(conv.name + ".conv"), output)
+        _observe_convolution(conv.name, network.model.get_layer(conv.name + ".conv"), output)
         for conv, output in zip(ARCHITECTURES[name].convolutions, outputs)
     ]
 
 
-def layers_of(graph: Any) -> list[LayerSeen]:
+def layers_of(graph: Any) -> list[ObservedLayer]:
     """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return [
-        LayerSeen(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
+        ObservedLayer(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
         for node in nodes
         if node.op in PRODUCTS
     ]
 
 
-def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[LayerSeen]:
+def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[ObservedLayer]:
     """Do ``step``, in which the layers of ``model`` are called one by one, and return the types of their products."""
     names = [conv.name + ".conv" for conv in ARCHITECTURES[name].convolutions] + ["classifier"]
     with operand_types([model.get_layer(layer) for layer in names]) as types:
         step()
-    return [LayerSeen(layer, dtype) for layer, dtype in types.items()]
+    return [ObservedLayer(layer, dtype) for layer, dtype in types.items()]
 
 
-def _convolution_seen(name: str, layer: Any, output: Any) -> ConvolutionSeen:
+def _observe_convolution(name: str, layer: Any, output: Any) -> ObservedConvolution:
     values, sides = output.numpy(), layer.input.shape[2:4]
     if layer.data_format == "channels_last":
         values, sides = values.transpose(0, 3, 1, 2), layer.input.shape[1:3]
     depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
     groups = values.shape[1] if depthwise else layer.groups
     padding = _padding(layer, values.shape[2:], sides)
-    return convolution_seen(name, layer.kernel_size, layer.strides, padding, groups, values)
+    return observe_convolution(name, layer.kernel_size, layer.strides, padding, groups, values)
 
 
 def _padding(
@@ -326,10 +326,10 @@ class SecondConvolution:
         self._dtype = output.dtype.name
         self._shape = tuple(output.shape)
 
-    def observed(self, weight: Any) -> Seen:
+    def observed(self, weight: Any) -> ObservedConfig:
         """Return the observations, with the type of ``weight`` and the TF32 switch."""
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return Seen(
+        return ObservedConfig(
             compute_dtype=self._dtype,
             weight_dtype=weight.value.dtype.name,
             # In TensorFlow the layout is the order of the axes.
@@ -405,11 +405,11 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         targets = tf.one_hot(labels, classes, on_value=1.0 - smoothing + rest, off_value=rest)
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return what the witness saw."""
         return self._second.observed(self._variables[0])
 
-    def watched_step(self, index: int) -> LayersSeen:
+    def observed_step(self, index: int) -> ObservedLayers:
         """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""
         measures = measured(self.network_input(self.batch))
         if self.settings.compiler == NONE:
@@ -418,7 +418,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             batch = self.batch
             self.step(index)
             layers = layers_of(self.graph(index, batch))
-        return LayersSeen(layers, *measures)
+        return ObservedLayers(layers, *measures)
 
     def own_pass(self) -> OwnPass:
         """Pass this rank's batch forward and backward, by the very function that the step calls."""

@@ -15,7 +15,7 @@ from ..tasks.masked_lm.architectures import (
 )
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, Seen
+from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
 
@@ -88,10 +88,10 @@ class BertModel(LanguageModel):
 
     def loss(self, batch: Any, tap: Tap) -> Any:
         """Return the hidden words' cross entropies times their weights, and the mean of the next sentence's."""
-        found, told = self.heads(batch, tap)
+        found, sentence = self.heads(batch, tap)
         words, weights, follows = batch[4:]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, tf.cast(found, tf.float32))
-        return tf.reduce_sum(losses * weights) + cross_entropy(told[:, 0], follows)
+        return tf.reduce_sum(losses * weights) + cross_entropy(sentence[:, 0], follows)
 
 
 class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
@@ -128,9 +128,11 @@ class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
         """Return whether a parameter decays, by its shared name."""
         return decays(name)
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step; in a graph, while it was traced."""
-        return Seen(**{**vars(super().seen()), "predictions": self.first["words.transform"][1][1]})
+        return ObservedConfig(
+            **{**vars(super().observed_config()), "predictions": self.first["words.transform"][1][1]}
+        )
 
     def own_pass(self) -> Observation | None:
         """Return nothing with dropout: another pass drops other values."""

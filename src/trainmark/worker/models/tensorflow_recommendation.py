@@ -11,11 +11,11 @@ from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, cou
 from ..core.arguments import NATIVE
 from ..core.feed import Feed
 from ..core.place import Place
-from ..tasks.products import Observation, product_seen
+from ..tasks.products import Observation, observe_product
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
-from ..tasks.recommendation.training import ClickTraining, Seen
+from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product."""
@@ -111,12 +111,12 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         self._gradient = gradients[[*self.recommender.variables].index(DEEP)]
         return loss, outputs, gradients
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the observation of the first product; in a graph, while it was traced."""
         assert self._first is not None
         table = self.recommender.variables[DEEP]
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return Seen(
+        return ObservedConfig(
             compute_dtype=next(iter(self._types.values())),
             weight_dtype=table.value.dtype.name,
             batch_per_device=self._first[0],
@@ -144,7 +144,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
             biased = f"{name}.bias" in self.recommender.variables
             values = tf.cast(result, tf.float32).numpy()
-            products.append(product_seen(name, inputs, outputs, biased, values))
+            products.append(observe_product(name, inputs, outputs, biased, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
         return Observation(np.asarray(logits), float(loss), by_name, products)
 

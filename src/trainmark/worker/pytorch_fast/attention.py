@@ -44,7 +44,7 @@ Without them a short pass takes as long as its launches, and not as long as its 
 
 
 class Shape(NamedTuple):
-    """What attention is given: ``shared_heads`` are of keys and values; with a ``mask`` keys may be padding."""
+    """The shape of attention's inputs: ``shared_heads`` are of keys and values; with a ``mask`` keys may be padding."""
 
     batch: int
     length: int

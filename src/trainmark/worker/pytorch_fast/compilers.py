@@ -157,7 +157,7 @@ class CapturedStep:
 
     @property
     def recorded(self) -> bool:
-        """Whether steps are replayed by now."""
+        """Return whether steps are replayed by now."""
         return self._graph is not None
 
     @property
@@ -167,7 +167,7 @@ class CapturedStep:
         return self._graph, self._batch
 
     def release(self) -> None:
-        """Let go of the graph: ranks cannot leave their group while one holds a collective of it."""
+        """Release the graph: ranks cannot leave their group while one holds a collective of it."""
         torch.cuda.synchronize()
         self._graph, self._loss, self._batch = None, None, ()
 
@@ -182,15 +182,15 @@ class CapturedStep:
                 return self._step(batch)
             self._record(batch)
             assert self._graph is not None
-        for kept, given in zip(self._batch, batch):
-            if kept is given:
+        for retained, given in zip(self._batch, batch):
+            if retained is given:
                 continue
-            if kept.shape != given.shape or kept.dtype != given.dtype:
+            if retained.shape != given.shape or retained.dtype != given.dtype:
                 raise RunError(
                     INVALID,
-                    f"a recorded step takes batches of {tuple(kept.shape)}, and one of {tuple(given.shape)} came",
+                    f"a recorded step takes batches of {tuple(retained.shape)}, and one of {tuple(given.shape)} came",
                 )
-            kept.copy_(given)
+            retained.copy_(given)
         self._graph.replay()
         self.replays += 1
         return self._loss

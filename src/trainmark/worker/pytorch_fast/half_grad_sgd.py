@@ -47,7 +47,7 @@ class HalfGradSGD(torch.optim.SGD):
         self._table = Table(moved, kind)
         self._momentum = recipe.momentum
         self._rate = torch.zeros((), device=self._weights[0].device)
-        self._looked = self._settled = False
+        self._located = self._settled = False
         self._recorded: Any | None = None
 
     def renew(self) -> None:
@@ -69,14 +69,14 @@ class HalfGradSGD(torch.optim.SGD):
 
     def check(self, found: Any) -> None:
         """Set ``found`` to 1 if a gradient is not finite."""
-        self._look()
+        self._locate()
         self._table.check(found)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Move weights and copies, unless the scaler of the loss has found a gradient that is not finite."""
         assert closure is None
-        self._look()
+        self._locate()
         rate = self.param_groups[0]["lr"]
         if not isinstance(rate, torch.Tensor):
             rate = self._rate.fill_(rate)
@@ -85,16 +85,16 @@ class HalfGradSGD(torch.optim.SGD):
         )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Let go of the gradients, the copies' too."""
+        """Release the gradients, the copies' too."""
         super().zero_grad(set_to_none)
         for copy in self.copies:
             copy.grad = None
-        self._looked = False
+        self._located = False
 
-    def _look(self) -> None:
-        if self._looked or self._settled:
+    def _locate(self) -> None:
+        if self._located or self._settled:
             return
-        self._looked = True
+        self._located = True
         addresses = self._table.addresses([leaf.grad for leaf in self.leaves])
         if addresses.device != self._rate.device and torch.cuda.is_current_stream_capturing():
             self._recorded = addresses

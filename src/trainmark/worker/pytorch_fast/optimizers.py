@@ -62,7 +62,7 @@ class LazyAdam(torch.optim.Optimizer):
             part.state = self.state
 
     def step(self, closure: Any = None) -> None:
-        """Let each move its own parameters."""
+        """Update the parameters, each part its own."""
         assert closure is None
         self._steps += 1
         for group in self._parts[0].param_groups:
@@ -95,12 +95,12 @@ class Lamb(torch.optim.Optimizer):
         """
         assert closure is None
         found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
-        kept: Any = 1 if found is None else 1 - found
+        retained: Any = 1 if found is None else 1 - found
         for group in self.param_groups:
-            self._update(group, kept, 1 if scale is None else 1 / scale, scaled=found is not None)
+            self._update(group, retained, 1 if scale is None else 1 / scale, scaled=found is not None)
 
-    def _update(self, group: dict[str, Any], kept: Any, unscaled: Any, *, scaled: bool) -> None:
-        """Update a group: ``kept`` is 1, or 0 of a step that overflowed; gradients count ``unscaled`` times."""
+    def _update(self, group: dict[str, Any], retained: Any, unscaled: Any, *, scaled: bool) -> None:
+        """Update a group: ``retained`` is 1, or 0 of a step that overflowed; gradients count ``unscaled`` times."""
         recipe, weights = self._recipe, group["params"]
         beta1, beta2 = recipe.momentum, recipe.second_momentum
         gradients = [weight.grad for weight in weights]
@@ -112,9 +112,9 @@ class Lamb(torch.optim.Optimizer):
             # A graph reads and writes where it was recorded.
             if group["steps"] is None:
                 group["steps"] = torch.zeros((), device=weights[0].device)
-            steps = group["steps"].add_(kept)
+            steps = group["steps"].add_(retained)
         else:
-            steps = self.state[weights[0]]["step"] + kept
+            steps = self.state[weights[0]]["step"] + retained
         for weight in weights:
             self.state[weight]["step"] = steps
         firsts = [self.state[weight]["exp_avg"] for weight in weights]
@@ -122,12 +122,12 @@ class Lamb(torch.optim.Optimizer):
         if scaled:
             for gradient in gradients:
                 gradient.nan_to_num_(0.0, 0.0, 0.0)
-            torch._foreach_mul_(gradients, kept * unscaled)
+            torch._foreach_mul_(gradients, retained * unscaled)
             # Before the first step that is kept there is nothing to correct.
             steps = steps.clamp(min=1)
-        torch._foreach_mul_(firsts, 1 - (1 - beta1) * kept)
+        torch._foreach_mul_(firsts, 1 - (1 - beta1) * retained)
         torch._foreach_add_(firsts, gradients, alpha=1 - beta1)
-        torch._foreach_mul_(seconds, 1 - (1 - beta2) * kept)
+        torch._foreach_mul_(seconds, 1 - (1 - beta2) * retained)
         torch._foreach_addcmul_(seconds, gradients, gradients, 1 - beta2)
         roots = torch._foreach_mul(seconds, 1 / (1 - beta2**steps))
         torch._foreach_sqrt_(roots)
@@ -139,7 +139,7 @@ class Lamb(torch.optim.Optimizer):
             own, theirs = (torch.stack(tuple(torch._foreach_norm(of))) for of in (weights, directions))
             ratios = torch.where((own > 0) & (theirs > 0), own / theirs, 1.0)
             torch._foreach_mul_(directions, list(ratios.unbind()))
-        torch._foreach_mul_(directions, group["lr"] * kept)
+        torch._foreach_mul_(directions, group["lr"] * retained)
         torch._foreach_sub_(weights, directions)
 
 

@@ -105,7 +105,7 @@ def scale_products(module: nn.Module) -> None:
 
 
 def set_plain(module: nn.Module, plain: bool) -> None:
-    """Let the products in FP8 below ``module`` be by torch's operations, or by the fast kernels."""
+    """Compute the products in FP8 below ``module`` by torch's operations, or by the fast kernels."""
     for layer in module.modules():
         if isinstance(layer, ScaledLinear):
             layer.plain = plain

@@ -73,7 +73,7 @@ def shard(model: LanguageModel, precision: Precision, device: Any) -> None:
     for block in model.blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
-    register_fsdp_forward_method(model, "look")
+    register_fsdp_forward_method(model, "batch_logits")
 
 
 def compile_blocks(model: LanguageModel, compiler: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.outcomes import RunError
-from ..core.queues import Produced
+from ..core.queues import SampleCounter
 
 
 class IndexedReader:
@@ -12,7 +12,7 @@ class IndexedReader:
 
     def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
         """Take what reads them, as numpy's arrays."""
-        self._batch_of, self.produced = batch_of, Produced()
+        self._batch_of, self.produced = batch_of, SampleCounter()
 
     def __call__(self, numbers: Any) -> tuple[Any, ...] | RunError:
         """Return the arrays, or what tells what went wrong: a loader's process cannot end the run."""

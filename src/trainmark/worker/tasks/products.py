@@ -1,4 +1,4 @@
-"""What a pass of a model made of matrix products computed, as the check of equal work and the last look want it."""
+"""Observations of a pass of a model made of matrix products, for the check of equal work and the verification."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ told and held against nothing.
 """
 
 
-class ProductSeen(NamedTuple):
-    """What the framework's own objects say of a matrix product with weights, and what came out of it.
+class ObservedProduct(NamedTuple):
+    """The attributes of a matrix product with weights, by the framework's own objects, and a sketch of its output.
 
     ``output`` is its shape: (batch, outputs), of text (batch, length, outputs); ``norm`` and ``signed_sum`` are its
     sketch.
@@ -41,25 +41,25 @@ class Observation(NamedTuple):
     logits: Any
     loss: float
     gradients: Mapping[str, Any]
-    products: Sequence[ProductSeen]
+    products: Sequence[ObservedProduct]
 
 
-def product_seen(name: str, inputs: int, outputs: int, bias: bool, output: Any) -> ProductSeen:
+def observe_product(name: str, inputs: int, outputs: int, bias: bool, output: Any) -> ObservedProduct:
     """Return what a product is and did; ``output`` is numpy."""
-    return ProductSeen(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))
+    return ObservedProduct(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))
 
 
-def products_told(seen: Observation) -> dict[str, Any]:
+def describe_products(observed: Observation) -> dict[str, Any]:
     """Return the products, ready for JSON."""
-    return {"products": [product._asdict() for product in seen.products]}
+    return {"products": [product._asdict() for product in observed.products]}
 
 
-def logits_told(seen: Observation) -> dict[str, Any]:
+def describe_logits(observed: Observation) -> dict[str, Any]:
     """Return the sketch of the logits, ready for JSON: of a vocabulary of 50 000 they are millions."""
-    return {"logits": sketch("logits", seen.logits)}
+    return {"logits": sketch("logits", observed.logits)}
 
 
-def types_told(
+def check_types(
     expected: Expected, types: Mapping[str, str] | None
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of the types that products gave in the step after the window, and the doubts."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainmark_worker.backends.toy.backend import ToyTraining
-from trainmark_worker.core.facts import Seen
+from trainmark_worker.core.facts import ObservedConfig
 from trainmark_worker.tasks.toy_regression import TASK, ToySettings
 
 
@@ -31,10 +31,10 @@ class ToyRegressionTraining(ToyTraining):
             predictions, float(error @ error) / len(error) / 2, {"weight": error @ points / len(error)}
         )
 
-    def seen(self) -> Seen:
+    def observed_config(self) -> ObservedConfig:
         """Return the types of predictions and weights."""
         predictions = self.observe().predictions
-        return Seen(str(predictions.dtype), str(self.weights["weight"].dtype), len(self.batch[0]))
+        return ObservedConfig(str(predictions.dtype), str(self.weights["weight"].dtype), len(self.batch[0]))
 
 
 open_training = ToyRegressionTraining

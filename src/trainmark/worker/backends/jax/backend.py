@@ -21,8 +21,8 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostMarks, slots_for
-from ...tasks.products import Observation, product_seen
+from ...core.window import HostTimers, slots_for
+from ...tasks.products import Observation, observe_product
 from .collectives import (
     CPU,
     RANKS,
@@ -72,7 +72,7 @@ class CompileClock:
             self.cache_hits += 1
 
 
-class CompletionMarks(HostMarks):
+class CompletionTimers(HostTimers):
     """The moments at which each step's loss is ready, with the host never more than one step ahead of the device.
 
     JAX has no events to record, so the host waits for a step's loss, but only after it has handed over the next step:
@@ -312,7 +312,7 @@ class JaxTraining(Training):
     """
 
     ranks: Group
-    marks: CompletionMarks
+    marks: CompletionTimers
 
     parts = 1
     """How often the model is passed in one step."""
@@ -338,7 +338,7 @@ class JaxTraining(Training):
         check_generation(settings.precision, self.device)
         self.ranks = Group(place, self.platform)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        marks = CompletionMarks(slots_for(settings.steps))
+        marks = CompletionTimers(slots_for(settings.steps))
         super().__init__(settings, self.ranks, marks, self.to_batch, feed)
         self.build()
 
@@ -588,5 +588,5 @@ class NamedTraining(JaxTraining):
             outputs, inputs = state.params[f"{name}.weight"].shape
             biased = f"{name}.bias" in state.params
             values = np.asarray(results[name], np.float32)
-            products.append(product_seen(name, inputs, outputs, biased, values))
+            products.append(observe_product(name, inputs, outputs, biased, values))
         return Observation(np.asarray(logits), float(loss), self._read(gradients), products)

@@ -26,7 +26,7 @@ CUDA = "cuda"
 CUDA_PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 
 
-def choose_platform(asked: str, place: Place) -> str:
+def choose_platform(requested: str, place: Place) -> str:
     """Return ``cpu`` or ``cuda`` and let JAX see that platform, and this rank's GPU, alone.
 
     The ranks must meet before JAX may be asked for its devices, so a GPU is looked for without asking it: there is
@@ -34,13 +34,13 @@ def choose_platform(asked: str, place: Place) -> str:
     """
     plugin = any(importlib.util.find_spec(name) is not None for name in CUDA_PLUGINS)
     driver = Path("/dev/nvidiactl").exists()
-    if asked == CUDA and not plugin:
+    if requested == CUDA and not plugin:
         raise RunError(
             UNSUPPORTED, f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
         )
-    if asked == CUDA and not driver:
+    if requested == CUDA and not driver:
         raise RunError(UNSUPPORTED, "cuda was requested, but there is no NVIDIA driver here (/dev/nvidiactl)")
-    gpu = own_gpu("JAX", asked, _gpus_shown() if plugin and driver else 0, place)
+    gpu = own_gpu("JAX", requested, _gpus_shown() if plugin and driver else 0, place)
     if gpu is None:
         jax.config.update("jax_platforms", CPU)
         # More than one would turn a rank into several.
@@ -126,7 +126,7 @@ _HANDLERS: list[Any] = []
 
 
 def meet(place: Place, platform: str) -> None:
-    """Meet the other ranks at the place's address, if a launcher gave one; JAX must not have started."""
+    """Join the other ranks at the place's address, if a launcher gave one; JAX must not have started."""
     if not place.distributed:
         return
     if platform == CPU:

@@ -9,9 +9,9 @@ from absl import flags
 
 from ...core.feed import Feed, LoadedFeed
 from ...core.place import Place
-from ...core.queues import Parts, Produced, in_parts, joined
+from ...core.queues import Parts, SampleCounter, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import dealt
+from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded
 from ...tasks.image_classification.images import Draw
 from ...tasks.image_classification.settings import ImageSettings
@@ -36,7 +36,7 @@ class GrainFeed(LoadedFeed):
         ready: Callable[[Any], Any],
         samples: int,
         decoder: str | None,
-        produced: Produced,
+        produced: SampleCounter,
         begin: Callable[[int, int], None] | None = None,
     ) -> None:
         """Start the processes, each by ``begin``.
@@ -66,14 +66,18 @@ class Numbers:
     """The numbers of the samples of each part of a rank's batches; quick for one part after another."""
 
     def __init__(self, samples: int, batch: int, place: Place, seed: int, parts: int) -> None:
-        """Take the arguments of ``dealt``, and the parts of a batch."""
+        """Take the arguments of ``shard_batches``, and the parts of a batch."""
         self._given = samples, batch, place, seed, parts
         self._batch, self._parts = batch, parts
         self._start()
 
     def _start(self) -> None:
         samples, batch, place, seed, _parts = self._given
-        self._dealt, self._at, self._numbers = dealt(samples, batch, place, seed), -1, np.empty(0, np.int64)
+        self._shard_batches, self._at, self._numbers = (
+            shard_batches(samples, batch, place, seed),
+            -1,
+            np.empty(0, np.int64),
+        )
 
     def __len__(self) -> int:
         """Return more than any run needs."""
@@ -85,7 +89,7 @@ class Numbers:
         if batch < self._at:
             self._start()
         while self._at < batch:
-            self._numbers, self._at = next(self._dealt), self._at + 1
+            self._numbers, self._at = next(self._shard_batches), self._at + 1
         size = self._batch // self._parts
         return self._numbers[part * size : (part + 1) * size]
 

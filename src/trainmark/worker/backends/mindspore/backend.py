@@ -19,7 +19,7 @@ from ...core.facts import Expected, Facts, cpu_name
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostMarks, slots_for
+from ...core.window import HostTimers, slots_for
 from .collectives import Cluster
 
 NONE, GRAPH = "none", "graph"
@@ -108,7 +108,7 @@ class TrainStep(nn.Cell):
         self.gradients = ms.value_and_grad(forward, None, optimizer.parameters, has_aux=True)
 
     def construct(self, *batch: Any) -> Any:
-        """Train on one batch. (A compiled ``construct`` must call its first argument ``self``.)"""
+        """Train on one batch; a compiled ``construct`` must call its first argument ``self``."""
         (loss, _), gradients = self.gradients(*batch)
         return ops.depend(loss, self.optimizer(self.reducer(gradients)))
 
@@ -256,7 +256,7 @@ class MindSporeTraining(Training):
         # Only now, since the scheduler that rank 0 has started would inherit it.
         bind_threads(settings.threads, place, loading)
         # On a CPU, a step has been computed when its call returns.
-        super().__init__(settings, ranks, HostMarks(slots_for(settings.steps)), self.to_batch, feed)
+        super().__init__(settings, ranks, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
         self.compiled = settings.compiler == GRAPH
         ms.set_seed(settings.seed)
         self.build()

@@ -16,9 +16,9 @@ from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.queues import Produced
+from ...core.queues import SampleCounter
 from ...tasks.image_classification.decoding import is_cut_off
-from ...tasks.image_classification.images import DEVIATION, MEAN, Dealer, ImageList, read_images
+from ...tasks.image_classification.images import DEVIATION, MEAN, ImageList, ImageSampler, read_images
 from ...tasks.image_classification.settings import ImageSettings
 
 LOADERS = ("native",)
@@ -39,9 +39,9 @@ def open_images(settings: ImageSettings, place: Place) -> Feed:
 
 
 class Files:
-    """The source of the pipeline: the bytes of each image and its label, in the order of the ``Dealer``."""
+    """The source of the pipeline: the bytes of each image and its label, in the order of the ``ImageSampler``."""
 
-    def __init__(self, images: ImageList, dealer: Dealer, produced: Produced) -> None:
+    def __init__(self, images: ImageList, dealer: ImageSampler, produced: SampleCounter) -> None:
         """Take the images, the order in which this rank uses them, and the record of those that were read."""
         self._images, self._dealer, self._produced = images, dealer, produced
         self.read: deque[str] = deque(maxlen=STORED_PATHS)
@@ -75,10 +75,10 @@ class NativeFeed(Feed):
         # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
         self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
         # With the shortest queues that it offers (measured).
-        self.ahead, self.produced, self.uncounted = 5, Produced(), UNCOUNTED
+        self.ahead, self.produced, self.uncounted = 5, SampleCounter(), UNCOUNTED
         self._files = Files(
             images,
-            Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed),
+            ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed),
             self.produced,
         )
         ds.config.set_seed(settings.seed + place.rank)

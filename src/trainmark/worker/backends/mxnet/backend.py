@@ -22,7 +22,7 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostMarks, Marks, slots_for
+from ...core.window import DeviceTimers, HostTimers, slots_for
 from .collectives import algorithm_search, choose_context, import_horovod, open_collective, openmp_threads
 
 
@@ -141,8 +141,8 @@ class _Context(ctypes.Structure):
     _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 
 
-class Progress(Marks):
-    """Marks of MXNet's engine, without waiting for each step and without running far ahead of it.
+class Progress(DeviceTimers):
+    """DeviceTimers of MXNet's engine, without waiting for each step and without running far ahead of it.
 
     MXNet is asynchronous on a CPU too: an operator is handed to the engine, which runs it once the arrays that it reads
     are written. The C interface takes other functions in the same way (``MXEnginePushSyncND`` of mxnet/c_api.h;
@@ -155,7 +155,7 @@ class Progress(Marks):
 
     def __init__(self, slots: int, weights: Sequence[Any]) -> None:
         """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
-        self._marks, self._weights = HostMarks(slots), weights
+        self._timers, self._weights = HostTimers(slots), weights
         self.marked = 0
         """The ticket of the last mark, to wait with."""
         self._pushed = 0
@@ -189,7 +189,7 @@ class Progress(Marks):
 
     def seconds_between(self, earlier: int, later: int) -> float:
         """Return the seconds between two marks."""
-        return self._marks.seconds_between(earlier, later)
+        return self._timers.seconds_between(earlier, later)
 
     def _push(self, parameter: int, arrays: Sequence[Any]) -> int:
         push(self._note, self._give_up, parameter, arrays, _PRIORITIZED)
@@ -198,7 +198,7 @@ class Progress(Marks):
 
     def _noted(self, _context: Any, parameter: int | None) -> None:
         if parameter:
-            self._marks.mark(parameter - 1)
+            self._timers.mark(parameter - 1)
 
     def _given_up(self, _parameter: int | None) -> None:
         with self._changed:

@@ -17,9 +17,9 @@ from ...core.peers import Peers
 from ...core.place import Place, Ranks
 
 
-def choose_context(asked: str, place: Place) -> Any:
+def choose_context(requested: str, place: Place) -> Any:
     """Return the device of this rank; raise ``RunError`` if it does not exist."""
-    index = own_gpu("MXNet", asked, 0 if asked == "cpu" else mx.context.num_gpus(), place)
+    index = own_gpu("MXNet", requested, 0 if requested == "cpu" else mx.context.num_gpus(), place)
     return mx.cpu() if index is None else mx.gpu(index)
 
 

@@ -20,14 +20,14 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.queues import Cut, Produced, in_parts, joined
+from ...core.queues import Cut, SampleCounter, in_parts, joined
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import (
     DEVIATION,
     MEAN,
-    Dealer,
     Draw,
     ImageList,
+    ImageSampler,
     random_resized_crop,
     randomness,
     read_images,
@@ -314,7 +314,7 @@ class Images(Dataset):
     def __init__(self, images: ImageList, size: int, seed: int) -> None:
         """Store the list of images, their size and the seed."""
         self._images, self._size, self._seed = images, size, seed
-        self.produced = Produced()
+        self.produced = SampleCounter()
         self._normalise = transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])
 
     def __getitem__(self, draw: Draw) -> Any:
@@ -350,7 +350,9 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
     images = read_images(settings.data, settings.classes)
     data = Images(images, settings.image_size, settings.seed)
     share = in_parts(settings.batch_per_device, settings.loader_workers)
-    dealer = Dealer(len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed)
+    dealer = ImageSampler(
+        len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed
+    )
     loader = DataLoader(
         data,
         batch_sampler=Cut(dealer, share.in_batch),

@@ -17,7 +17,7 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostMarks, slots_for
+from ...core.window import HostTimers, slots_for
 from .collectives import Peers
 
 NONE, GRAPH = "none", "graph"
@@ -178,7 +178,7 @@ class OneFlowTraining(Training):
         if settings.threads:
             flow.set_num_threads(settings.threads)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        marks = HostMarks(slots_for(settings.steps))
+        marks = HostTimers(slots_for(settings.steps))
         super().__init__(settings, Peers(place, self.device), marks, self.to_batch, feed)
         flow.manual_seed(settings.seed)
         self.build()

@@ -19,8 +19,8 @@ from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import EventMarks, HostMarks, Marks, slots_for
-from ...tasks.products import Observation, ProductSeen, product_seen
+from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
+from ...tasks.products import Observation, ObservedProduct, observe_product
 from .collectives import (
     Group,
     algorithm_search,
@@ -323,13 +323,13 @@ def observe_products(
     loss_of: Callable[[], Any],
 ) -> Observation:
     """Run ``logits_of``, then ``loss_of`` and the backward pass; return what they computed."""
-    found: list[ProductSeen] = []
+    found: list[ObservedProduct] = []
 
     def noting(name: str) -> Callable[[Any, Any, Any], None]:
         def note(layer: Any, _given: Any, output: Any) -> None:
             inputs, outputs = layer.weight.shape
             values = output.astype("float32").numpy()
-            found.append(product_seen(name, inputs, outputs, layer.bias is not None, values))
+            found.append(observe_product(name, inputs, outputs, layer.bias is not None, values))
 
         return note
 
@@ -371,9 +371,9 @@ class PaddleTraining(Training):
         if settings.threads:
             limit_threads(settings.threads, self.device)
         slots = slots_for(settings.steps)
-        marks: Marks = HostMarks(slots)
+        marks: DeviceTimers = HostTimers(slots)
         if self.device == "cuda":
-            marks = EventMarks(slots, lambda: paddle.device.cuda.Event(enable_timing=True))
+            marks = EventTimers(slots, lambda: paddle.device.cuda.Event(enable_timing=True))
         super().__init__(settings, group, marks, self.to_batch, feed)
         paddle.seed(settings.seed)
         self.build()

@@ -21,12 +21,12 @@ from ...core.place import Place, Ranks
 SEARCH = "FLAGS_cudnn_exhaustive_search"
 
 
-def choose_device(asked: str, place: Place) -> str:
+def choose_device(requested: str, place: Place) -> str:
     """Return ``cpu`` or ``cuda`` and make this rank's one the current one; raise ``RunError`` if it is not there."""
     built = paddle.device.is_compiled_with_cuda()
-    if asked == "cuda" and not built:
+    if requested == "cuda" and not built:
         raise RunError(UNSUPPORTED, "cuda was requested, but this PaddlePaddle is built for CPUs only")
-    index = own_gpu("PaddlePaddle", asked, paddle.device.cuda.device_count() if built else 0, place)
+    index = own_gpu("PaddlePaddle", requested, paddle.device.cuda.device_count() if built else 0, place)
     if index is None:
         paddle.device.set_device("cpu")
         return "cpu"

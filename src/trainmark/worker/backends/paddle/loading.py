@@ -13,7 +13,7 @@ from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import dealt
+from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
@@ -41,16 +41,16 @@ class Batches(Dataset):
         return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
 
 
-class Dealt:
+class ShardedSampler:
     """The numbers of a rank's batches, without end, each as the one index of a batch; it can be pickled."""
 
     def __init__(self, *given: Any) -> None:
-        """Take the arguments of ``dealt``."""
+        """Take the arguments of ``shard_batches``."""
         self._given = given
 
     def __iter__(self) -> Iterator[list[Any]]:
         """Yield them from the first batch on."""
-        return ([numbers] for numbers in dealt(*self._given))
+        return ([numbers] for numbers in shard_batches(*self._given))
 
 
 class NumbersFeed(LoadedFeed):
@@ -71,7 +71,7 @@ class NumbersFeed(LoadedFeed):
         batches, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
         loader = DataLoader(
             batches,
-            batch_sampler=Dealt(samples, settings.batch_per_device, place, settings.seed),
+            batch_sampler=ShardedSampler(samples, settings.batch_per_device, place, settings.seed),
             num_workers=workers,
             collate_fn=_only,
             prefetch_factor=AHEAD // workers if workers else AHEAD,

@@ -18,7 +18,7 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
-from ...core.window import EventMarks, HostMarks, Marks, slots_for
+from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...pytorch_fast.compilers import (
     MODES,
     NONE,
@@ -30,7 +30,7 @@ from ...pytorch_fast.compilers import (
     compile_s,
 )
 from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
-from ...tasks.products import Observation, ProductSeen, product_seen
+from ...tasks.products import Observation, ObservedProduct, observe_product
 from .collectives import (
     Exchange,
     Group,
@@ -186,7 +186,7 @@ class NamedModel(nn.Module):
 
 @contextmanager
 def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Iterator[None]:
-    """Let ``note`` get each product's name, the product, what it is given and what it gives, within the context."""
+    """Call ``note`` with each product's name, the product, its inputs and its output, within the context."""
     hooks = [
         product.register_forward_hook(partial(note, name)) for name, product in model.named_products().items()
     ]
@@ -204,12 +204,12 @@ def observe(
 
     ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits.
     """
-    seen: list[ProductSeen] = []
+    observed: list[ObservedProduct] = []
 
     def note(name: str, product: Any, _given: Any, output: Any) -> None:
         values = output.detach().float().cpu().numpy()
         outputs, inputs = product.weight.shape
-        seen.append(product_seen(name, inputs, outputs, product.bias is not None, values))
+        observed.append(observe_product(name, inputs, outputs, product.bias is not None, values))
 
     with noting(model, note):
         logits = look().float().cpu().numpy()
@@ -218,7 +218,7 @@ def observe(
     average()
     gradients = read({name: tensor.grad for name, tensor in model.named_tensors().items()})
     model.zero_grad(set_to_none=True)
-    return Observation(logits, float(loss.detach()), gradients, seen)
+    return Observation(logits, float(loss.detach()), gradients, observed)
 
 
 class OutputsAlone(NamedTuple):
@@ -230,7 +230,7 @@ class OutputsAlone(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """What a rank's batch gives by itself; the gradients by the shared names, as far as they are looked at.
+    """A rank's pass of its batch alone; the gradients by the shared names, as far as they are verified.
 
     ``norm`` is that of all of them together; for the rest see ``OwnPass`` and ``OutputsAlone``.
     """
@@ -277,9 +277,9 @@ class PyTorchTraining(Training):
         self.check(settings)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         slots = slots_for(settings.steps)
-        marks: Marks = HostMarks(slots)
+        marks: DeviceTimers = HostTimers(slots)
         if self._device.type == "cuda":
-            marks = EventMarks(slots, lambda: torch.cuda.Event(enable_timing=True))
+            marks = EventTimers(slots, lambda: torch.cuda.Event(enable_timing=True))
         super().__init__(settings, Group(place, self._device), marks, self.to_batch, feed)
         # The algorithm search of cuDNN happens in the first steps; shapes never change.
         torch.backends.cudnn.benchmark = True
@@ -474,11 +474,11 @@ class PyTorchTraining(Training):
         whole, alone = self.batch, self.by_itself
         self.batch, self.by_itself = self.first_part(whole), True
         try:
-            with torch.no_grad(), LossTypes() as seen:
+            with torch.no_grad(), LossTypes() as observed:
                 _, loss = self._forward()
         finally:
             self.batch, self.by_itself = whole, alone
-        return {**seen.types, "loss": type_name(loss.dtype)}
+        return {**observed.types, "loss": type_name(loss.dtype)}
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the samples of a batch that are passed at once, in the form for ``_forward``."""
@@ -493,14 +493,14 @@ class PyTorchTraining(Training):
             for name, tensor in tensors.items()
             if self.task.is_trainable(name)
         }
-        read = {name: gradient / scale for name, gradient in self.looked_at(found).items()}
+        read = {name: gradient / scale for name, gradient in self.sample_rows(found).items()}
         norms = [
             torch.linalg.vector_norm(gradient.coalesce().values() if gradient.is_sparse else gradient).float()
             for gradient in found.values()
         ]
         return read, float(torch.linalg.vector_norm(torch.stack(norms))) / scale
 
-    def looked_at(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    def sample_rows(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """Return tensors by the shared names as numpy arrays: what is looked into after the window."""
         return read(tensors)
 

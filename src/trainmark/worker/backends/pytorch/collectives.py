@@ -18,10 +18,10 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
 
 
-def choose_device(asked: str, place: Place) -> Any:
+def choose_device(requested: str, place: Place) -> Any:
     """Return the torch device of this rank, and make it the current one; raise ``RunError`` if it is not there."""
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    index = own_gpu("PyTorch", asked, seen, place)
+    observed = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = own_gpu("PyTorch", requested, observed, place)
     if index is None:
         return torch.device("cpu")
     device = torch.device("cuda", index)
@@ -157,7 +157,7 @@ PIECE_BYTES = 1 << 28
 
 
 class Exchange:
-    """What makes the gradients of all ranks one. This one is for a rank that has nobody to exchange with."""
+    """The exchange of gradients between ranks; this class is for a single rank, and does nothing."""
 
     name: str | None = None
 
@@ -165,7 +165,7 @@ class Exchange:
     """The type in which gradients travel; None: each in its own."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
+        """Send the weights of rank 0 to all ranks; return the network to train, before it is compiled."""
         return model
 
     def withheld(self) -> "AbstractContextManager[Any]":
@@ -210,7 +210,7 @@ class WhileComputed(Exchange):
         self._wrapped: Any = None
 
     def withheld(self) -> "AbstractContextManager[Any]":
-        """Let the buckets wait."""
+        """Return DDP's context in which buckets are not exchanged."""
         context: AbstractContextManager[Any] = self._wrapped.no_sync()
         return context
 
@@ -244,7 +244,7 @@ class InOnePiece(Exchange):
         self.name, self._world_size, self.travels_as = name, world_size, wire
         self._parameters: list[Any] = []
         self._sent: Sent | None = None
-        self._kept: list[tuple[Any, Any]] = []
+        self._retained: list[tuple[Any, Any]] = []
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
@@ -265,11 +265,11 @@ class InOnePiece(Exchange):
         """Average the parameters' gradients, and leave them in the parameters' own types."""
         if self._sent is None:
             self._sent = self.sent(self._parameters)
-            self._kept = [self._keeper(*part) for part in self._sent.parts]
+            self._retained = [self._keeper(*part) for part in self._sent.parts]
         self._sent.average()
-        for (tensors, _, buffer), (kept, views) in zip(self._sent.parts, self._kept):
-            if kept is not buffer:
-                kept.copy_(buffer)
+        for (tensors, _, buffer), (retained, views) in zip(self._sent.parts, self._retained):
+            if retained is not buffer:
+                retained.copy_(buffer)
             for parameter, view in zip(tensors, views):
                 parameter.grad = view
 

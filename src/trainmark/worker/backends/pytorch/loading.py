@@ -10,9 +10,9 @@ from ...core.choices import one_of
 from ...core.feed import Feed, LoadedFeed
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.queues import AHEAD, Produced, in_parts, joined
+from ...core.queues import AHEAD, SampleCounter, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import dealt
+from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
@@ -36,12 +36,12 @@ class ShardedSampler:
     """The numbers of a rank's batches, without end, in the order of the seed; it can be pickled."""
 
     def __init__(self, *given: Any) -> None:
-        """Take what ``dealt`` takes."""
+        """Take what ``shard_batches`` takes."""
         self._given = given
 
     def __iter__(self) -> Iterator[Any]:
         """Yield them from the first batch on."""
-        return dealt(*self._given)
+        return shard_batches(*self._given)
 
 
 def open_numbers(
@@ -149,7 +149,7 @@ class HostFeed(LoadedFeed):
         epoch_samples: int,
         decoder: str,
         ahead: float,
-        produced: Produced | None = None,
+        produced: SampleCounter | None = None,
     ) -> None:
         """Take over the iterator; ``close`` drops it."""
         super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced)
@@ -254,8 +254,8 @@ def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
 def require_gpu(settings: ImageSettings, device: Any) -> None:
     """Raise where a loader that decodes on a GPU is to feed a run on a CPU."""
     if device.type != "cuda":
-        said = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
-        raise RunError(UNSUPPORTED, said)
+        message = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
+        raise RunError(UNSUPPORTED, message)
 
 
 def _nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:

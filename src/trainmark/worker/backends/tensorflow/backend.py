@@ -19,7 +19,7 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostMarks, slots_for
+from ...core.window import HostTimers, slots_for
 from .collectives import (
     Device,
     Group,
@@ -84,7 +84,7 @@ def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Compiler(NamedTuple):
-    """How a step is compiled: as a whole, and its two parts before and after the ranks' sum of gradients.
+    """The compiled step: as a whole, and its two parts before and after the ranks' sum of gradients.
 
     XLA has no collectives between processes, so it gets the parts, inside a graph. ``pack_bytes`` is
     how much of the gradients the ranks sum in one operation; 0 is all of them.
@@ -395,7 +395,7 @@ class TensorFlowTraining(Training):
         # Before the loader: its order is drawn from this seed too.
         keras.utils.set_random_seed(settings.seed)
         feed = None if settings.synthetic else self.open_loader(settings, place)
-        super().__init__(settings, group, HostMarks(slots_for(settings.steps)), self.to_batch, feed)
+        super().__init__(settings, group, HostTimers(slots_for(settings.steps)), self.to_batch, feed)
         with group.scope():
             self.build()
 

@@ -13,7 +13,7 @@ from ...core.place import Place, Ranks
 
 
 class Device(NamedTuple):
-    """What this rank computes on; ``gpu`` is TensorFlow's physical device, None for the CPU."""
+    """The device of this rank; ``gpu`` is TensorFlow's physical device, None for the CPU."""
 
     type: str
     gpu: Any | None
@@ -24,10 +24,10 @@ class Device(NamedTuple):
         return "/CPU:0" if self.gpu is None else "/GPU:0"
 
 
-def choose_device(asked: str, place: Place) -> Device:
+def choose_device(requested: str, place: Place) -> Device:
     """Return the device of this rank and hide all others from TensorFlow; raise ``RunError`` if it is not there."""
     gpus = tf.config.list_physical_devices("GPU")
-    index = own_gpu("TensorFlow", asked, len(gpus), place)
+    index = own_gpu("TensorFlow", requested, len(gpus), place)
     if index is None:
         tf.config.set_visible_devices([], "GPU")
         return Device("cpu", None)
@@ -38,7 +38,7 @@ def choose_device(asked: str, place: Place) -> Device:
 
 
 def limit_threads(threads: int, device: Device) -> None:
-    """Let this process compute with ``threads`` threads (0: leave TensorFlow's choice, one a core).
+    """Set the number of this process's computing threads to ``threads`` (0: leave TensorFlow's choice, one a core).
 
     On a CPU one operation at a time, shared out among the threads: with more at a time each of them would bring its
     own. A GPU's operations are only handed over, and those of the input go beside them.
@@ -52,8 +52,8 @@ def limit_threads(threads: int, device: Device) -> None:
 
 def compute_threads() -> int:
     """Return how many threads share the work of one operation."""
-    asked = int(tf.config.threading.get_intra_op_parallelism_threads())
-    return asked or len(os.sched_getaffinity(0))
+    requested = int(tf.config.threading.get_intra_op_parallelism_threads())
+    return requested or len(os.sched_getaffinity(0))
 
 
 def wait_for(device: Device) -> None:

@@ -15,12 +15,12 @@ from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import dealt
+from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.images import ImageList, read_images
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.indexed_reader import IndexedReader
 from ...tasks.recommendation.clicks import Batch
-from ...tasks.recommendation.records import COLUMNS, FLOATS, READERS, fitting, looked_up, record_files
+from ...tasks.recommendation.records import COLUMNS, FLOATS, READERS, fitting, record_files, used_rows
 from . import plain_sentence
 from .collectives import Device
 
@@ -42,7 +42,7 @@ def open_numbers(
     workers = min(settings.loader_workers, AHEAD)
 
     def numbers() -> Iterator[Any]:
-        return dealt(samples, settings.batch_per_device, place, settings.seed)
+        return shard_batches(samples, settings.batch_per_device, place, settings.seed)
 
     def read(given: Any) -> tuple[Any, ...]:
         batch = counted(given)
@@ -292,9 +292,9 @@ def find_records(settings: ImageSettings) -> Source:
     matches = [match for entry in sorted(path.iterdir()) if (match := SHARD.fullmatch(entry.name))]
     if not matches:
         raise RunError(FAILED, f"the data set {path} has no TFRecord shards like train-00000-of-01024 in it")
-    asked = int(matches[0]["count"])
-    if len(matches) != asked:
-        raise RunError(FAILED, f"the data set {path} has {len(matches)} training shards of {asked}")
+    requested = int(matches[0]["count"])
+    if len(matches) != requested:
+        raise RunError(FAILED, f"the data set {path} has {len(matches)} training shards of {requested}")
     return RecordSource([path / match.string for match in matches], settings)
 
 
@@ -482,7 +482,7 @@ class Examples:
             else:
                 # What has no room in a word is the largest number that has: no field has so many categories.
                 words[:, place] = np.where((column < 0) | (column >= 2**32), 2**32 - 1, column)
-        return looked_up(words, self._source, self._sizes, self._vocabulary)
+        return used_rows(words, self._source, self._sizes, self._vocabulary)
 
 
 CLICK_READERS = {**READERS, "tfrecord": Examples}

@@ -87,9 +87,9 @@ def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dt
         placed = _Placed(device, dtype, settings)
         feed = LoadedFeed(iter(batches), placed, batches.images, "dali, mixed", AHEAD)
     else:
-        kept = (_kept(batch, device) for batch in batches)
+        retained = (_retained(batch, device) for batch in batches)
         normalise = Normalise(device, dtype, settings.layout)
-        feed = HostFeed(kept, device, normalise, batches.images, "dali", AHEAD)
+        feed = HostFeed(retained, device, normalise, batches.images, "dali", AHEAD)
     feed.workers = max(1, settings.loader_workers)
     return feed
 
@@ -164,7 +164,7 @@ def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
     return made
 
 
-def _kept(batch: Any, device: Any) -> Any:
+def _retained(batch: Any, device: Any) -> Any:
     """Return a copy of a host batch, because DALI reuses its own memory for the batch after next."""
     if isinstance(batch, RunError):
         return batch

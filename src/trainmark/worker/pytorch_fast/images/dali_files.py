@@ -187,7 +187,7 @@ class UnreadableError(RuntimeError):
 
 
 class Source(NamedTuple):
-    """Where pictures come from: ``read`` returns the files and labels of a pipeline, the first label being as said.
+    """A source of pictures: ``read`` returns the files and labels of a pipeline; labels begin with ``first_label``.
 
     ``leave_out`` is told of an error that may be about a file, and returns whether that file has been left out.
     """
@@ -223,16 +223,16 @@ class Files:
         tell_unreadable(self.unreadable, path, why)
         return True
 
-    def _named(self, said: str) -> str | None:
+    def _named(self, message: str) -> str | None:
         """Return the path in DALI's words; of what is no picture at all it names none, and the files are looked at."""
-        undecoded, unmapped = UNDECODED.search(said), UNMAPPED.search(said)
+        undecoded, unmapped = UNDECODED.search(message), UNMAPPED.search(message)
         if undecoded:
             return undecoded[1].strip()
         if unmapped:
             # An empty file cannot be mapped; neither can one that is not there, and that is another thing.
             path = unmapped[1].strip()
             return path if _is_no_picture(path) else None
-        return next(filter(_is_no_picture, self.paths), None) if UNKNOWN in said else None
+        return next(filter(_is_no_picture, self.paths), None) if UNKNOWN in message else None
 
     @cached_property
     def _black(self) -> str:
@@ -274,7 +274,7 @@ class Batches:
             except RuntimeError as error:
                 leave_out = self._source.leave_out
                 if leave_out is None or not leave_out(error):
-                    yield _told(error, self._settings)
+                    yield _outcome_of(error, self._settings)
                     return
                 self._pipeline = self._built()
             except RunError as stopped:
@@ -286,7 +286,7 @@ class Batches:
         try:
             pipeline.build()
         except RuntimeError as error:
-            raise _told(error, self._settings) from error
+            raise _outcome_of(error, self._settings) from error
         return pipeline
 
     def _next(self) -> Any:
@@ -294,15 +294,15 @@ class Batches:
         # What is made on a GPU belongs to the stream that will read it, and nothing waits for it here.
         stream = torch.cuda.current_stream() if self._pipeline.device_id is not None else None
         made, numbers, last, ends, names = self._pipeline.run(stream)
-        self._look_at_ends(last, ends, names)
+        self._check_ends(last, ends, names)
         labels = torch.from_dlpack(numbers.as_tensor()).view(-1).long() - self._source.first_label
         lowest, highest = int(labels.min()), int(labels.max())
         if not 0 <= lowest <= highest < settings.classes:
-            said = f"{settings.data} has labels from {lowest} to {highest}"
-            raise RunError(FAILED, f"{said}, but the network has {settings.classes} classes (--classes)")
+            message = f"{settings.data} has labels from {lowest} to {highest}"
+            raise RunError(FAILED, f"{message}, but the network has {settings.classes} classes (--classes)")
         return torch.from_dlpack(made.as_tensor()), labels
 
-    def _look_at_ends(self, last: Any, ends: Any, names: Any) -> None:
+    def _check_ends(self, last: Any, ends: Any, names: Any) -> None:
         """Raise ``UnreadableError`` for the first file that is cut off, of which JPEG engines make half a picture."""
         odd = (torch.from_dlpack(last.as_tensor()) != torch.tensor(list(END_OF_IMAGE))).any(1)
         for index in odd.nonzero().view(-1).tolist():
@@ -310,7 +310,7 @@ class Batches:
                 raise UnreadableError(bytes(names.at(index)).decode("utf-8", "replace"), NO_END)
 
 
-def _told(error: RuntimeError, settings: ImageSettings) -> RunError:
+def _outcome_of(error: RuntimeError, settings: ImageSettings) -> RunError:
     """Return the sentence that matters of DALI's many lines."""
     text = str(error)
     if isinstance(error, UnreadableError):

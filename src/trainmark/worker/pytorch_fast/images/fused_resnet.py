@@ -87,9 +87,9 @@ class FusedBottleneck(nn.Module):
 
     def forward(self, given: Twice) -> Twice:
         """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
-        x, beside = given
+        x, branch = given
         out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
-        return self.bn3(self.conv3(out), self.shortcut(beside))
+        return self.bn3(self.conv3(out), self.shortcut(branch))
 
 
 class NarrowConv(nn.Conv2d):
@@ -182,10 +182,10 @@ class NormAdd(nn.BatchNorm2d):
             y = (super().forward(x) + shortcut).relu_()
             return y, quarter_of(y) if self.quartered else y
         if isinstance(shortcut, Later):
-            beside = shortcut.norm
+            branch = shortcut.norm
             return _AddNormed.apply(
-                x, self.weight, self.bias, shortcut.x, beside.weight, beside.bias,
-                self, beside, _sums(x), _sums(shortcut.x),
+                x, self.weight, self.bias, shortcut.x, branch.weight, branch.bias,
+                self, branch, _sums(x), _sums(shortcut.x),
             )  # fmt: skip
         return _Add.apply(x, self.weight, self.bias, shortcut, self, _sums(x))
 
@@ -315,44 +315,44 @@ class _Add(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any, shortcut: Any, module: NormAdd, sums: Any) -> Twice:
         norm, unfinished = _normed(x, weight, bias, module, sums, module.folded)
-        y, kept = kernels.applied(norm, _rows(shortcut), unfinished)
-        ctx.save_for_backward(*norm, kept)
+        y, retained = kernels.applied(norm, _rows(shortcut), unfinished)
+        ctx.save_for_backward(*norm, retained)
         ctx.set_materialize_grads(False)
         ctx.module = module
         return _twice(y, x, module.quartered)
 
     @staticmethod
     def backward(ctx: Any, dy: Any, more: Any) -> Any:
-        *norm, kept = ctx.saved_tensors
+        *norm, retained = ctx.saved_tensors
         like = dy if dy is not None else more
         first, second, quartered = _both(dy, more, ctx.module)
-        back = kernels.back(kernels.Normed(*norm), first, second, kept, quartered=quartered)
+        back = kernels.back(kernels.Normed(*norm), first, second, retained, quartered=quartered)
         return (_images(back.dx, like), *back.vectors, _images(back.d_other, like), None, None)
 
 
 class _AddNormed(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Any, weight: Any, bias: Any, beside: Any, weight2: Any, bias2: Any,
+        ctx: Any, x: Any, weight: Any, bias: Any, branch: Any, weight2: Any, bias2: Any,
         module: Any, module2: Any, sums: Any, sums2: Any,
     ) -> Twice:  # fmt: skip
         folded = module.folded and sums is not None and sums2 is not None
         norm, unfinished = _normed(x, weight, bias, module, sums, folded)
-        other, other_unfinished = _normed(beside, weight2, bias2, module2, sums2, folded)
-        y, kept = kernels.applied(norm, other, unfinished, other_unfinished)
-        ctx.save_for_backward(*norm, *other, kept)
+        other, other_unfinished = _normed(branch, weight2, bias2, module2, sums2, folded)
+        y, retained = kernels.applied(norm, other, unfinished, other_unfinished)
+        ctx.save_for_backward(*norm, *other, retained)
         ctx.set_materialize_grads(False)
         ctx.module = module
         return _twice(y, x, module.quartered)
 
     @staticmethod
     def backward(ctx: Any, dy: Any, more: Any) -> Any:
-        *norms, kept = ctx.saved_tensors
+        *norms, retained = ctx.saved_tensors
         half = len(norms) // 2
         norm, other = kernels.Normed(*norms[:half]), kernels.Normed(*norms[half:])
         like = dy if dy is not None else more
         first, second, quartered = _both(dy, more, ctx.module)
-        back = kernels.back(norm, first, second, kept, other, quartered)
+        back = kernels.back(norm, first, second, retained, other, quartered)
         assert back.other_vectors is not None
         return (
             _images(back.dx, like), *back.vectors, _images(back.d_other, like), *back.other_vectors,

@@ -45,7 +45,7 @@ class _Image(ctypes.Structure):
 
 
 def request_queues() -> None:
-    """Have CUDA use all the hardware queues there are; called before this process asks CUDA for anything."""
+    """Make CUDA use all hardware queues; called before this process uses CUDA."""
     if not torch.cuda.is_initialized():
         os.environ.setdefault(CONNECTIONS, MOST_CONNECTIONS)
 
@@ -84,7 +84,7 @@ class Decoder:
         if status:
             raise OSError(f"nvJPEG cannot be used: {STATUS.get(status, status)}")
         self._threads = 1 if self.hardware else max(threads, 1)
-        self._kept: Any = None
+        self._retained: Any = None
 
     def decode(self, files: Sequence[Any], sizes: Sequence[tuple[int, int]]) -> list[Any]:
         """Return pictures as bytes (3, height, width) of files, each bytes (length,) in host memory.
@@ -115,14 +115,14 @@ class Decoder:
             )
         handle = ctypes.c_void_p(stream.cuda_stream)
         # The pictures too, should it refuse some file and have begun on the others.
-        self._kept = (files, images, data, lengths, pictures)
+        self._retained = (files, images, data, lengths, pictures)
         self._check("DecodeBatched", self._handle, self._state, data, lengths, images, handle)
         # Begun anew after a refusal.
-        self._batch, self._kept = count, self._kept[:-1]
+        self._batch, self._retained = count, self._retained[:-1]
         return pictures
 
     def close(self) -> None:
-        """Give back the handle and what hangs on it, once nothing is decoded any longer."""
+        """Release the handle and its state, once nothing is decoded any longer."""
         if self._handle:
             self._call("JpegStateDestroy", self._state)
             self._call("Destroy", self._handle)
@@ -147,11 +147,11 @@ class Decoder:
         self._batch = 0
         # What it has begun all the same reads and writes memory that is given away now.
         torch.cuda.current_stream(self._device).synchronize()
-        said = f"nvJPEG: {STATUS.get(status, f'status {status}')}"
+        message = f"nvJPEG: {STATUS.get(status, f'status {status}')}"
         if status == NO_MEMORY:
-            raise RunError(OOM, f"{said} on the device, which it takes beside PyTorch")
+            raise RunError(OOM, f"{message} on the device, which it takes beside PyTorch")
         of_a_file = name == "DecodeBatched" and status in ABOUT_THE_FILE
-        raise ValueError(said) if of_a_file else RuntimeError(f"{said} ({name})")
+        raise ValueError(message) if of_a_file else RuntimeError(f"{message} ({name})")
 
     def _call(self, name: str, *arguments: Any) -> int:
         with torch.cuda.device(self._device):

@@ -21,7 +21,7 @@ from ...core.feed import Feed
 from ...core.loading import tell_unreadable
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.queues import Cut, Parts, Produced, in_parts, joined
+from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined
 from ...tasks.image_classification.decoding import (
     choose_decoder,
     decode_whole,
@@ -32,9 +32,9 @@ from ...tasks.image_classification.decoding import (
     last_word,
 )
 from ...tasks.image_classification.images import (
-    Dealer,
     Draw,
     ImageList,
+    ImageSampler,
     random_resized_crop,
     randomness,
     read_images,
@@ -105,20 +105,20 @@ class Slots:
         try:
             self._memory = mmap.mmap(-1, count * self.size)
         except OSError as error:
-            said = f"the loader nvjpeg: {count * self.size / 2**20:.0f} MiB of the host's memory: {error.strerror}"
-            raise RunError(OOM, said) from error
+            message = f"the loader nvjpeg: {count * self.size / 2**20:.0f} MiB of the host's memory: {error.strerror}"
+            raise RunError(OOM, message) from error
 
     def pin(self) -> None:
-        """Let the GPU read the memory by itself: of other memory the host copies, and waits for each file's turn."""
+        """Pin the memory, so that the GPU reads it by itself; of other memory the host copies each file, and waits."""
         memory = self.bytes_of(0, self.count * self.size)
         refused = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0))
         if refused:
-            said = f"{memory.numel() / 2**20:.0f} MiB of the host's memory cannot be pinned: CUDA's error {refused}"
-            raise RunError(OOM if refused == NO_MEMORY else FAILED, f"the loader nvjpeg: {said}")
+            message = f"{memory.numel() / 2**20:.0f} MiB of the host's memory cannot be pinned: CUDA's error {refused}"
+            raise RunError(OOM if refused == NO_MEMORY else FAILED, f"the loader nvjpeg: {message}")
         self._pinned = True
 
     def unpin(self) -> None:
-        """Let go of it, before it goes; once nothing is copied from it."""
+        """Unpin the memory, once nothing is copied from it."""
         if self._pinned:
             torch.cuda.cudart().cudaHostUnregister(self.bytes_of(0, 1).data_ptr())
         self._pinned = False
@@ -136,14 +136,14 @@ class Slots:
 
 
 class Task(NamedTuple):
-    """What a process does next: read ``draws`` into ``slot``, and decode the first ``by_host`` of them itself."""
+    """A process's next work: read ``draws`` into ``slot``, and decode the first ``by_host`` of them itself."""
 
     slot: int
     by_host: int
     draws: list[Draw]
 
 
-class Dealt:
+class TaskSampler:
     """Endless tasks, whose slots come in turn; of each batch as many pictures are a process' to decode."""
 
     def __init__(self, parts: Any, in_batch: int, slots: int, by_host: int) -> None:
@@ -237,11 +237,13 @@ def read_in_processes(
     batch = settings.batch_per_device
     # Of parts that are read or being read, and of the batch that was given out.
     slots = Slots(share.workers * share.tasks + share.in_batch, batch // share.in_batch)
-    dealer = Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+    dealer = ImageSampler(len(images.paths), batch, place.rank, place.world_size, settings.seed)
     forked = {"prefetch_factor": share.tasks, "multiprocessing_context": "fork"} if share.workers else {}
     loader = DataLoader(
         Files(images, settings.seed, slots),
-        batch_sampler=Dealt(Cut(dealer, share.in_batch), share.in_batch, slots.count, round(by_host * batch)),
+        batch_sampler=TaskSampler(
+            Cut(dealer, share.in_batch), share.in_batch, slots.count, round(by_host * batch)
+        ),
         num_workers=share.workers,
         collate_fn=as_it_is,
         worker_init_fn=start_worker,
@@ -251,7 +253,7 @@ def read_in_processes(
     return slots, ([batch] if isinstance(batch, Part) else batch for batch in batches)
 
 
-def taken_apart(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any], dict[int, str]]:
+def unpack_parts(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any], dict[int, str]]:
     """Return the photos of a batch, the bytes of each, and the reasons of all parts; no byte is copied."""
     photos: list[Photo] = []
     files: list[Any] = []
@@ -269,7 +271,7 @@ def taken_apart(parts: list[Part], slots: Slots) -> tuple[list[Photo], list[Any]
 
 
 class Wanted(NamedTuple):
-    """What the batches are to be: pictures of ``size`` by ``size`` in ``dtype``, on ``device``."""
+    """The form of the batches: pictures of ``size`` by ``size`` in ``dtype``, on ``device``."""
 
     size: int
     dtype: Any
@@ -300,14 +302,14 @@ class Maker:
                 done.synchronize()
 
     def close(self) -> None:
-        """Let the decoder go."""
+        """Release the decoder."""
         self._decoder.close()
 
     def _make(self, parts: list[Part]) -> Batch:
         """Return images and labels, from decoded to normalised without leaving the device."""
         from ..kernels.resample import resampled
 
-        photos, files, reasons = taken_apart(parts, self._slots)
+        photos, files, reasons = unpack_parts(parts, self._slots)
         decoded = self._decode(photos, files, reasons)
         crops = [_crop(photo, image) for photo, image in zip(photos, decoded)]
         # In the place of what cannot be decoded stands black: the batch keeps its size, and the run is in doubt.
@@ -407,7 +409,7 @@ class NvjpegFeed(Feed):
         self.epoch_samples = len(self._images.paths)
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
         # Those that are read, those that wait in the queue, and the one that is made or waits for room in it.
-        self.ahead, self.produced = share.ahead + READY + 1, Produced()
+        self.ahead, self.produced = share.ahead + READY + 1, SampleCounter()
         # The processes decode, and count nothing: a picture counts when the GPU has it, with the batch that is made.
         self.uncounted = round((share.ahead + 1) * settings.batch_per_device)
         self.workers = share.workers
@@ -438,7 +440,7 @@ class NvjpegFeed(Feed):
         return images, labels
 
     def close(self) -> None:
-        """Let the thread run out, and with it the processes."""
+        """End the thread, and with it the processes."""
         self._closing.set()
         while self._thread.is_alive():
             with contextlib.suppress(queue.Empty):

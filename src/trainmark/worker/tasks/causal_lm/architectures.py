@@ -1,4 +1,4 @@
-"""What each model is, in every framework: its layers, their names and their shapes.
+"""The models, the same in every framework: layers, their names and their shapes.
 
 The one description that all workers are held to. The number of parameters is asserted when a model is built; the rest
 by the check of equal work, which loads weights by these names and compares what each layer did.
@@ -139,8 +139,8 @@ class Rotation:
         for pair in range(pairs):
             frequency = self.base ** (-pair / pairs)
             waves = self.positions * frequency / (2 * math.pi)
-            kept = min(max((waves - self.slow) / (self.fast - self.slow), 0.0), 1.0)
-            found.append(frequency * (kept + (1 - kept) / self.factor))
+            retained = min(max((waves - self.slow) / (self.fast - self.slow), 0.0), 1.0)
+            found.append(frequency * (retained + (1 - retained) / self.factor))
         return tuple(found)
 
 

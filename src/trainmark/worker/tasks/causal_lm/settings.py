@@ -60,7 +60,7 @@ def recipe_of(given: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(given, name) for name in OF_ADAM}
 
 
-def recipe_told(recipe: AdamRecipe) -> dict[str, Any]:
+def describe_recipe(recipe: AdamRecipe) -> dict[str, Any]:
     """Return what only an adaptive optimizer has, for the events."""
     return {name: getattr(recipe, name) for name in OF_ADAM}
 

@@ -11,9 +11,9 @@ from ...core.loss_check import halves
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, PlainLoss, Task
-from ..products import Observation, logits_told, products_told, types_told
+from ..products import Observation, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
-from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, causal_settings, recipe_told
+from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, causal_settings, describe_recipe
 
 
 def count_sequences(source: str, length: int) -> int | None:
@@ -31,26 +31,26 @@ def count_sequences(source: str, length: int) -> int | None:
     return (tokens - 1) // length
 
 
-class LayersSeen(NamedTuple):
+class ObservedLayers(NamedTuple):
     """A step's products: the type of each one's result by name, and how many tokens of a sequence the first one got."""
 
     types: Mapping[str, str]
     sequence_length: int | None
 
 
-def looked(
-    settings: LanguageSettings, expected: Expected, seen: LayersSeen | None, alone: Any
+def verify_layers(
+    settings: LanguageSettings, expected: Expected, observed: ObservedLayers | None, alone: Any
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of the step after the window, and the doubts."""
-    if seen is not None:
-        length = seen.sequence_length
+    if observed is not None:
+        length = observed.sequence_length
     else:
         length = alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
-    told, doubts = types_told(expected, None if seen is None else seen.types)
+    data, doubts = check_types(expected, None if observed is None else observed.types)
     if length not in (None, settings.sequence_length):
         sentence = f"The model got sequences of {length} tokens, not {settings.sequence_length}."
         doubts.append(("sequence-length-differs", sentence))
-    return {**told, "seen_sequence_length": length}, doubts
+    return {**data, "seen_sequence_length": length}, doubts
 
 
 LARGEST_SHARE = 0.5
@@ -92,7 +92,7 @@ class CausalLM(Task):
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
-            **self.asked(settings),
+            **self.requested(settings),
             "vocabulary": ARCHITECTURES[own.model].vocabulary,
             "operations_per_token": ARCHITECTURES[own.model].operations_per_token(own.sequence_length),
             "epoch_sequences": epoch_samples,
@@ -106,9 +106,9 @@ class CausalLM(Task):
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only an adaptive optimizer has."""
-        return recipe_told(_own(settings).recipe)
+        return describe_recipe(_own(settings).recipe)
 
-    def asked(self, settings: Settings) -> dict[str, Any]:
+    def requested(self, settings: Settings) -> dict[str, Any]:
         """Return the length of a sequence, and the parts of a batch."""
         own = _own(settings)
         return {"sequence_length": own.sequence_length, "accumulation": own.accumulation}
@@ -150,11 +150,11 @@ class CausalLM(Task):
         """Return the recipe's decay; none for a norm's weight."""
         return 0.0 if is_norm(name) else settings.recipe.weight_decay
 
-    def looked(
-        self, settings: Settings, expected: Expected, seen: Any, alone: Any
+    def verify_layers(
+        self, settings: Settings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
-        return looked(_own(settings), expected, seen, alone)
+        return verify_layers(_own(settings), expected, observed, alone)
 
     def check(self, settings: Settings) -> Check:
         """Return the model's weights by name, and how products and logits are told."""
@@ -162,9 +162,9 @@ class CausalLM(Task):
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=("tokens",),
             statistic=lambda _before, after: after,
-            facts=self.asked(settings),
-            layers=products_told,
-            outputs=logits_told,
+            facts=self.requested(settings),
+            layers=describe_products,
+            outputs=describe_logits,
         )
 
 

@@ -63,10 +63,10 @@ class TokenFile:
             start = int(number) * self._length
             row[:] = self._tokens[start : start + self._length + 1]
         if rows.max() >= self._vocabulary:
-            place, inside = np.unravel_index(int(rows.argmax()), rows.shape)
+            place, within = np.unravel_index(int(rows.argmax()), rows.shape)
             raise RunError(
                 FAILED,
-                f"token {int(numbers[place]) * self._length + int(inside)} of {self._path} is {rows.max()}, "
+                f"token {int(numbers[place]) * self._length + int(within)} of {self._path} is {rows.max()}, "
                 f"outside of the model's vocabulary of {self._vocabulary}",
             )
         return rows
@@ -90,7 +90,7 @@ def _manifest(path: Path) -> Any:
     return found
 
 
-def dealt(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
+def shard_batches(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
     """Yield the numbers of the sequences of one rank's batches, without end.
 
     Each epoch is a new order of all sequences, drawn from the seed alone. Step k of all ranks uses the next global
@@ -107,10 +107,10 @@ def dealt(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
         numbers = np.empty(batch, np.int64)
         for epoch in range(int(positions[0]) // sequences, int(positions[-1]) // sequences + 1):
             if epoch not in epochs:
-                epochs = {kept: epochs[kept] for kept in epochs if kept == epoch - 1}
+                epochs = {retained: epochs[retained] for retained in epochs if retained == epoch - 1}
                 epochs[epoch] = order(epoch)
-            inside = positions // sequences == epoch
-            numbers[inside] = epochs[epoch][positions[inside] % sequences]
+            within = positions // sequences == epoch
+            numbers[within] = epochs[epoch][positions[within] % sequences]
         yield numbers
         start += batch * place.world_size
 

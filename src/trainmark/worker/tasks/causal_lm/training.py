@@ -10,7 +10,7 @@ from .settings import LanguageSettings
 
 
 @dataclass(frozen=True)
-class Seen(facts.Seen):
+class ObservedConfig(facts.ObservedConfig):
     """``compute_dtype`` and ``sequence_length`` are of the first block's first product.
 
     ``accumulation`` counts the parts that were passed, and ``batch_per_device`` is their sequences together.
@@ -23,8 +23,8 @@ class Seen(facts.Seen):
 class LanguageTraining(Training):
     """One rank that trains a language model.
 
-    A batch is an int64 array of tokens (batch, length + 1). ``seen`` returns ``Seen``, ``observe``
-    the ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``task.py``.
+    A batch is an int64 array of tokens (batch, length + 1). ``observed`` returns ``ObservedConfig``, ``observe``
+    the ``Observation`` of ``products.py`` and ``observed_step`` the ``ObservedLayers`` of ``task.py``.
     ``Decoder.shapes`` has the names and shapes of the weights.
     """
 

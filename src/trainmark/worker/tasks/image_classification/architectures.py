@@ -1,4 +1,4 @@
-"""What each model is, in every framework: its layers, their names, shapes, strides and paddings.
+"""The models, the same in every framework: layers, their names, shapes, strides and paddings.
 
 The one description that all workers are held to. The number of parameters is asserted when a model is built; the
 rest by the equivalence check, which loads weights by these names and compares what each layer did.

@@ -10,8 +10,8 @@ from zlib import crc32
 
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.queues import Cut, Produced
-from .images import Box, Dealer, Draw, random_resized_crop, randomness, read_images
+from ...core.queues import Cut, SampleCounter
+from .images import Box, Draw, ImageSampler, random_resized_crop, randomness, read_images
 from .settings import ImageSettings
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
@@ -195,11 +195,11 @@ class Photos:
         self.decoder = decoder
         self.images = read_images(settings.data, settings.classes)
         self.size, self._seed = settings.image_size, settings.seed
-        self.dealer = Dealer(
+        self.dealer = ImageSampler(
             len(self), settings.batch_per_device, place.rank, place.world_size, settings.seed
         )
         """The batches of this rank, each a list of draws, without end."""
-        self.produced = Produced()
+        self.produced = SampleCounter()
         """Counts the images that were made."""
 
     def __len__(self) -> int:

@@ -95,7 +95,7 @@ def _from_list(file: Path) -> ImageList:
     return ImageList(paths, labels)
 
 
-class Dealer:
+class ImageSampler:
     """Deals batches of draws to one rank, without end.
 
     Each epoch is a new order of all images, drawn from the seed alone. Step k of all ranks together uses the
@@ -120,7 +120,7 @@ class Dealer:
             for position in range(start, start + self._batch):
                 epoch, offset = divmod(position, self._images)
                 if epoch not in orders:
-                    orders = {kept: orders[kept] for kept in orders if kept == epoch - 1}
+                    orders = {retained: orders[retained] for retained in orders if retained == epoch - 1}
                     orders[epoch] = _order(self._images, self._seed, epoch)
                 draws.append(Draw(epoch, orders[epoch][offset]))
             yield draws

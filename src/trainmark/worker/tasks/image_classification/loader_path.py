@@ -1,4 +1,4 @@
-"""What a loader made of the known picture, from the file to the network's input, and what is wrong with it.
+"""Verification of a loader's output for the known picture, from the file to the network's input.
 
 The colours of the known picture tell where in it one is. So the part that a loader took, and whether it mirrored it, is
 solved from what came out; all of that part, rendered anew from the picture's formula, is then compared with it. That
@@ -138,7 +138,7 @@ def judged(
     details = [part.detail for part in parts if part.detail is not None]
     detail = float(np.median(details)) if len(details) >= FEWEST else None
     areas = [min(part.area for part in parts), max(part.area for part in parts)]
-    said = {
+    data = {
         "pictures": len(parts),
         "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
         "off_levels": off,
@@ -159,7 +159,7 @@ def judged(
             f"The loader's output for a known picture is off by {off:.3g} of 255 levels: it is decoded, normalised or "
             "scaled differently than requested."
         )
-        return said, [*doubts, ("known-picture-differs", sentence)]
+        return data, [*doubts, ("known-picture-differs", sentence)]
     if detail is not None and detail < LEAST_DETAIL:
         sentence = (
             f"The loader loses the fine detail of a known picture ({detail:.0%} of it is left): JPEGs are decoded at a "
@@ -184,7 +184,7 @@ def judged(
     elif not 0 < mirrored < len(parts):
         sentence = f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested."
         doubts.append(("crop-not-random", sentence))
-    return said, doubts
+    return data, doubts
 
 
 def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:

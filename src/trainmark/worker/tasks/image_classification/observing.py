@@ -12,7 +12,7 @@ from .settings import ImageSettings
 
 
 @dataclass(frozen=True)
-class Seen(facts.Seen):
+class ObservedConfig(facts.ObservedConfig):
     """``compute_dtype``, ``activation_layout`` and ``batch_per_device`` are of the second convolution's output.
 
     Its input has been through the stem. A layout is ``nchw``, ``nhwc``, ``either`` where the two are the same, or
@@ -33,8 +33,8 @@ def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
     return "nhwc" if last else "neither"
 
 
-class ConvolutionSeen(NamedTuple):
-    """What the framework's own objects say of a convolution, and what came out of it.
+class ObservedConvolution(NamedTuple):
+    """The attributes of a convolution, by the framework's own objects, and its output.
 
     ``padding`` is ((top, bottom), (left, right)); ``output`` is (batch, channels, height, width) whatever the
     layout; ``output_norm`` is the square root of the sum of the squares of all output values, ``values``.
@@ -60,7 +60,7 @@ class Observation(NamedTuple):
     logits: Any
     loss: float
     gradients: Mapping[str, Any]
-    convolutions: Sequence[ConvolutionSeen]
+    convolutions: Sequence[ObservedConvolution]
 
 
 SAME_NAMES = {name: name for name in ("weight", "bias", "running_mean", "running_var")}
@@ -86,20 +86,20 @@ def by_shared_names(
     return {**named, "classifier.weight": classifier.weight, "classifier.bias": classifier.bias}
 
 
-def convolution_seen(
+def observe_convolution(
     name: str,
     kernel: Iterable[int],
     stride: Iterable[int],
     padding: tuple[tuple[int, int], tuple[int, int]],
     groups: int,
     output: Any,
-) -> ConvolutionSeen:
+) -> ObservedConvolution:
     """Return what a convolution is and did; ``output`` is numpy, (batch, channels, height, width)."""
     import numpy as np
 
     (kernel_height, kernel_width), (down, right) = kernel, stride
     flat = np.asarray(output, np.float64).ravel()
-    return ConvolutionSeen(
+    return ObservedConvolution(
         name=name,
         kernel=(kernel_height, kernel_width),
         stride=(down, right),
@@ -118,21 +118,21 @@ Bytes that were not normalised have a mean near 120 and a deviation near 60; sca
 """
 
 
-class LayerSeen(NamedTuple):
+class ObservedLayer(NamedTuple):
     """A convolution or product: its name, and the type of what came out of it."""
 
     name: str
     dtype: str
 
 
-class LayersSeen(NamedTuple):
+class ObservedLayers(NamedTuple):
     """A step's layers; what a framework does not show is None.
 
     ``image_size`` (height, width), ``input_mean`` and ``input_deviation`` are of what the first layer got;
     ``not_training`` names the batch norms that are not in training mode.
     """
 
-    layers: Sequence[LayerSeen] | None = None
+    layers: Sequence[ObservedLayer] | None = None
     image_size: tuple[int, int] | None = None
     input_mean: float | None = None
     input_deviation: float | None = None
@@ -151,40 +151,40 @@ def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     )
 
 
-def looked(
-    settings: ImageSettings, expected: Expected, seen: LayersSeen | None
+def verify_layers(
+    settings: ImageSettings, expected: Expected, observed: ObservedLayers | None
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what the events say of it, and the doubts."""
-    seen = seen or LayersSeen()
+    observed = observed or ObservedLayers()
     doubts: list[tuple[str, str]] = []
-    types = None if seen.layers is None else Counter(layer.dtype for layer in seen.layers)
-    others = [layer for layer in seen.layers or () if layer.dtype != expected.compute_dtype]
+    types = None if observed.layers is None else Counter(layer.dtype for layer in observed.layers)
+    others = [layer for layer in observed.layers or () if layer.dtype != expected.compute_dtype]
     if others:
         doubts.append(
             (
                 "layer-type-differs",
-                f"After the window {len(others)} of {len(seen.layers or ())} layers compute in another type than "
+                f"After the window {len(others)} of {len(observed.layers or ())} layers compute in another type than "
                 f"{expected.compute_dtype}: {others[0].name} in {others[0].dtype}.",
             )
         )
-    if seen.not_training:
+    if observed.not_training:
         doubts.append(
             (
                 "batch-norm-not-training",
-                f"After the window {len(seen.not_training)} batch norms are not in training mode, "
-                f"{seen.not_training[0]} among them.",
+                f"After the window {len(observed.not_training)} batch norms are not in training mode, "
+                f"{observed.not_training[0]} among them.",
             )
         )
     side = settings.image_size
-    if seen.image_size is not None and tuple(seen.image_size) != (side, side):
-        height, width = seen.image_size
+    if observed.image_size is not None and tuple(observed.image_size) != (side, side):
+        height, width = observed.image_size
         doubts.append(
             (
                 "image-size-differs",
                 f"The network got pictures of {height} x {width} pixels, not {side} x {side}.",
             )
         )
-    mean, deviation = seen.input_mean, seen.input_deviation
+    mean, deviation = observed.input_mean, observed.input_deviation
     if not settings.synthetic and mean is not None and deviation is not None:
         low, high = USUAL_DEVIATION
         if abs(mean) > USUAL_MEAN or not low <= deviation <= high:
@@ -195,10 +195,10 @@ def looked(
                     "normalised pictures are near 0 and 1.",
                 )
             )
-    said = {
+    data = {
         "layer_types": None if types is None else dict(types),
-        "seen_image_size": None if seen.image_size is None else list(seen.image_size),
+        "seen_image_size": None if observed.image_size is None else list(observed.image_size),
         "input_mean": mean,
         "input_deviation": deviation,
     }
-    return said, doubts
+    return data, doubts

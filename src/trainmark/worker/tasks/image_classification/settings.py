@@ -1,4 +1,4 @@
-"""What an image run has beside what every run has: the flags, and the recipe of 90 epochs on ImageNet."""
+"""The own settings of an image run: its flags, and the recipe of 90 epochs on ImageNet."""
 
 import argparse
 from dataclasses import dataclass

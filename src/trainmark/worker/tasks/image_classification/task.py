@@ -14,7 +14,7 @@ from ...core.loss_check import cross_entropy
 from ...core.settings import Settings
 from ...core.task import Check, Piece, PlainLoss, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
-from .observing import ConvolutionSeen, Observation, looked
+from .observing import Observation, ObservedConvolution, verify_layers
 from .settings import ImageSettings, add_flags, image_settings
 
 SUFFIXES = (".jpg", ".jpeg")
@@ -72,7 +72,7 @@ def _count_lines(source: str) -> int | None:
 
 
 def pre_activations(
-    model: str, convolutions: Sequence[ConvolutionSeen], weights: Mapping[str, Any]
+    model: str, convolutions: Sequence[ObservedConvolution], weights: Mapping[str, Any]
 ) -> dict[str, list[float]]:
     """Return the lowest and the highest input of each activation, by its convolution's name or its block's.
 
@@ -82,7 +82,7 @@ def pre_activations(
     """
     import numpy as np
 
-    outputs = {seen.name: seen.values for seen in convolutions}
+    outputs = {observed.name: observed.values for observed in convolutions}
     ranges: dict[str, list[float]] = {}
 
     def normalised(name: str) -> Any:
@@ -100,7 +100,7 @@ def pre_activations(
 
     architecture = ARCHITECTURES[model]
     stem = architecture.convolutions[0].name
-    beside = activated(stem, normalised(stem))
+    branch = activated(stem, normalised(stem))
     for index, (block, layers) in enumerate(architecture.blocks().items()):
         if "c" not in layers:
             for conv in layers.values():
@@ -109,9 +109,9 @@ def pre_activations(
         for word in ("a", "b"):
             activated(layers[word].name, normalised(layers[word].name))
         if index == 0:
-            beside = _largest_of_each_window(beside)
-        shortcut = normalised(layers["shortcut"].name) if "shortcut" in layers else beside
-        beside = activated(block, normalised(layers["c"].name) + shortcut)
+            branch = _largest_of_each_window(branch)
+        shortcut = normalised(layers["shortcut"].name) if "shortcut" in layers else branch
+        branch = activated(block, normalised(layers["c"].name) + shortcut)
     return ranges
 
 
@@ -139,7 +139,7 @@ class ImageClassification(Task):
     name = "image-classification"
     models = tuple(ARCHITECTURES)
     headline = "images"
-    unnamed = True
+    is_default = True
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add what only images have, and the recipe of ResNet-50."""
@@ -197,7 +197,7 @@ class ImageClassification(Task):
         recipe = _own(settings).recipe
         return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
 
-    def asked(self, settings: Settings) -> dict[str, Any]:
+    def requested(self, settings: Settings) -> dict[str, Any]:
         """Return the layout, of activations and of weights."""
         layout = _own(settings).layout
         return {"activation_layout": layout, "weight_layout": layout}
@@ -239,11 +239,11 @@ class ImageClassification(Task):
         recipe = _own(settings).recipe
         return recipe.weight_decay if recipe.bn_weight_decay or not is_batch_norm(name) else 0.0
 
-    def looked(
-        self, settings: Settings, expected: Expected, seen: Any, _alone: Any
+    def verify_layers(
+        self, settings: Settings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the layers in the step after the window, and what is wrong with it."""
-        return looked(_own(settings), expected, seen)
+        return verify_layers(_own(settings), expected, observed)
 
     def check(self, settings: Settings) -> Check:
         """Return the network's weights by name, and how convolutions, logits and batch norms are told."""
@@ -255,8 +255,8 @@ class ImageClassification(Task):
             facts={"classes": classes},
             layers=_convolutions,
             outputs=_logits,
-            reach=lambda seen, weights: {
-                "pre_activations": pre_activations(settings.model, seen.convolutions, weights)
+            reach=lambda observed, weights: {
+                "pre_activations": pre_activations(settings.model, observed.convolutions, weights)
             },
         )
 
@@ -266,13 +266,13 @@ def batch_statistic(before: Any, after: Any) -> Any:
     return (after - BATCH_NORM_MOMENTUM * before) / (1 - BATCH_NORM_MOMENTUM)
 
 
-def _convolutions(seen: Observation) -> dict[str, Any]:
-    told = [conv._asdict() for conv in seen.convolutions]
-    return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in told]}
+def _convolutions(observed: Observation) -> dict[str, Any]:
+    described = [conv._asdict() for conv in observed.convolutions]
+    return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in described]}
 
 
-def _logits(seen: Observation) -> dict[str, Any]:
-    return {"logits": sketch("logits", seen.logits)}
+def _logits(observed: Observation) -> dict[str, Any]:
+    return {"logits": sketch("logits", observed.logits)}
 
 
 def _own(settings: Settings) -> ImageSettings:

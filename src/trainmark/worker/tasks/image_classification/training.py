@@ -17,8 +17,8 @@ from .settings import ImageSettings
 class ImageTraining(Training):
     """One rank that trains an image network.
 
-    Its batch is made of images (batch, 3, size, size) in float32 and labels (batch,) in int64; ``seen`` returns the
-    ``Seen`` and ``observe`` the ``Observation`` of ``observing.py``. Names and shapes of weights are
+    Its batch is made of images (batch, 3, size, size) in float32 and labels (batch,) in int64; ``observed`` returns the
+    ``ObservedConfig`` and ``observe`` the ``Observation`` of ``observing.py``. Names and shapes of weights are
     those of ``Architecture.shapes``.
     """
 
@@ -37,7 +37,7 @@ class ImageTraining(Training):
         raise NotImplementedError
 
     def loader_path(self) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-        """Let the run's own loader read the known picture, in this process, and tell what the network would get."""
+        """Read the known picture by the run's own loader, in this process, and verify what the network would get."""
         own = self.settings
         if own.synthetic:
             return None

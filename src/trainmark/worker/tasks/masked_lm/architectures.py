@@ -1,4 +1,4 @@
-"""What each model is, in every framework: its layers, their names and their shapes.
+"""The models, the same in every framework: layers, their names and their shapes.
 
 Source: BERT of Devlin et al. (https://arxiv.org/abs/1810.04805) with both heads of its pre-training, as the authors'
 program has it (https://github.com/google-research/bert, modeling.py and run_pretraining.py): norms behind each part of
@@ -74,10 +74,10 @@ class Bert(NamedTuple):
     def multiply_adds(self, length: int, predictions: int) -> int:
         """Return those of the forward pass of one sequence, of which ``predictions`` words are classified."""
         products = self.products()
-        inside = sum(math.prod(shape) for name, shape in products.items() if name.startswith("block"))
+        within = sum(math.prod(shape) for name, shape in products.items() if name.startswith("block"))
         words = predictions * (math.prod(products["words.transform"]) + self.vocabulary * self.width)
         sentence = math.prod(products["pooler"]) + math.prod(products["sentences"])
-        return length * (inside + 2 * self.layers * length * self.width) + words + sentence
+        return length * (within + 2 * self.layers * length * self.width) + words + sentence
 
     def operations(self, length: int, predictions: int) -> dict[str, int]:
         """Return the floating-point operations of training on a sequence of ``length``, by two conventions.

@@ -105,9 +105,9 @@ class RecordFiles:
             ),
             (len(follows) != 1 or follows[0] not in (0, 1), "says neither 0 nor 1 of the next sentence"),
         ]
-        for is_wrong, said in problems:
+        for is_wrong, message in problems:
             if is_wrong:
-                raise RunError(FAILED, f"{where} {said}")
+                raise RunError(FAILED, f"{where} {message}")
         return tokens, segments, np.int64(length), places, words, weights.astype(np.float32), follows[0]
 
 

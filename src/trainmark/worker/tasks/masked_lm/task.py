@@ -9,9 +9,9 @@ from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings, positive
 from ...core.task import Check, Task
-from ..causal_lm.settings import LanguageSettings, add_language_flags, recipe_of, recipe_told
-from ..causal_lm.task import LARGEST_SHARE, looked, refuse
-from ..products import logits_told, products_told
+from ..causal_lm.settings import LanguageSettings, add_language_flags, describe_recipe, recipe_of
+from ..causal_lm.task import LARGEST_SHARE, refuse, verify_layers
+from ..products import describe_logits, describe_products
 from .architectures import ARCHITECTURES, decays
 
 EPOCH_SEQUENCES = 24_000_000
@@ -35,7 +35,7 @@ class MaskedSettings(LanguageSettings):
 
     @property
     def padded(self) -> bool:
-        """Whether sequences may end in padding, which nothing attends to: what is read says for itself how much."""
+        """Return whether sequences may end in padding, which nothing attends to; read data have their own."""
         return not self.synthetic or self.padding > 0
 
 
@@ -134,7 +134,7 @@ class MaskedLM(Task):
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
-            **self.asked(settings),
+            **self.requested(settings),
             "padding": own.padding if own.synthetic else None,
             "vocabulary": ARCHITECTURES[own.model].vocabulary,
             "epoch_sequences": epoch_samples,
@@ -148,9 +148,9 @@ class MaskedLM(Task):
     def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
-        return {**recipe_told(recipe), "dropout": recipe.dropout}
+        return {**describe_recipe(recipe), "dropout": recipe.dropout}
 
-    def asked(self, settings: Settings) -> dict[str, Any]:
+    def requested(self, settings: Settings) -> dict[str, Any]:
         """Return the length of a sequence, its hidden words, and the parts of a batch."""
         own = _own(settings)
         return {
@@ -160,8 +160,10 @@ class MaskedLM(Task):
         }
 
     def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
-        """Return tokens and segments (batch, length), lengths (batch,), places, words and weights (batch,
-        predictions), and whether one sentence follows the other (batch,); the weights in float32, all else in int64.
+        """Return the arrays of ``INPUTS``; the weights in float32, all others in int64.
+
+        Tokens and segments are (batch, length), lengths and follows (batch,), places, words and weights (batch,
+        predictions).
 
         From its length on a sequence is padding. A place whose weight is 0 holds no word: a sequence has as many as
         it is long. Both are as in the published pre-processing.
@@ -191,11 +193,11 @@ class MaskedLM(Task):
         """Return the recipe's decay; none for biases and norms."""
         return settings.recipe.weight_decay if decays(name) else 0.0
 
-    def looked(
-        self, settings: Settings, expected: Expected, seen: Any, alone: Any
+    def verify_layers(
+        self, settings: Settings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
-        return looked(_own(settings), expected, seen, alone)
+        return verify_layers(_own(settings), expected, observed, alone)
 
     def check(self, settings: Settings) -> Check:
         """Return the model's weights by name, and how products and logits are told."""
@@ -203,9 +205,9 @@ class MaskedLM(Task):
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=INPUTS,
             statistic=lambda _before, after: after,
-            facts={**self.asked(settings), "padded": _own(settings).padded},
-            layers=products_told,
-            outputs=logits_told,
+            facts={**self.requested(settings), "padded": _own(settings).padded},
+            layers=describe_products,
+            outputs=describe_logits,
         )
 
 
@@ -231,15 +233,15 @@ def padded(arrays: tuple[Any, ...], random: Any) -> tuple[Any, ...]:
 
     tokens, segments, lengths, places, words, follows = arrays
     (batch, length), slots = tokens.shape, places.shape[1]
-    inside = np.arange(length) < lengths[:, None]
+    within = np.arange(length) < lengths[:, None]
     counts = np.maximum(slots * lengths // length, 1)
     weights = np.arange(slots) < counts[:, None]
-    if not inside.all():
-        order = np.where(inside, random.random((batch, length)), 2).argsort(axis=1)[:, :slots]
+    if not within.all():
+        order = np.where(within, random.random((batch, length)), 2).argsort(axis=1)[:, :slots]
         places = np.sort(np.where(weights, order, length), axis=1)
     return (
-        np.where(inside, tokens, 0),
-        np.where(inside, segments, 0),
+        np.where(within, tokens, 0),
+        np.where(within, segments, 0),
         lengths.astype(np.int64),
         np.where(weights, places, 0),
         np.where(weights, words, 0),

@@ -10,7 +10,7 @@ from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
 
 @dataclass(frozen=True)
-class Seen(causal_lm.Seen):
+class ObservedConfig(causal_lm.ObservedConfig):
     """``predictions`` are the words of a sequence that were classified."""
 
     predictions: int | None = None
@@ -23,7 +23,7 @@ class MaskedTraining(causal_lm.LanguageTraining):
     into parts, its weights are divided by the mean of their sums over parts and ranks, so that the mean of what the
     parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
-    ``seen`` returns ``Seen``; the logits of an ``Observation`` are the words', (batch, predictions,
+    ``observed`` returns ``ObservedConfig``; the logits of an ``Observation`` are the words', (batch, predictions,
     vocabulary). With dropout two passes of a batch differ:
     ``own_pass`` is None where the framework cannot draw the same places again.
     """

@@ -1,4 +1,4 @@
-"""What each model is, in every framework: its tables, its layers, their names and their shapes.
+"""The models, the same in every framework: tables, layers, their names and their shapes.
 
 The one description that all workers are held to. The number of parameters is asserted when a model is built; the rest
 by the check of equal work, which loads weights by these names and compares what each layer did.
@@ -76,7 +76,7 @@ class WideDeep(NamedTuple):
         """The names of what is looked up, the deep one first."""
         return DEEP, WIDE
 
-    def looked_up(self, batch: Any) -> dict[str, Any]:
+    def used_rows(self, batch: Any) -> dict[str, Any]:
         """Return for each table the rows that a ``Batch`` looks up."""
         return {DEEP: batch.categories, WIDE: batch.crossed}
 
@@ -122,7 +122,7 @@ class Dlrm(NamedTuple):
         """The name of what is looked up."""
         return (TABLES,)
 
-    def looked_up(self, batch: Any) -> dict[str, Any]:
+    def used_rows(self, batch: Any) -> dict[str, Any]:
         """Return the rows that a ``Batch`` looks up."""
         return {TABLES: batch.categories}
 

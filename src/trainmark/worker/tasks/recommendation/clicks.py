@@ -15,8 +15,9 @@ CLICKED = 0.25
 
 
 class Batch(NamedTuple):
-    """``dense`` (batch, 13) float32, ``categories`` (batch, 26) and ``crossed`` (batch, 2) int64 rows of the tables,
-    ``labels`` (batch,) float32: 1 for a click.
+    """A batch of samples: ``labels`` (batch,) float32 are 1 for a click.
+
+    ``dense`` is (batch, 13) float32; ``categories`` (batch, 26) and ``crossed`` (batch, 2) are int64 rows of tables.
     """
 
     dense: Any

@@ -1,4 +1,9 @@
-"""What a thread takes from an iterator beforehand, for formats that a framework's loader does not read by numbers."""
+"""Click logs without a framework: the file of raw records, each rank's share of them, and reading ahead by a thread.
+
+A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw format and of MLPerf's DLRM: the label
+(an integer), 13 dense fields (float) and 26 categories, each counted from 0 in its own field. Files of these programs
+may have other types in the same places; the first records show which.
+"""
 
 import json
 import queue
@@ -13,8 +18,8 @@ from ...core.choices import one_of
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
-from ...core.queues import AHEAD, Produced
-from ..causal_lm.tokens import dealt
+from ...core.queues import AHEAD, SampleCounter
+from ..causal_lm.tokens import shard_batches
 from .architectures import CATEGORIES, DENSE
 from .clicks import Batch, column_sizes, crossed, offsets
 from .settings import ClickSettings
@@ -103,11 +108,11 @@ class ClickFile:
 
     def batch(self, numbers: Any) -> Batch:
         """Return the samples of these numbers; raises ``RunError`` for a category that its field does not have."""
-        return looked_up(self._words[numbers], self._path, self._sizes, self._vocabulary, numbers)
+        return used_rows(self._words[numbers], self._path, self._sizes, self._vocabulary, numbers)
 
     def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
         """Yield a rank's batches without end; all ranks together use each sample once an epoch."""
-        for numbers in dealt(self.samples, size, place, seed):
+        for numbers in shard_batches(self.samples, size, place, seed):
             yield self.batch(numbers)
 
 
@@ -152,7 +157,7 @@ class Columns:
         import numpy as np
 
         groups = [(file, at) for _, file in self._files for at in range(file.metadata.num_row_groups)]
-        kept, epoch = np.empty((0, len(COLUMNS)), "<u4"), 0
+        retained, epoch = np.empty((0, len(COLUMNS)), "<u4"), 0
         while True:
             random = np.random.RandomState([seed % 2**32, epoch])
             for group in random.permutation(len(groups)):
@@ -163,10 +168,10 @@ class Columns:
                     table[name].to_numpy().astype("<f4" if name in FLOATS else "<i4") for name in COLUMNS
                 ]
                 rows = np.stack([column.view("<u4")[own] for column in words], axis=1)
-                kept = np.concatenate([kept, rows])
-                while len(kept) >= size:
-                    yield looked_up(kept[:size], self._source, self._sizes, self._vocabulary)
-                    kept = kept[size:]
+                retained = np.concatenate([retained, rows])
+                while len(retained) >= size:
+                    yield used_rows(retained[:size], self._source, self._sizes, self._vocabulary)
+                    retained = retained[size:]
             epoch += 1
 
 
@@ -182,7 +187,7 @@ def record_files(source: str, suffix: str) -> tuple[list[Path], Any]:
     return found, _manifest(Path(source) / MANIFEST)
 
 
-def looked_up(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any = None) -> Batch:
+def used_rows(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any = None) -> Batch:
     """Return samples (batch, 40) of words as a batch; ``path`` and ``numbers``, if known, say where they lie.
 
     Raises ``RunError`` (failed) for a category that its field does not have, naming where it is.
@@ -248,7 +253,7 @@ def open_feed(
         return None
     one_of(settings.framework, "loader", settings.loader, readers)
     source = readers[settings.loader](settings.data, settings.vocabulary)
-    produced = Produced()
+    produced = SampleCounter()
 
     def batches() -> Iterator[Any]:
         try:

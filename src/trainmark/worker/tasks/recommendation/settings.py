@@ -1,4 +1,4 @@
-"""What a run of recommendation has beside what every run has: the flags, and the recipe of each model."""
+"""The own settings of a run of recommendation: its flags, and the recipe of each model."""
 
 import argparse
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
 from ...core.settings import AdamRecipe, Settings
 from ...core.task import Check, PlainLoss, Task
-from ..products import logits_told, products_told, types_told
+from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
 from .settings import SPARSE_GRADIENTS, ClickSettings, add_flags, click_settings
@@ -20,7 +20,7 @@ LEFT = 0.05
 """The published Adam leaves hardly a row where it is; a lazy one all of those that no rank looks up."""
 
 
-def rows_told(
+def check_rows(
     settings: ClickSettings,
     first: Mapping[str, Any],
     second: Mapping[str, Any],
@@ -97,13 +97,13 @@ class Recommendation(Task):
                 )
         elif recipe.weight_decay:
             raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
-        wanted, kept = _table_bytes(own)
+        wanted, retained = _table_bytes(own)
         ranks = place_from().local_world_size
         there = min(own.memory_limit or memory_bytes(), memory_bytes() // ranks)
         if own.device != "cuda" and wanted > there:
             raise RunError(
                 OOM,
-                f"tables of {own.vocabulary} rows{kept} need {wanted / 1e9:.1f} GB, "
+                f"tables of {own.vocabulary} rows{retained} need {wanted / 1e9:.1f} GB, "
                 f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
 
@@ -117,7 +117,7 @@ class Recommendation(Task):
 
     def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
         """Return the sizes of the tables, and the length of an epoch."""
-        return {**self.asked(settings), "epoch_samples": epoch_samples}
+        return {**self.requested(settings), "epoch_samples": epoch_samples}
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
         """Return what only this task's recipe has."""
@@ -130,7 +130,7 @@ class Recommendation(Task):
             "dropout": recipe.dropout,
         }
 
-    def asked(self, settings: Settings) -> dict[str, Any]:
+    def requested(self, settings: Settings) -> dict[str, Any]:
         """Return the sizes of the deep table, and how its gradient is kept."""
         own = _own(settings)
         return {
@@ -158,11 +158,11 @@ class Recommendation(Task):
             return None
         return binary_cross_entropy(logits, labels)
 
-    def looked(
-        self, _settings: Settings, expected: Expected, seen: Any, _alone: Any
+    def verify_layers(
+        self, _settings: Settings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
-        return types_told(expected, seen)
+        return check_types(expected, observed)
 
     def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
@@ -187,8 +187,8 @@ class Recommendation(Task):
         own = _own(settings)
         if not isinstance(own.recipe, AdamRecipe):
             return {}, []
-        first, second = (own.description.looked_up(Batch(*batch)) for batch in batches)
-        return rows_told(own, first, second, weights)
+        first, second = (own.description.used_rows(Batch(*batch)) for batch in batches)
+        return check_rows(own, first, second, weights)
 
     def check(self, settings: Settings) -> Check:
         """Return the model's weights by name, and how products and logits are told."""
@@ -198,23 +198,23 @@ class Recommendation(Task):
             inputs=("dense", "categories", "crossed", "labels"),
             statistic=lambda _before, after: after,
             facts={"vocabulary": own.vocabulary, "embedding_width": own.embedding_width},
-            layers=products_told,
-            outputs=logits_told,
+            layers=describe_products,
+            outputs=describe_logits,
             other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
         )
 
 
 def _table_bytes(own: ClickSettings) -> tuple[int, str]:
     """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
-    beside = []
+    kinds = []
     if own.table_gradients != SPARSE_GRADIENTS:
-        beside.append("gradients")
-    copies = 1 + len(beside)
+        kinds.append("gradients")
+    copies = 1 + len(kinds)
     if isinstance(own.recipe, AdamRecipe):
-        beside.append("moments")
+        kinds.append("moments")
         copies += 2
     shapes, tables = own.description.shapes(), own.description.tables
-    words = f", with {' and '.join(beside)}," if beside else ""
+    words = f", with {' and '.join(kinds)}," if kinds else ""
     return 4 * copies * sum(math.prod(shapes[name]) for name in tables), words
 
 

@@ -10,7 +10,7 @@ from .settings import ClickSettings
 
 
 @dataclass(frozen=True)
-class Seen(facts.Seen):
+class ObservedConfig(facts.ObservedConfig):
     """``compute_dtype`` is that of the first layer's result.
 
     ``vocabulary`` and ``embedding_width`` are the deep table's own; ``table_gradients`` says how its gradient reaches
@@ -25,8 +25,8 @@ class Seen(facts.Seen):
 class ClickTraining(Training):
     """One rank that trains a recommender.
 
-    Its batch is the ``Batch`` of ``clicks.py``; ``seen`` returns ``Seen``, ``observe`` the
-    ``Observation`` of ``products.py``, and ``watched_step`` the types of the products by name. Names and shapes of
+    Its batch is the ``Batch`` of ``clicks.py``; ``observed`` returns ``ObservedConfig``, ``observe`` the
+    ``Observation`` of ``products.py``, and ``observed_step`` the types of the products by name. Names and shapes of
     weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass``
     is None where the framework cannot draw the same places again.
     """

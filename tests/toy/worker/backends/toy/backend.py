@@ -11,7 +11,7 @@ from trainmark_worker.core.peers import Peers
 from trainmark_worker.core.place import Place
 from trainmark_worker.core.settings import Settings
 from trainmark_worker.core.training import Training
-from trainmark_worker.core.window import HostMarks, slots_for
+from trainmark_worker.core.window import HostTimers, slots_for
 
 
 def stopped_by(_error: BaseException) -> None:
@@ -28,7 +28,7 @@ class ToyTraining(Training):
         one_of("toy", "device", settings.device, ("auto", "cpu"))
         refuse_gaps(settings, place, "cpu")
         super().__init__(
-            settings, Peers(place, _end), HostMarks(slots_for(settings.steps)), lambda *arrays: arrays
+            settings, Peers(place, _end), HostTimers(slots_for(settings.steps)), lambda *arrays: arrays
         )
         shapes = self.task.check(settings).shapes
         self.weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
