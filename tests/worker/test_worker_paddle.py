@@ -18,7 +18,6 @@ PADDLE = "paddle"
 pytestmark = [pytest.mark.training, needs_framework(PADDLE), pytest.mark.xdist_group("worker-paddle")]
 
 OPENED = """
-from trainmark_worker.backends.paddle import stopped_by
 from trainmark_worker.models import paddle_image_classification as train
 def opened(*flags):
     return train.open_training(settings("--device=cpu", *flags), ALONE)

@@ -24,7 +24,7 @@ from trainmark.worker.core.outcomes import (
     OUT_OF_MEMORY,
     Known,
     RunError,
-    first_known,
+    classify,
     lost_peer,
     out_of_memory,
 )
@@ -334,7 +334,7 @@ RULES = (
 def test_a_failure_is_known_by_its_kind_and_its_text(
     error: Exception, outcome: str | None, said: str
 ) -> None:
-    known = first_known(error, RULES)
+    known = classify(error, RULES)
 
     assert (known and known.outcome) == outcome
     assert known is None or said in known.reason
@@ -348,7 +348,7 @@ def test_the_cause_of_a_failure_counts_where_the_failure_itself_says_nothing() -
         except RuntimeError as cause:
             raise ValueError("the step failed") from cause
     except ValueError as error:
-        known = first_known(error, RULES)
+        known = classify(error, RULES)
 
     assert known is not None
     assert known.outcome == OOM

@@ -58,13 +58,14 @@ def test_nchw_without_onednn_is_unsupported_and_not_a_failure(tmp_path: Path) ->
 def test_an_allocation_that_tensorflow_cannot_have_is_an_oom_that_names_it() -> None:
     told = in_tensorflow("""
 import resource
-from trainmark_worker.backends.tensorflow import stopped_by
+from trainmark_worker.backends.tensorflow import FAILURES
+from trainmark_worker.core.outcomes import classify
 tf.zeros(1)
 resource.setrlimit(resource.RLIMIT_DATA, (2_000_000_000, 2_000_000_000))
 try:
     tf.random.normal((20_000, 64, 64, 32))
 except Exception as error:
-    stopped = stopped_by(error)
+    stopped = classify(error, FAILURES)
 print(json.dumps([stopped.outcome, stopped.reason]))
 """)
 

@@ -53,7 +53,7 @@ def all_words() -> None:
 
 def biases_decay() -> None:
     """One group of parameters."""
-    _train().decays = lambda _name: True
+    _train().MaskedTraining.decays = lambda _self, _name: True
 
 
 def untied() -> None:

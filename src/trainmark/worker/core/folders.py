@@ -43,7 +43,7 @@ def task_of_model(model: str) -> Task | None:
 
 
 def import_framework(name: str) -> Any:
-    """Return the package of a framework, which has ``stopped_by``; raise ``RunError`` if it cannot be imported."""
+    """Return the package of a framework, which has ``FAILURES``; raise ``RunError`` if it cannot be imported."""
     return _import_of(name, BACKENDS, name)
 
 

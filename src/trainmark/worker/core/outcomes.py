@@ -1,7 +1,7 @@
 """The outcomes of a run that ends early, and the outcome of an exception by its type and text."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from re import Pattern
 from typing import NamedTuple
 
@@ -73,16 +73,15 @@ class Known(NamedTuple):
     tell: Tell
 
 
-def first_known(error: BaseException, rules: Iterable[Known]) -> RunError | None:
-    """Return what the first rule that knows the error or one of its causes tells, or None.
+def classify(error: BaseException, failures: Sequence[Known]) -> RunError | None:
+    """Return the outcome of the first known failure that matches the error or one of its causes, or None.
 
-    A MemoryError that no rule knows is the host's.
+    A MemoryError that matches none is the host's.
     """
-    rules = list(rules)
     for cause in any_cause(error):
         if isinstance(cause, RunError):
             return cause
-        for rule in rules:
+        for rule in failures:
             found = rule.pattern.search(str(cause)) if isinstance(cause, rule.kinds) else None
             if found is not None:
                 return rule.tell(cause, found)

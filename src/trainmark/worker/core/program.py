@@ -20,7 +20,7 @@ from .choices import one_of
 from .folders import find_task, import_framework, import_trainer
 from .isolated_timing import time_in_isolation
 from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
-from .outcomes import FAILED, OOM, RunError, first_sentence
+from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .peak import share_of_peak
 from .place import Place, place_from
 from .post_window import WITNESS_STEPS, verify
@@ -49,8 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     if settings.threads:
         # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
-    # What knows the framework's failures.
-    knows: Any = None
+    failures: Sequence[Known] | None = None
     events: EventWriter | None = None
     opened: list[Training] = []
     ending = threading.Lock()
@@ -68,9 +67,10 @@ def main(arguments: Sequence[str]) -> int:
     _let_threads_end_the_run(end)
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
-        framework = knows = import_framework(settings.framework)
+        framework = import_framework(settings.framework)
+        failures = framework.FAILURES
         trainer = import_trainer(settings.framework, settings.task)
-        knows = trainer if hasattr(trainer, "stopped_by") else framework
+        failures = getattr(trainer, "FAILURES", failures)
         find_task(settings.task).refuse(settings)
         if settings.memory_limit is not None:
             limit_memory(settings.memory_limit)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
         one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events, opened.append)
     except Exception as error:
-        stopped = _stopped_by(error, knows)
+        stopped = _outcome_of(error, failures)
         end(_with_peak(stopped, opened[0]) if stopped.outcome == OOM and opened else stopped)
     return 0
 
@@ -247,10 +247,10 @@ def _open_events(path: str | None) -> EventWriter:
         raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
 
 
-def _stopped_by(error: Exception, knows: Any) -> RunError:
+def _outcome_of(error: Exception, failures: Sequence[Known] | None) -> RunError:
     if isinstance(error, RunError):
         return error
-    known = knows.stopped_by(error) if knows is not None else None
+    known = None if failures is None else classify(error, failures)
     if known is not None:
         return known
     traceback.print_exc()

@@ -13,11 +13,11 @@ import optax
 from ..backends.jax.backend import Precision, biased
 from ..core.feed import Feed
 from ..core.place import Place
-from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert, decays
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
+from ..tasks.products import STREAM
 from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
 
 KEY = "dropout"
@@ -150,7 +150,7 @@ def make_loss(model: Bert, precision: Precision, form: Form, observed: Tap) -> C
     return loss_of
 
 
-class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
+class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     """BERT, trained as a language model is; the key of its dropout is part of the state."""
 
     settings: MaskedSettings
@@ -192,19 +192,11 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
         form = Form(kernel, self.settings.recipe.dropout, self.settings.padded)
         return make_loss(self.description, self.precision, form, self._trace)
 
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return decays(name)
-
     def observed_config(self) -> ObservedConfig:
         """Return what was traced."""
         return ObservedConfig(
             **{**vars(super().observed_config()), "predictions": self.traced["words.transform"][2][1]}
         )
-
-    def own_pass(self) -> Observation | None:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
 
 
 open_training = JaxMaskedTraining

@@ -14,7 +14,6 @@ from ..tasks.masked_lm.architectures import (
     NORM_EPSILON,
     SEGMENTS,
     Bert,
-    decays,
 )
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
@@ -155,7 +154,7 @@ class BertModel(LanguageModel):
         return loss, loss
 
 
-class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
+class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
     """BERT, trained as a language model is."""
 
     settings: MaskedSettings
@@ -182,10 +181,6 @@ class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
         batch[WEIGHTS] = batch[WEIGHTS] / self.ranks.mean(batch[WEIGHTS].sum() / parts)
         return tuple(batch)
 
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return decays(name)
-
     def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]
 
@@ -193,10 +188,6 @@ class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
         """Return the observations of the hooks; a compiled program called them once, while it was made."""
         self._words_hook.remove()
         return ObservedConfig(**{**vars(super().observed_config()), "predictions": self._predicted})
-
-    def own_pass(self) -> Any:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
 
 
 open_training = PaddleMaskedTraining

@@ -66,7 +66,7 @@ class WideDeepModel(nn.Layer):
         return {**tables, **dict(self.products.named_parameters())}
 
 
-class PaddleClickTraining(PaddleTraining, ClickTraining):
+class PaddleClickTraining(ClickTraining, PaddleTraining):
     """A recommender, which returns its own loss, and hooks in it."""
 
     settings: ClickSettings
@@ -128,10 +128,6 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
     def named_tensors(self) -> dict[str, Any]:
         """Return the parameters by the shared names."""
         return self.recommender.named_tensors()
-
-    def own_pass(self) -> Any:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""

@@ -60,7 +60,7 @@ def _selective_contexts() -> Any:
 
 
 def _policy(observed: dict[bool, int], context: Any, operator: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-    """Return whether the result of an operator is saved; ``observed`` counts the products of each of the two passes."""
+    """Return whether the result of an operator is saved; ``observed`` counts each pass's products."""
     if operator in PRODUCTS:
         observed[context.is_recompute] += 1
         save = observed[context.is_recompute] % 2 == 1

@@ -11,7 +11,7 @@ from ..core.feed import Feed
 from ..core.place import Place
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.compilers import NONE
-from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert, decays
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
@@ -176,10 +176,11 @@ EVEN = 8
 """Words that a GPU's product of 16 bits takes at once: 16 bytes."""
 
 
-class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
+class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
     """BERT, trained as a language model is."""
 
     settings: MaskedSettings
+    REPEATS_DROPOUT = True
 
     def open_loader(self, settings: MaskedSettings, place: Place) -> Feed:
         """Return a feed of torch's DataLoader, which counts the tokens of each batch."""
@@ -201,10 +202,6 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
         self._predicted: int | None = None
         self._words_hook = model.words.transform.register_forward_hook(self._see_words)
         return model
-
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return decays(name)
 
     def prepared(self, parts: int) -> tuple[Any, ...]:
         """Return the batch with its weights as ``MaskedTraining`` says."""
@@ -229,11 +226,6 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
     def plain_pass(self) -> OutputsAlone:
         """Pass the parts of the batch as the step does; its loss is not verified by a formula."""
         return OutputsAlone(float(self._pass()))
-
-    def own_pass(self) -> Any:
-        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
-        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
-        return None if dropping else super().own_pass()
 
 
 open_training = PyTorchMaskedTraining

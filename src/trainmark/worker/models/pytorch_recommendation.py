@@ -173,11 +173,12 @@ def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimi
     return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
 
 
-class PyTorchClickTraining(PyTorchTraining, ClickTraining):
+class PyTorchClickTraining(ClickTraining, PyTorchTraining):
     """A recommender, which gives its own loss, and the witnesses in it."""
 
     settings: ClickSettings
     model: ClickModel
+    REPEATS_DROPOUT = True
 
     def check(self, settings: ClickSettings) -> None:
         """Raise ``RunError`` for an exchange that has no sparse gradients."""
@@ -252,11 +253,6 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
     def read_batch(self) -> tuple[Any, ...]:
         """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""
         return tuple(tensor.cpu().numpy().copy() for tensor in self.batch)
-
-    def own_pass(self) -> Any:
-        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
-        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
-        return None if dropping else super().own_pass()
 
     def observed_step(self, index: int) -> dict[str, str]:
         """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from ..backends.tensorflow import FAILURES, OWN
+from ..backends import tensorflow as backend
 from ..backends.tensorflow.backend import (
     PRODUCTS,
     NamedVariable,
@@ -19,7 +19,7 @@ from ..backends.tensorflow.backend import (
     operand_types,
 )
 from ..core.feed import Feed
-from ..core.outcomes import UNSUPPORTED, Known, RunError, first_known
+from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
 from ..core.training import NONE, OwnPass
 from ..tasks.image_classification.architectures import (
@@ -47,17 +47,15 @@ from ..tasks.image_classification.training import ImageTraining
 LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
 
 
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, (Known(OWN, LAYOUT, _no_layout), *FAILURES))
-
-
 def _no_layout(_error: BaseException, _found: "re.Match[str]") -> RunError:
     return RunError(
         UNSUPPORTED,
         "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
         "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
     )
+
+
+FAILURES = (Known(backend.OWN, LAYOUT, _no_layout), *backend.FAILURES)
 
 
 class FusedBatchNormalization(keras.layers.Layer):

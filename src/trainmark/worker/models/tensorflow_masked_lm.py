@@ -11,12 +11,11 @@ from ..tasks.masked_lm.architectures import (
     DEVIATION,
     NORM_EPSILON,
     SEGMENTS,
-    decays,
 )
 from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
+from ..tasks.products import STREAM
 from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
 
 
@@ -94,7 +93,7 @@ class BertModel(LanguageModel):
         return tf.reduce_sum(losses * weights) + cross_entropy(sentence[:, 0], follows)
 
 
-class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
+class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
     """BERT, trained as a language model is."""
 
     settings: MaskedSettings
@@ -124,19 +123,11 @@ class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
             (total,) = self.ranks.total([total / self.ranks.place.world_size], 0)
         return (*batch[:WEIGHTS], weights / total, *batch[WEIGHTS + 1 :])
 
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return decays(name)
-
     def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step; in a graph, while it was traced."""
         return ObservedConfig(
             **{**vars(super().observed_config()), "predictions": self.first["words.transform"][1][1]}
         )
-
-    def own_pass(self) -> Observation | None:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
 
 
 open_training = TensorFlowMaskedTraining

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..core.equivalence import sketch
 from ..core.facts import Expected
+from ..core.training import NONE, Training
 
 STREAM = "residual_dtype"
 """Among what was seen: the type in which a block's result is handed to the next one, and added to.
@@ -13,6 +14,19 @@ STREAM = "residual_dtype"
 No precision that is asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is
 told and held against nothing.
 """
+
+
+class DropoutTraining(Training):
+    """A training whose passes of a batch differ, if it has dropout; a task inherits it before a backend's class."""
+
+    REPEATS_DROPOUT = False
+    """Whether another pass without a compiler drops the same values again."""
+
+    def own_pass(self) -> Any:
+        """Pass the batch alone; None with dropout, unless the pass drops the values of the step."""
+        repeats = self.REPEATS_DROPOUT and self.settings.compiler == NONE
+        dropout = self.settings.recipe.dropout  # type: ignore[attr-defined]  # of the recipes of these tasks
+        return super().own_pass() if repeats or not dropout else None
 
 
 class ObservedProduct(NamedTuple):

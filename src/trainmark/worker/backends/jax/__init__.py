@@ -10,13 +10,12 @@ from ...core.outcomes import (
     OUT_OF_MEMORY,
     Known,
     RunError,
-    first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
 
-__all__ = ["stopped_by"]
+__all__ = ["FAILURES"]
 
 WANTED = re.compile(r"(?:allocate|allocating) (\d[\d.]* ?(?:bytes|[KMGT]?i?B))")
 NO_PEER = re.compile(
@@ -25,11 +24,6 @@ NO_PEER = re.compile(
     LOST_PEER.flags,
 )
 LOADER_ENDED = re.compile(r"^Worker process was terminated")
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)
 
 
 def _no_memory(error: BaseException, found: "re.Match[str]") -> RunError:

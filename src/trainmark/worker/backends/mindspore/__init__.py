@@ -3,9 +3,9 @@
 import os
 import re
 
-from ...core.outcomes import OUT_OF_MEMORY, Known, RunError, first_known, lost_peer, out_of_memory
+from ...core.outcomes import OUT_OF_MEMORY, Known, lost_peer, out_of_memory
 
-__all__ = ["stopped_by"]
+__all__ = ["FAILURES"]
 
 # oneDNN in MindSpore's wheel takes a reference kernel for its convolutions where it may use AVX-512. It reads the
 # variable when it is loaded.
@@ -23,8 +23,3 @@ FAILURES = (
     Known((RuntimeError,), NO_MEMORY, out_of_memory),
     Known((RuntimeError,), LOST_COLLECTIVE, lost_peer),
 )
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)

@@ -5,10 +5,10 @@ import re
 import mxnet as mx
 from mxnet.base import MXNetError
 
-from ...core.outcomes import FAILED, LOST_PEER, OOM, OUT_OF_MEMORY, Known, RunError, first_known, lost_peer
+from ...core.outcomes import FAILED, LOST_PEER, OOM, OUT_OF_MEMORY, Known, RunError, lost_peer
 from .collectives import COLLECTIVES
 
-__all__ = ["COLLECTIVES", "stopped_by"]
+__all__ = ["COLLECTIVES", "FAILURES"]
 
 # The engine starts its threads for the first operator, and a thread that gets no memory for its stack ends the
 # process silently: they must exist before ``--memory-limit`` is in force.
@@ -20,11 +20,6 @@ NO_MEMORY = re.compile(
 LOST_RING = re.compile(r"Horovod has been shut down|Read timeout")
 ANY = re.compile("")
 _WHERE_IN_CPP = re.compile(r"^OpenCV\([^)]*\) \S+: error: ")
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)
 
 
 def last_line(error: BaseException, limit: int = 300) -> str:

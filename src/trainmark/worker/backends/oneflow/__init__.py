@@ -6,17 +6,12 @@ they show that the models, the loss, the recipe, real data and the worker's own 
 what PyTorch does not share: ``nn.Graph``, mixed precision, several ranks, CUDA, TF32 switches, and the speed.
 """
 
-from ...core.outcomes import LOST_PEER, OUT_OF_MEMORY, Known, RunError, first_known, lost_peer, out_of_memory
+from ...core.outcomes import LOST_PEER, OUT_OF_MEMORY, Known, lost_peer, out_of_memory
 
-__all__ = ["stopped_by"]
+__all__ = ["FAILURES"]
 
 # OneFlow's errors are RuntimeErrors whose text contains the C++ call stack.
 FAILURES = (
     Known((Exception,), OUT_OF_MEMORY, out_of_memory),
     Known((RuntimeError, ConnectionError), LOST_PEER, lost_peer),
 )
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)

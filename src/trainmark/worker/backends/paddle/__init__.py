@@ -11,14 +11,13 @@ from ...core.outcomes import (
     OUT_OF_MEMORY,
     Known,
     RunError,
-    first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
 from ...core.signals import STOPPING
 
-__all__ = ["stopped_by"]
+__all__ = ["FAILURES"]
 
 # Every import, and every batch norm that trains, prints one of these.
 warnings.filterwarnings("ignore", message="No ccache found")
@@ -43,15 +42,6 @@ GLOO_TIMEOUT = re.compile(r"TIMEOUT self_rank = \w+ pair_rank = -?\w+")
 LOADER_ENDED = re.compile("DataLoader process")
 
 
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None.
-
-    Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and exceptions of other
-    libraries, such as gloo, into RuntimeError, ValueError or OSError.
-    """
-    return first_known(error, FAILURES)
-
-
 def _on_gpu(_error: BaseException, found: "re.Match[str]") -> RunError:
     return RunError(OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}")
 
@@ -62,6 +52,8 @@ def _on_host(_error: BaseException, found: "re.Match[str]") -> RunError:
 
 _MEMORY = (MemoryError, RuntimeError)
 _CONTACT = (RuntimeError, ValueError, OSError)
+# Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and exceptions of other
+# libraries, such as gloo, into RuntimeError, ValueError or OSError.
 FAILURES = (
     Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
     Known(_MEMORY, WANTED_ON_HOST, _on_host),

@@ -10,22 +10,16 @@ from ...core.outcomes import (
     OUT_OF_MEMORY,
     Known,
     RunError,
-    first_known,
     loader_ended,
     lost_peer,
     out_of_memory,
 )
 from .collectives import GRADIENTS
 
-__all__ = ["GRADIENTS", "stopped_by"]
+__all__ = ["FAILURES", "GRADIENTS"]
 
 WANTED = re.compile(r"Tried to allocate [^.]*?(?:bytes|[KMGT]iB)", re.IGNORECASE)
 LOADER_ENDED = re.compile(r"^DataLoader worker")
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, RULES)
 
 
 def _wanted_too_much(error: BaseException, found: "re.Match[str]") -> RunError:
@@ -33,7 +27,7 @@ def _wanted_too_much(error: BaseException, found: "re.Match[str]") -> RunError:
     return RunError(OOM, f"the {where} is out of memory: {found.group(0).lower().replace('ib', 'iB')}")
 
 
-RULES = (
+FAILURES = (
     Known((RuntimeError,), WANTED, _wanted_too_much),
     Known((RuntimeError,), OUT_OF_MEMORY, out_of_memory),
     Known((RuntimeError, ConnectionError), LOST_PEER, lost_peer),

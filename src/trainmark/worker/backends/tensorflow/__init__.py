@@ -22,11 +22,10 @@ from ...core.outcomes import (  # noqa: E402
     OUT_OF_MEMORY,
     Known,
     RunError,
-    first_known,
     first_sentence,
 )
 
-__all__ = ["stopped_by"]
+__all__ = ["FAILURES"]
 
 # "Status: 1" is oneDNN's dnnl_out_of_memory.
 NO_MEMORY = re.compile(
@@ -39,11 +38,6 @@ ANYTHING = re.compile("")
 COLLECTIVE = re.compile(r"Collective|RecvBuf|coordination", re.IGNORECASE)
 PEER = re.compile(LOST_PEER.pattern + r"|Deadline exceeded|health check failed", LOST_PEER.flags)
 PEER_OF_A_COLLECTIVE = re.compile(f"(?=.*({COLLECTIVE.pattern})).*?({PEER.pattern})", PEER.flags)
-
-
-def stopped_by(error: BaseException) -> RunError | None:
-    """Return the outcome of a failure that is known by its type or its text, or None."""
-    return first_known(error, FAILURES)
 
 
 def plain_sentence(error: BaseException) -> str:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ...backends.pytorch import stopped_by
+from ...backends.pytorch import FAILURES
 from ...backends.pytorch.loading import Batch, as_it_is, require_gpu, start_worker
 from ...core.feed import Feed
 from ...core.loading import tell_unreadable
-from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
+from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first_sentence
 from ...core.place import Place
 from ...core.queues import Cut, Parts, SampleCounter, in_parts, joined
 from ...tasks.image_classification.decoding import (
@@ -471,4 +471,4 @@ class NvjpegFeed(Feed):
 def _stopped(error: Exception) -> RunError:
     if isinstance(error, RunError):
         return error
-    return stopped_by(error) or RunError(FAILED, f"the loader nvjpeg: {first_sentence(error)}")
+    return classify(error, FAILURES) or RunError(FAILED, f"the loader nvjpeg: {first_sentence(error)}")

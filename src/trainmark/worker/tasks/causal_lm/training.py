@@ -23,7 +23,7 @@ class ObservedConfig(facts.ObservedConfig):
 class LanguageTraining(Training):
     """One rank that trains a language model.
 
-    A batch is an int64 array of tokens (batch, length + 1). ``observed`` returns ``ObservedConfig``, ``observe``
+    A batch is an int64 array of tokens (batch, length + 1). ``observed_config`` returns ``ObservedConfig``, ``observe``
     the ``Observation`` of ``products.py`` and ``observed_step`` the ``ObservedLayers`` of ``task.py``.
     ``Decoder.shapes`` has the names and shapes of the weights.
     """

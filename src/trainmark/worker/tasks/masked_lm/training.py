@@ -5,7 +5,9 @@ from typing import Any
 
 from ...core.outcomes import INVALID, RunError
 from ..causal_lm import training as causal_lm
+from ..products import DropoutTraining
 from . import TASK
+from .architectures import decays
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
 
@@ -16,20 +18,23 @@ class ObservedConfig(causal_lm.ObservedConfig):
     predictions: int | None = None
 
 
-class MaskedTraining(causal_lm.LanguageTraining):
+class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
     """One rank. Its batch is what ``MaskedLM.synthetic`` returns; names and shapes of weights are ``Bert.shapes``.
 
     The words' loss is ``sum(weights * losses) / sum(weights)`` over the batches of all ranks: before a batch is cut
     into parts, its weights are divided by the mean of their sums over parts and ranks, so that the mean of what the
     parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
-    ``observed`` returns ``ObservedConfig``; the logits of an ``Observation`` are the words', (batch, predictions,
-    vocabulary). With dropout two passes of a batch differ:
-    ``own_pass`` is None where the framework cannot draw the same places again.
+    ``observed_config`` returns ``ObservedConfig``; the logits of an ``Observation`` are the words',
+    (batch, predictions, vocabulary).
     """
 
     task = TASK
     settings: MaskedSettings
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
 
     def counted(self, first: int, last: int) -> dict[str, int]:
         """Return the tokens of these steps that were no padding, of sequences that are read."""

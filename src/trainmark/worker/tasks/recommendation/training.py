@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...core import facts
 from ...core.task import Task
-from ...core.training import Training
+from ..products import DropoutTraining
 from . import TASK
 from .settings import ClickSettings
 
@@ -22,13 +22,12 @@ class ObservedConfig(facts.ObservedConfig):
     table_gradients: str | None = None
 
 
-class ClickTraining(Training):
+class ClickTraining(DropoutTraining):
     """One rank that trains a recommender.
 
-    Its batch is the ``Batch`` of ``clicks.py``; ``observed`` returns ``ObservedConfig``, ``observe`` the
+    Its batch is the ``Batch`` of ``clicks.py``; ``observed_config`` returns ``ObservedConfig``, ``observe`` the
     ``Observation`` of ``products.py``, and ``observed_step`` the types of the products by name. Names and shapes of
-    weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass``
-    is None where the framework cannot draw the same places again.
+    weights are those of ``WideDeep.shapes``.
     """
 
     task: Task = TASK

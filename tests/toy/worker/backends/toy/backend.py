@@ -14,10 +14,6 @@ from trainmark_worker.core.training import Training
 from trainmark_worker.core.window import HostTimers, slots_for
 
 
-def stopped_by(_error: BaseException) -> None:
-    """Know no failure: each error is shown as it is."""
-
-
 class ToyTraining(Training):
     """Weights, their velocities, and SGD with momentum; a model has ``observe``, the pass forward and backward."""
 
