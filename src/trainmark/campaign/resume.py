@@ -4,8 +4,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -465,13 +466,24 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         store.close()
 
 
-def campaign_results(store: Store, campaign: StoredCampaign, address: str) -> tuple[Results, Path]:
+@lru_cache(maxsize=32)
+def _stored_suite(text: str, name: str) -> Suite:
+    return parse_suite(text, f"suite '{name}' of the database")
+
+
+def campaign_results(
+    store: Store, campaign: StoredCampaign, address: str, only: Set[str] | None = None
+) -> tuple[Results, Path]:
     """Return the results of a campaign of an open database, and the directory of its runs.
 
-    ``address`` is the database's: a campaign's directory is relative to a SQLite file.
+    ``address`` is the database's: a campaign's directory is relative to a SQLite file. With ``only``, the results have
+    the cases with these stored ids alone, which do not depend on the other cases except for their speedups.
     """
-    stored = store.runs_of(campaign)
-    suite = parse_suite(stored.suite_yaml, f"suite '{campaign.suite}' of the database")
+    stored = store.runs_of(campaign, only)
+    suite = _stored_suite(stored.suite_yaml, campaign.suite)
+    if only is not None:
+        held = tuple(case for case in suite.cases if only & {case.id, case.earlier_id})
+        suite = suite.model_copy(update={"cases": held})
     finished = [
         (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
     ]

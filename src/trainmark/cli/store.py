@@ -114,21 +114,11 @@ def _is_within(folder: Path, database: Path) -> bool:
 def _suite(folder: Path, results: "Results") -> str:
     """Return the resolved suite; if only ``results.json`` is left, the suite as far as it can be rebuilt from that."""
     from trainmark.schema.names import SUITE
-    from trainmark.schema.suite import Dataset, Suite
-    from trainmark.suite import dump_suite
+    from trainmark.store import rebuilt_suite
 
     if (folder / SUITE).is_file():
         return (folder / SUITE).read_text(encoding="utf-8")
-    cases = tuple(found.case for found in results.cases)
-    return dump_suite(
-        Suite(
-            name=results.suite,
-            description=results.description,
-            protocol=results.protocol,
-            datasets={case.data: Dataset() for case in cases if case.reads_data_set},
-            cases=cases,
-        )
-    )
+    return rebuilt_suite(results)
 
 
 def _document(one: "CampaignSummary") -> dict[str, object]:

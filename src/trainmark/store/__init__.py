@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.lazy import attach
-from trainmark.store.document import read_results, write_results
+from trainmark.store.document import parse_results, read_results, write_results
 
 if TYPE_CHECKING:
     from trainmark.store.database import (
@@ -17,17 +17,36 @@ if TYPE_CHECKING:
         identity,
         sqlite_url,
     )
+    from trainmark.store.listing import (
+        ListedResult,
+        ListedResults,
+        NewRun,
+        axis_values,
+        last_run,
+        list_results,
+        runs_after,
+    )
+    from trainmark.store.rebuilt import rebuilt_suite
 
 __all__ = [
     "Added",
     "CampaignSummary",
+    "ListedResult",
+    "ListedResults",
+    "NewRun",
     "Store",
     "StoredCampaign",
+    "axis_values",
     "database_url",
     "document_of",
     "existing_store",
     "identity",
+    "last_run",
+    "list_results",
+    "parse_results",
     "read_results",
+    "rebuilt_suite",
+    "runs_after",
     "sqlite_url",
     "write_results",
 ]
@@ -46,5 +65,15 @@ __getattr__ = attach(
             "identity",
             "sqlite_url",
         ),
+        ".listing": (
+            "ListedResult",
+            "ListedResults",
+            "NewRun",
+            "axis_values",
+            "last_run",
+            "list_results",
+            "runs_after",
+        ),
+        ".rebuilt": ("rebuilt_suite",),
     },
 )

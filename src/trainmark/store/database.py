@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ from trainmark.schema.suite import Suite
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import dump_suite, parse_suite
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration (``migrations/versions``)."""
 _NO_URL = "the database's address is not a URL such as postgresql://user@host/name"
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -279,9 +279,11 @@ class Store:
             row = connection.execute(select(*columns).where(campaigns.c.id == number)).first()
         return None if row is None else StoredCampaign(*row)
 
-    def runs_of(self, campaign: StoredCampaign) -> StoredRuns:
-        """Return a campaign's suite, runs, manifests and certificates."""
+    def runs_of(self, campaign: StoredCampaign, cases: Collection[str] | None = None) -> StoredRuns:
+        """Return a campaign's suite, runs, manifests and certificates; with ``cases`` the runs of these cases alone."""
         ours = runs.c.campaign_id == campaign.id
+        if cases is not None:
+            ours &= runs.c.case_id.in_(cases)
         found: dict[str, list[RunResult]] = {}
         with self._transaction() as connection:
             suite = connection.scalar(select(campaigns.c.suite_yaml).where(campaigns.c.id == campaign.id))
@@ -309,6 +311,12 @@ class Store:
             for number, throughput in rows:
                 found.setdefault(number, []).append(throughput)
         return found
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction that only reads; errors are ``TrainmarkError``."""
+        with self._transaction() as connection:
+            yield connection
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -18,11 +18,18 @@ def write_results(path: Path, results: Results) -> None:
 def read_results(path: Path) -> Results:
     """Read ``results.json``; raise ``InputError`` if it is missing, not of this schema, or contradicts itself."""
     try:
-        results = Results.model_validate_json(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; is it the --out directory of a trainmark run?") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    return parse_results(content, str(path))
+
+
+def parse_results(content: bytes, path: str) -> Results:
+    """Read a results document; raise ``InputError``, which names it as ``path``, as ``read_results`` does."""
+    try:
+        results = Results.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -71,7 +71,11 @@ runs = Table(
     Column("result", JSON, nullable=False),
     UniqueConstraint("campaign_id", "case_id", "repeat"),
     Index(None, "case_id", "outcome"),
-    Index(None, "model", "framework", "precision"),
+    Index(
+        "ix_runs_listing",
+        *("model", "framework", "precision", "batch_per_device"),
+        *("nodes", "devices_per_node", "campaign_id", "case_id"),
+    ),
 )
 """Runs. ``throughput`` is null for every outcome except ``ok``; ``result`` is the run's document."""
 
