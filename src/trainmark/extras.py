@@ -8,6 +8,7 @@ from trainmark.errors import InputError
 
 EXTRA_OF = {
     "alembic": "run",
+    "fastapi": "serve",
     "google_crc32c": "data",
     "jinja2": "report",
     "junitparser": "junit",
@@ -22,8 +23,10 @@ EXTRA_OF = {
     "pyarrow": "frames",
     "scipy": "run",
     "sqlalchemy": "run",
+    "sse_starlette": "serve",
     "tensorboardX": "tensorboard",
     "uv": "packages",
+    "uvicorn": "serve",
     "wandb": "wandb",
     "zstandard": "zstd",
 }

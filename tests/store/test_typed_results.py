@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.outcome import Outcome
@@ -72,3 +73,21 @@ def test_stored_results_are_read_as_typed_parameters_without_loss(path: Path) ->
             assert json.loads(one.parameters.model_dump_json()) == its["parameters"]
             if one.measurement is not None and case.case.workload == "trainmark":
                 assert None not in (one.parameters.device, one.parameters.batch_per_device)
+
+
+@pytest.mark.parametrize("others", [1.5, "x", {"a": 1}])
+def test_other_nodes_that_are_no_list_are_named_and_no_traceback(others: object) -> None:
+    document = {**json.loads(run().model_dump_json()), "other_nodes": others}
+    with pytest.raises(ValidationError, match="telemetry"):
+        RunResult.model_validate(document)
+
+
+def test_a_window_of_no_time_and_an_environment_of_no_node_are_no_results() -> None:
+    document = json.loads(STORED[0].read_text(encoding="utf-8"))
+    key = next(iter(document["manifests"]))
+    document["manifests"][key]["nodes"] = []
+    assert not isinstance(Results.model_validate(document).manifests[key], Manifest)
+    measured = next(run for case in document["cases"] for run in case["runs"] if run["measurement"])
+    measured["measurement"]["window_s"] = 0.0
+    with pytest.raises(ValidationError, match="window_s"):
+        Results.model_validate(document)

@@ -18,13 +18,20 @@ if TYPE_CHECKING:
     from trainmark.campaign.planning import first_plan, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
-    from trainmark.campaign.resume import campaign_results, collect_results, stored_command, stored_results
+    from trainmark.campaign.resume import (
+        as_attempts,
+        campaign_results,
+        collect_results,
+        stored_command,
+        stored_results,
+    )
     from trainmark.campaign.run_environment import CannotStart, RunEnvironment
-    from trainmark.campaign.schedule import Progress
+    from trainmark.campaign.schedule import Attempt, Progress, wants_another
     from trainmark.campaign.time_limits import cases_over_limit
     from trainmark.campaign.timed_steps import can_be_timed, time_steps
 
 __all__ = [
+    "Attempt",
     "CampaignEnding",
     "CannotStart",
     "DataSets",
@@ -33,6 +40,7 @@ __all__ = [
     "ProgressListener",
     "QuietWait",
     "RunEnvironment",
+    "as_attempts",
     "campaign_results",
     "can_be_timed",
     "cases_over_limit",
@@ -50,6 +58,7 @@ __all__ = [
     "stored_command",
     "stored_results",
     "time_steps",
+    "wants_another",
 ]
 
 __getattr__ = attach(
@@ -65,9 +74,9 @@ __getattr__ = attach(
         ".planning": ("first_plan", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
-        ".resume": ("campaign_results", "collect_results", "stored_command", "stored_results"),
+        ".resume": ("as_attempts", "campaign_results", "collect_results", "stored_command", "stored_results"),
         ".run_environment": ("CannotStart", "RunEnvironment"),
-        ".schedule": ("Progress",),
+        ".schedule": ("Attempt", "Progress", "wants_another"),
         ".time_limits": ("cases_over_limit",),
         ".timed_steps": ("can_be_timed", "time_steps"),
     },

@@ -26,6 +26,7 @@ VERBS = {
     "reference": "List published throughputs; show one with its recipe and source.",
     "store": "Add result directories to a database; list its campaigns.",
     "site": "Write pages of many results, for a browser or any web server.",
+    "serve": "Serve these pages on this machine, live while suites run.",
     "archive": "Write a result directory into one file to hand over.",
     "verify": "Check an archive, and compute its numbers again from its logs.",
     "card": "Make, check, list and show cards, which describe training programs.",

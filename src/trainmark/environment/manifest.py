@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from trainmark.cpu_lists import count_cpus
 from trainmark.schema.manifest import Manifest, Node
 
 
@@ -68,11 +69,8 @@ def _pooled(node: Node) -> dict[str, Any]:
 
 
 def _count(cpus: str | None) -> int | None:
-    """Return the number of CPUs in a kernel CPU list (``0-3,8``)."""
-    if cpus is None:
-        return None
-    ends = [part.split("-") for part in cpus.split(",")]
-    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
+    """Return the number of CPUs in a kernel CPU list (``0-3,8``); None for another text."""
+    return None if cpus is None else count_cpus(cpus)
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median_low
 
-from trainmark.cpu_lists import parse_cpus
+from trainmark.cpu_lists import count_cpus
 from trainmark.errors import InputError
 from trainmark.insight.bound_evidence import READERS, BoundFacts, UsedGpu, bound_table, percent
 from trainmark.measure.gate_checks import cannot_look
@@ -93,16 +93,8 @@ def _with_cpus(node: TelemetrySummary, manifest: Manifest | None) -> TelemetrySu
     if node.cpus is not None or manifest is None or node.node >= len(manifest.nodes):
         return node
     cpu = manifest.nodes[node.node].cpu
-    cpus = cpu.threads if cpu.allowed is None else _count_cpus(cpu.allowed)
+    cpus = cpu.threads if cpu.allowed is None else count_cpus(cpu.allowed)
     return node.model_copy(update={"cpus": cpus or None})
-
-
-def _count_cpus(listed: str) -> int:
-    """Return the number of CPUs in a kernel's list; 0 for another text."""
-    try:
-        return len(parse_cpus(listed))
-    except ValueError:
-        return 0
 
 
 def judge_bound(facts: BoundFacts) -> RunBound:

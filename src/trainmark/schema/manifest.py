@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import AwareDatetime, NonNegativeInt, PositiveFloat
+from pydantic import AwareDatetime, Field, NonNegativeInt, PositiveFloat
 
 from trainmark.schema.frozen import Frozen
 
@@ -203,4 +203,4 @@ class Manifest(Frozen):
     """The nodes of a run; the first one has rank 0. Written as ``manifest.json``."""
 
     schema_version: Literal[1] = 1
-    nodes: tuple[Node, ...]
+    nodes: tuple[Node, ...] = Field(min_length=1)

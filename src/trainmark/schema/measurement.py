@@ -163,7 +163,7 @@ class Measurement(Frozen):
     throughput: float
     samples: int | None
     work: Mapping[str, int] = Field(default_factory=dict)
-    window_s: float | None
+    window_s: PositiveFloat | None
     window_at: float | None = None
     measured_steps: int
     warmup_steps: int

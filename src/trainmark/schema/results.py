@@ -81,7 +81,9 @@ class RunResult(Frozen):
             return document
         fields = dict(document)
         first, others = fields.pop("telemetry", None), fields.pop("other_nodes", ())
-        return fields | {"telemetry": (*((first,) if first else ()), *others)}
+        # What is no list stays as it is, and validation names its place.
+        nodes = (*((first,) if first else ()), *others) if isinstance(others, list | tuple) else others
+        return fields | {"telemetry": nodes}
 
     @model_serializer(mode="wrap")
     def _part_nodes(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The sources of a site's results: result directories or a database, one campaign after the other."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,8 @@ from trainmark.store import Store, StoredCampaign, database_url, existing_store
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_KEY = 80
+_LONGEST_NUMBER = 10
+"""Numbers of campaigns have fewer digits: databases refuse larger ones with an error of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,17 @@ class StoreSource:
         """Return the key of each campaign, from its number."""
         return [f"c{one.id}" for one in self.store.campaigns()]
 
-    def campaign(self, key: str) -> Campaign:
-        """Return a campaign with its results."""
+    def campaign(self, key: str, only: Set[str] | None = None) -> Campaign:
+        """Return a campaign with its results; with ``only`` those of the cases with these ids."""
         number = key.removeprefix("c")
-        if not (key.startswith("c") and number.isascii() and number.isdigit()):
+        if not (
+            key.startswith("c") and number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
+        ):
             raise InputError(f"{self.name}: no campaign is called {key}")
         found = self.store.stored_campaign(int(number))
         if found is None:
             raise InputError(f"{self.name}: no campaign is called {key}")
-        results, folder = campaign_results(self.store, found, self.address)
+        results, folder = campaign_results(self.store, found, self.address, only)
         return Campaign(key, _name_of(found), results, folder)
 
     def close(self) -> None:

@@ -48,29 +48,40 @@ def environment_key(fingerprint: str) -> str:
     return hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
 
 
-def evidence_sections(campaign: Campaign) -> tuple[Section, ...]:
-    """Return a section for each case with runs: the line that its number comes from, the commands, the environments."""
+def evidence_sections(campaign: Campaign, logs: str | None = None) -> tuple[Section, ...]:
+    """Return a section for each case with runs: the line that its number comes from, the commands, the environments.
+
+    ``logs`` is the relative address at which a server has the whole logs; None in a folder of files.
+    """
     axes = Axes.of(campaign.results.cases)
     return tuple(
-        Section(anchor_of(found.id), axes.label(found.case), tuple(_blocks(campaign, found)))
+        Section(anchor_of(found.id), axes.label(found.case), tuple(_blocks(campaign, found, logs)))
         for found in campaign.results.cases
         if found.runs
     )
 
 
-def _blocks(campaign: Campaign, found: CaseResult) -> Iterator[Block]:
+def _blocks(campaign: Campaign, found: CaseResult, logs: str | None) -> Iterator[Block]:
     for run in found.runs:
         if (line := log_line(campaign.folder, run)) is not None:
             number = "-" if line.line is None else line.line
             yield Code(
                 in_all_languages("log_line", repeat=run.repeat, file=line.file, line=number), line.text
             )
+        if logs is not None and within(campaign.folder, f"{run.directory}/{LOG}") is not None:
+            href = f"{logs}{campaign.key}/{anchor_of(found.id)}/{run.repeat}"
+            yield Paragraph((Span(in_all_languages("whole_log", repeat=run.repeat), href=href),))
     started, different = runs_with_commands(found), runs_with_different_commands(found)
     key = "case_command" if len(different) == len(started) else "case_commands"
     for run in different:
         yield Code(in_all_languages(key, repeat=run.repeat), "\n".join(run.commands))
+    # A server finds an environment by its campaign; files exist once for all campaigns.
+    folder = "" if logs is None else f"{campaign.key}/"
     links = [
-        Span(in_all_languages("environment_title"), href=f"../environments/{environment_key(manifest)}.html")
+        Span(
+            in_all_languages("environment_title"),
+            href=f"../environments/{folder}{environment_key(manifest)}.html",
+        )
         for manifest in dict.fromkeys(run.manifest for run in found.runs)
         if manifest is not None and manifest in campaign.results.manifests
     ]

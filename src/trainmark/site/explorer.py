@@ -74,7 +74,7 @@ def explorer(
     names = [name for name in every if _varies(name, values)]
     if choices is None:
         choices = [
-            AxisChoice(name, _title(name, results, say), _ordered(one.get(name, "-") for one in values))
+            AxisChoice(name, _title(name, results, say), ordered(one.get(name, "-") for one in values))
             for name in names
         ]
     places = {choice.name: {value: i for i, value in enumerate(choice.values)} for choice in choices}
@@ -132,7 +132,7 @@ def _title(name: str, results: Sequence[CaseResult], say: Catalogue) -> str:
     return str(getattr(label, say.language.value)) if label else name
 
 
-def _ordered(values: Iterable[str]) -> tuple[str, ...]:
+def ordered(values: Iterable[str]) -> tuple[str, ...]:
     """Return the different values, numbers by size and before words."""
     return tuple(sorted(set(values), key=lambda value: (*_as_number(value), value))[:MOST_CHOICES])
 

@@ -70,6 +70,7 @@ class Page:
     live: bool = False
     paging: "Paging | None" = None
     stream: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,15 @@ class Paging:
     newer: str | None
     older: str | None
     chosen: dict[str, str] = field(default_factory=dict)
+
+
+def render_sections(sections: tuple[Section, ...], language: Language) -> str:
+    """Return sections as a part of a page's HTML, as a live page replaces them."""
+    say = catalogue(language)
+    shown = fitted(sections, say)
+    charts = [block for section in shown for block in section.blocks if isinstance(block, Chart)]
+    template = _environment().get_template("sections.html.j2")
+    return template.render(sections=shown, say=say, pictures=pictures_of(charts))
 
 
 def render(page: Page, frame: Frame) -> str:

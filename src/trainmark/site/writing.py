@@ -18,7 +18,7 @@ from trainmark.site.evidence import environment_sections, environments_of, evide
 from trainmark.site.explorer import explorer
 from trainmark.site.history import history_sections
 from trainmark.site.index import SiteIndex
-from trainmark.site.pages import Frame, Page, PageKind, assets, render
+from trainmark.site.pages import Form, Frame, Page, PageKind, assets, render
 from trainmark.site.references import reference_sections
 
 POLICY = "default-src 'none'; style-src 'self' file:; script-src 'self' file:; img-src 'self' data:"
@@ -59,7 +59,7 @@ def write_site(source: Source, out: Path) -> SiteSize:
         raise InputError(f"{source.name}: no campaign has a case")
     pairs = [(source.campaign(one), source.campaign(other)) for one, other in index.newest_pairs()]
     writer.write_all("index.html", partial(results_page, index))
-    writer.write_all("compare.html", partial(compare_page, pairs))
+    writer.write_all("compare.html", partial(_newest_pairs_page, pairs))
     writer.write_all("history.html", partial(history_page, index))
     writer.write_all("references.html", partial(references_page, index.models))
     for name, text in assets().items():
@@ -75,10 +75,10 @@ def results_page(index: SiteIndex, language: Language) -> Page:
     return Page(say("menu_index"), lead, explorer=explorer(with_age(index.entries), say))
 
 
-def evidence_page(campaign: Campaign) -> Page:
-    """Return the page with the log lines and commands of one campaign."""
+def evidence_page(campaign: Campaign, logs: str | None = None) -> Page:
+    """Return the page with the log lines and commands of one campaign; see ``evidence_sections``."""
     lead = in_all_languages("evidence_lead")
-    return Page(f"{campaign.results.suite}: {campaign.source}", lead, evidence_sections(campaign))
+    return Page(f"{campaign.results.suite}: {campaign.source}", lead, evidence_sections(campaign, logs))
 
 
 def environment_page(name: str, manifest: StoredManifest) -> Page:
@@ -92,11 +92,17 @@ def detail_page(campaign: Campaign, language: Language) -> Page:
     return Page(title, subtitle_of(campaign, language), detail_sections(campaign, language, _ROOT[language]))
 
 
-def compare_page(pairs: Sequence[tuple[Campaign, Campaign]], language: Language) -> Page:
+def comparison_page(
+    pairs: Sequence[tuple[Campaign, Campaign]], language: Language, lead: str, form: Form | None = None
+) -> Page:
     """Return the page that compares pairs of campaigns: the earlier and the later one."""
     say = catalogue(language)
     sections = tuple(comparison_section(one, other, language) for one, other in pairs)
-    return Page(say("menu_compare"), say("compare_lead") if sections else say("no_pairs"), sections)
+    return Page(say("menu_compare"), lead if sections or form else say("no_pairs"), sections, form=form)
+
+
+def _newest_pairs_page(pairs: Sequence[tuple[Campaign, Campaign]], language: Language) -> Page:
+    return comparison_page(pairs, language, catalogue(language)("compare_lead"))
 
 
 def history_page(index: SiteIndex, language: Language) -> Page:

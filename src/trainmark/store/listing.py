@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, distinct, func, select, tuple_
+from sqlalchemy import ColumnElement, false, func, select, tuple_
 
 from trainmark.store.database import Store
 from trainmark.store.tables import campaigns, runs
@@ -66,7 +66,7 @@ def axis_values(store: Store) -> dict[str, tuple[str, ...]]:
     columns = (*_TEXT.values(), runs.c.nodes, runs.c.devices_per_node)
     with store.reading() as connection:
         rows = connection.execute(select(*columns).distinct()).all()
-        suites = connection.scalars(select(distinct(campaigns.c.suite))).all()
+        suites = connection.scalars(select(campaigns.c.suite).distinct()).all()
     found = {name: tuple({row[place] for row in rows}) for place, name in enumerate(_TEXT)}
     devices = tuple({devices_text(row[-2], row[-1]) for row in rows})
     return {**found, DEVICES: devices, SUITE: tuple(suites)}
@@ -95,7 +95,10 @@ def runs_after(store: Store, number: int, most: int = 1000) -> Sequence[NewRun]:
 def _condition(chosen: Mapping[str, str]) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     for name, value in chosen.items():
-        if name in _TEXT:
+        if "\0" in value:
+            # PostgreSQL has no such text and would refuse the question.
+            found.append(false())
+        elif name in _TEXT:
             found.append(_TEXT[name] == value)
         elif name == DEVICES:
             found.append(tuple_(runs.c.nodes, runs.c.devices_per_node).in_([_topology(value)]))

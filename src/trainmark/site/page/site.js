@@ -1,3 +1,11 @@
+// What a server sends: the state of suites in hand, and that there are new results.
+const live = document.getElementById("live"), notice = document.getElementById("notice");
+const stream = (live ?? notice)?.dataset.stream;
+if (stream) {
+  const source = new EventSource(stream);
+  source.addEventListener("state", ({ data }) => { if (live) live.innerHTML = data; });
+  source.addEventListener("revision", ({ data }) => { if (notice) notice.hidden = data === notice.dataset.revision; });
+}
 // The table of all results: filters by axis, a table and a plot over chosen axes. The address has what was chosen.
 const entries = document.querySelector("table[data-entries]");
 if (entries) {

@@ -1,0 +1,63 @@
+"""``trainmark serve``: the pages of results, live, for readers of this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def serve(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE|DIR",
+            help="A database with campaigns, a result directory (--out of trainmark run), or a directory of those.",
+        ),
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; beyond this machine everybody can read.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    ingest_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Accept results at /ingest from those who send the token in this file; STORE only.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the pages of trainmark site, and a live page of running suites.
+
+    The live page shows cases done and left, the run in hand with its steps, clocks and power, new doubts and the
+    slowest rank, within two seconds. Without --ingest-token-file nothing can be changed. Ctrl-C ends it.
+    """
+    from contextlib import closing
+
+    from trainmark.errors import InputError
+    from trainmark.extras import import_extra
+
+    for module in ("fastapi", "sse_starlette", "uvicorn"):
+        import_extra(module, "trainmark serve")
+    from trainmark.site import StoreSource, open_source
+    from trainmark.web import LOOPBACK, Ingest, make_app, read_token, start_server
+
+    token = None if ingest_token_file is None else read_token(ingest_token_file)
+    with closing(open_source(source)) as opened:
+        ingest = None
+        if token is not None:
+            if not isinstance(opened, StoreSource):
+                raise InputError("--ingest-token-file needs a database, not a result directory")
+            ingest = Ingest(opened.store, token)
+        names = LOOPBACK if host in LOOPBACK else None
+        if names is None:
+            sys.stderr.write(f"everybody who reaches {host} can read these results\n")
+
+        def ready(url: str) -> None:
+            sys.stdout.write(f"{url}  (Ctrl-C ends it)\n")
+            sys.stdout.flush()
+
+        start_server(make_app(opened, names, ingest), host, port, ready)

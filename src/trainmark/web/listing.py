@@ -1,0 +1,191 @@
+"""The table of results for a server: a part of a database's results, or all of result directories."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+from trainmark.errors import TrainmarkError
+from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION
+from trainmark.report.language import Catalogue
+from trainmark.site import Campaign, DirectorySource, StoreSource
+from trainmark.site.entries import Entry, anchor_of, entries_of, with_age
+from trainmark.site.explorer import SUITE, AxisChoice, ordered
+from trainmark.site.index import SiteIndex
+from trainmark.store import axis_values, last_run, list_results
+
+PAGE = 200
+"""The number of results in one part of a table."""
+
+MOST_OF_DIRECTORIES = 2000
+"""The largest number of results of result directories, which have no index."""
+
+_AXES = (MODEL, FRAMEWORK, PRECISION, BATCH, DEVICES, SUITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a table, newest first: its entries, the number before it, and the number of all that match."""
+
+    entries: tuple[Entry, ...]
+    first: int
+    total: int
+
+
+class Listing(Protocol):
+    """The results of a source as a server shows them."""
+
+    def revision(self) -> str:
+        """Return a word that changes whenever a result does."""
+
+    def part(self, chosen: Mapping[str, str], first: int, /) -> Part:
+        """Return the results with the chosen value on each axis, from number ``first`` on."""
+
+    def choices(self, say: Catalogue) -> tuple[AxisChoice, ...] | None:
+        """Return the values of the axes that filter the whole table; None if a part is the whole."""
+
+    def campaign(self, key: str) -> Campaign:
+        """Return a campaign; raise ``InputError`` for an unknown key."""
+
+    def index(self) -> SiteIndex:
+        """Return what the pages over time and of comparisons need."""
+
+
+class StoreListing:
+    """The results of a database: each part is read when it is shown."""
+
+    def __init__(self, source: StoreSource) -> None:
+        self._source = source
+        self._lock = Lock()
+        self._values: tuple[str, dict[str, tuple[str, ...]]] | None = None
+        self._index: tuple[str, SiteIndex] | None = None
+
+    def revision(self) -> str:
+        """Return the number of the newest run."""
+        return str(last_run(self._source.store))
+
+    def part(self, chosen: Mapping[str, str], first: int) -> Part:
+        """Return a part of the results."""
+        listed = list_results(self._source.store, chosen, first, PAGE)
+        cases: dict[int, list[str]] = {}
+        for row in listed.rows:
+            cases.setdefault(row.campaign, []).append(row.case_id)
+        entries: list[Entry] = []
+        for campaign, ids in cases.items():
+            found = self._entries(campaign, frozenset(ids))
+            entries += (found[anchor] for case in ids if (anchor := anchor_of(case)) in found)
+        return Part(tuple(entries), first, listed.total)
+
+    def _entries(self, campaign: int, ids: frozenset[str]) -> dict[str, Entry]:
+        """Return the entries of some cases of a campaign; none if this version cannot read it."""
+        try:
+            found = self._source.campaign(f"c{campaign}", ids)
+        except TrainmarkError:
+            return {}
+        return {entry.anchor: entry for entry in entries_of(found)}
+
+    def choices(self, say: Catalogue) -> tuple[AxisChoice, ...]:
+        """Return the values of the database's columns."""
+        revision = self.revision()
+        with self._lock:
+            if self._values is None or self._values[0] != revision:
+                self._values = (revision, axis_values(self._source.store))
+            values = self._values[1]
+        return tuple(
+            AxisChoice(
+                name, say("column_suite" if name == SUITE else f"aspect_{name}"), ordered(values[name])
+            )
+            for name in _AXES
+            if len(values[name]) > 1
+        )
+
+    def campaign(self, key: str) -> Campaign:
+        """Return a campaign with all of its cases."""
+        return self._source.campaign(key)
+
+    def index(self) -> SiteIndex:
+        """Return the facts of the newest campaigns."""
+        revision = self.revision()
+        with self._lock:
+            if self._index is None or self._index[0] != revision:
+                self._index = (revision, _newest(self._source))
+            return self._index[1]
+
+
+MOST_CAMPAIGNS = 60
+"""The number of newest campaigns in the pages over time; ``trainmark history`` reads all."""
+
+
+def _newest(source: StoreSource) -> SiteIndex:
+    index = SiteIndex()
+    for key in source.keys()[-MOST_CAMPAIGNS:]:
+        try:
+            index.add(source.campaign(key))
+        except TrainmarkError:
+            continue
+    return index
+
+
+class DirectoryListing:
+    """The results of result directories, each read again when one of its files changes."""
+
+    def __init__(self, source: DirectorySource) -> None:
+        self._source = source
+        self._lock = Lock()
+        self._read: dict[str, tuple[str, Campaign | None]] = {}
+
+    def revision(self) -> str:
+        """Return the times of the files that tell of results."""
+        return "|".join(f"{key}:{_signature(self._source.folder(key))}" for key in self._source.keys())  # noqa: SIM118
+
+    def part(self, _chosen: Mapping[str, str], _first: int) -> Part:
+        """Return the newest results; they are filtered in the page."""
+        entries = with_age(entry for campaign in self._campaigns() for entry in entries_of(campaign))
+        return Part(tuple(entries[:MOST_OF_DIRECTORIES]), 0, len(entries))
+
+    def choices(self, say: Catalogue) -> None:
+        """Return None: a part is the whole."""
+
+    def campaign(self, key: str) -> Campaign:
+        """Return a campaign."""
+        campaign = self._campaign(key)
+        return self._source.campaign(key) if campaign is None else campaign
+
+    def index(self) -> SiteIndex:
+        """Return the facts of all campaigns."""
+        index = SiteIndex()
+        for campaign in self._campaigns():
+            index.add(campaign)
+        return index
+
+    def _campaigns(self) -> list[Campaign]:
+        found = (self._campaign(key) for key in self._source.keys())  # noqa: SIM118
+        return [campaign for campaign in found if campaign is not None]
+
+    def _campaign(self, key: str) -> Campaign | None:
+        """Return a campaign as it is now; None while it cannot be read."""
+        signature = _signature(self._source.folder(key))
+        with self._lock:
+            known = self._read.get(key)
+            if known is None or known[0] != signature:
+                try:
+                    known = (signature, self._source.campaign(key))
+                except TrainmarkError:
+                    known = (signature, None)
+                self._read[key] = known
+        return known[1]
+
+
+_TELLING = ("results.json", "results.sqlite", "results.sqlite-wal", "suite.yaml")
+
+
+def _signature(folder: Path) -> str:
+    times = []
+    for name in _TELLING:
+        try:
+            status = (folder / name).stat()
+            times.append(f"{status.st_mtime_ns}.{status.st_size}")
+        except OSError:
+            times.append("-")
+    return ",".join(times)

@@ -1,0 +1,226 @@
+"""The live page: what a running suite does is at a reader within seconds."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import sample_results as sample
+from browser import CHROMIUM, needs_browser
+from serving import Served
+
+from trainmark.schema.names import DATABASE, SUITE
+from trainmark.schema.outcome import Outcome
+from trainmark.store import Store, StoredCampaign, rebuilt_suite, sqlite_url
+from trainmark.suite import parse_suite
+from trainmark.web.live import SuiteWatch
+from trainmark.web.live_page import pace_of
+from trainmark.web.streaming import LOOK_S
+
+Serve = Callable[..., Served]
+CASES = sample.cluster().cases
+
+
+class RunningSuite:
+    """A result directory as a campaign that has begun leaves it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "runs").mkdir(parents=True)
+        text = rebuilt_suite(sample.cluster())
+        (folder / SUITE).write_text(text, encoding="utf-8")
+        self.store = Store(sqlite_url(folder / DATABASE))
+        self.campaign: StoredCampaign = self.store.campaign(parse_suite(text, "suite"), ".", "0")
+
+    def begin(self, case: int, repeat: int, step: int) -> Path:
+        run = self.folder / "runs" / CASES[case].id / str(repeat)
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "train.log").write_text(f"step {step}/120\n", encoding="utf-8")
+        header = {"schema_version": 1, "pid": 1, "gpus": [{"index": 0, "name": "H200", "uuid": None}]}
+        one = {"wall_s": time.time() - 5, "cpu": {"busy": 0.25}}
+        gpu = {"index": 0, "sm_clock_mhz": 1755, "power_w": 640.4, "temperature_c": 61, "utilisation": 0.99}
+        lines = [header, {**one, "gpus": [gpu]}]
+        (run / "telemetry.jsonl").write_text(
+            "".join(f"{json.dumps(line)}\n" for line in lines) + '{"torn', encoding="utf-8"
+        )
+        return run
+
+    def end(self, case: int, repeat: int) -> None:
+        result = next(run for run in CASES[case].runs if run.repeat == repeat)
+        run = self.folder / "runs" / CASES[case].id / str(repeat)
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "outcome.json").write_text("{}", encoding="utf-8")
+        self.store.add(self.campaign, CASES[case].case, result.model_copy(update={"manifest": None}), None)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> RunningSuite:
+    """Return a suite that has begun."""
+    return RunningSuite(tmp_path / "out")
+
+
+def test_a_suite_counts_its_cases_and_shows_the_run_in_hand(suite: RunningSuite) -> None:
+    watch = SuiteWatch("out", suite.folder)
+    suite.begin(0, 1, 40)
+
+    state = watch.state(time.time())
+
+    assert state is not None
+    assert (state.running, state.done, state.left, state.runs) == (True, 0, len(CASES), 0)
+    hand = state.in_hand
+    assert hand is not None
+    assert (hand.case_id, hand.repeat, hand.step) == (CASES[0].id, 1, 40)
+    assert hand.elapsed_s >= 5
+    cpu, gpu = hand.devices
+    assert cpu.busy == 0.25
+    assert (gpu.device, gpu.clock_mhz, gpu.power_w) == ("GPU 0 (H200)", 1755, 640.4)
+    for run in CASES[0].runs:
+        suite.end(0, run.repeat)
+    state = watch.state(time.time())
+    assert state is not None
+    assert state.in_hand is None
+    assert state.runs == state.ok == len(CASES[0].runs)
+    watch.close()
+
+
+def test_the_slowest_rank_of_a_run_is_named(suite: RunningSuite, serve: Serve) -> None:
+    number = next(
+        number
+        for number, case in enumerate(CASES)
+        if any(run.ranks and run.ranks.slowest is not None for run in case.runs)
+    )
+    suite.end(number, CASES[number].runs[0].repeat)
+    ranks = CASES[number].runs[0].ranks
+    assert ranks is not None
+    assert f"the slowest is rank {ranks.slowest} on " in serve(suite.folder).ask("/live.html").text
+
+
+def test_the_pace_of_a_run_follows_its_log(suite: RunningSuite) -> None:
+    watch, now = SuiteWatch("out", suite.folder), time.time()
+    for look, step in enumerate((10, 20, 20, 40)):
+        suite.begin(0, 1, step)
+        state = watch.state(now + look)
+    assert state is not None
+    assert state.in_hand is not None
+    assert [round(ms) for _, ms in pace_of(state.in_hand.steps)] == [100, 100]
+    watch.close()
+
+
+def test_a_run_that_nobody_runs_any_more_is_not_in_hand(suite: RunningSuite) -> None:
+    suite.begin(0, 1, 40)
+    watch = SuiteWatch("out", suite.folder)
+    state = watch.state(time.time() + 3600)
+    assert state is not None
+    assert state.in_hand is None
+    assert not state.running
+    watch.close()
+
+
+def test_a_database_that_is_no_database_does_not_stop_the_page(suite: RunningSuite) -> None:
+    suite.store.close()
+    (suite.folder / DATABASE).write_bytes(b"torn" * 1000)
+    watch = SuiteWatch("out", suite.folder)
+    assert watch.state(time.time()) is not None
+    watch.close()
+
+
+def test_a_reader_gets_a_change_within_two_looks(suite: RunningSuite, serve: Serve) -> None:
+    suite.begin(0, 1, 40)
+    server = serve(suite.folder)
+    events = server.events()
+    assert next(events)[0] == "revision"
+    name, first = next(events)
+    assert name == "state"
+    assert "step 40." in first
+    suite.end(0, 1)
+    ended = time.monotonic()
+    for name, data in events:
+        if name == "state" and "1 run, 1 of them ok" in data:
+            break
+        assert time.monotonic() - ended < 60
+    events.close()
+    assert LOOK_S <= 1
+
+
+def test_doubts_and_failures_are_shown_as_they_arise_and_as_text(suite: RunningSuite, serve: Serve) -> None:
+    hostile = sample.hostile().cases[0].runs[0]
+    reason = "<img src=x onerror=alert(1)>"
+    failed = {"outcome": Outcome.FAILED, "measurement": None, "manifest": None, "reason": reason}
+    named = hostile.model_copy(update=failed)
+    suite.store.add(suite.campaign, CASES[0].case, named, None)
+    doubted = CASES[1].runs[0].model_copy(update={"suspicions": (sample.THROTTLED,), "manifest": None})
+    suite.store.add(suite.campaign, CASES[1].case, doubted, None)
+    server = serve(suite.folder)
+
+    text = server.ask("/live.html").text
+
+    assert "the GPU&#39;s clock was throttled in 12 % of the samples (clocks-throttled)" in text
+    assert "&lt;img src=x" in text
+    assert "<img" not in text
+
+
+def test_many_readers_share_one_look(suite: RunningSuite, serve: Serve) -> None:
+    suite.begin(0, 1, 40)
+    server = serve(suite.folder)
+    readers = [server.events() for _ in range(20)]
+    assert {next(reader)[0] for reader in readers} == {"revision"}
+    for reader in readers:
+        reader.close()
+    assert server.ask("/index.html").status in (200, 404, 503)
+
+
+def connections(port: int) -> int:
+    """Return the number of clients that are connected to a port of this process."""
+    found = psutil.Process().net_connections("tcp")
+    return sum(one.status == psutil.CONN_ESTABLISHED and one.laddr.port == port for one in found)
+
+
+@pytest.mark.browser
+@needs_browser
+def test_a_browser_shows_a_change_without_reloading(
+    suite: RunningSuite, serve: Serve, tmp_path: Path
+) -> None:
+    suite.begin(0, 1, 40)
+    server = serve(suite.folder)
+    assert CHROMIUM is not None
+    # The browser's time stands still while a request is open, so it prints the page once the server has gone.
+    words = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr",
+        "--virtual-time-budget=2000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+        f"http://127.0.0.1:{server.port}/live.html",
+    ]  # fmt: skip
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as browser:
+        until = time.monotonic() + 60
+        while not connections(server.port) and time.monotonic() < until:
+            time.sleep(0.1)
+        events = server.events()
+        suite.begin(0, 1, 77)
+        assert any(name == "state" and "step 77." in data for name, data in events)
+        events.close()
+        # The browser has been sent the same; it may still be drawing.
+        time.sleep(2 * LOOK_S)
+        server.stop()
+        text, errors = browser.communicate(timeout=120)
+    assert "step 77." in text
+    complaints = [line for line in errors.splitlines() if ":CONSOLE" in line]
+    assert [
+        line for line in complaints if "ERR_CONNECTION" not in line and "ERR_INCOMPLETE" not in line
+    ] == []
+
+
+def test_the_verb_answers_until_it_is_interrupted(suite: RunningSuite) -> None:
+    program = shutil.which("trainmark", path=str(Path(shutil.os.sys.executable).parent))  # type: ignore[attr-defined]
+    assert program is not None
+    with subprocess.Popen(
+        [program, "serve", str(suite.folder), "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        found = re.match(r"http://127\.0\.0\.1:(\d+)/ ", server.stdout.readline())
+        assert found
+        server.send_signal(2)
+        server.wait(timeout=60)
