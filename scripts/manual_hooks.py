@@ -42,7 +42,7 @@ def _entries(text: str, *first: str) -> Iterator[dict[str, str]]:
     for name in first:
         yield {"首页": name}
     for title, target in ENTRY.findall(text):
-        if not target.startswith("../"):
+        if not target.startswith("../") and target != "README.md":
             yield {title: target}
 
 

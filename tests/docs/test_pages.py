@@ -19,6 +19,9 @@ PLACEHOLDER = re.compile(r"/[A-Z]+\.md$")
 NOT_SEARCHED = ("CHANGELOG.md", "docs/reference/published-tables.md", "tests/report/test_report_command.py")
 """What was true at its time; other projects' pages; a file that the test writes."""
 TABLES = "src/trainmark/reference/tables/"
+TRANSLATED = [page for page in PAGES if ".zh" in page.name and page.name != "README.zh.md"]
+LEFT_OUT = {"measure-your-program.zh.md": {"rows": 9}}
+"""The table of the programs that were measured is in the English page only."""
 TEXTS = {".py", ".yaml", ".md", ".toml", ".txt", ".json", ".j2"}
 
 
@@ -67,6 +70,32 @@ def test_every_page_is_in_the_list_of_pages() -> None:
 
     assert len(pages) > 30
     assert [str(page) for page in pages if page not in linked and ".zh." not in page.name] == []
+
+
+def shape(page: Path) -> dict[str, object]:
+    """Return what a translation has in common with its original: headings, rows, items and the code of commands."""
+    text = page.read_text(encoding="utf-8")
+    outside = FENCED.sub("", text)
+    return {
+        "headings": re.findall(r"^(#+) ", outside, re.MULTILINE),
+        "rows": len(re.findall(r"^\| (?!.*简体中文)", outside, re.MULTILINE)),
+        "items": len(re.findall(r"^[-*] ", outside, re.MULTILINE)),
+        "code": [block.splitlines()[0] for block in FENCED.findall(text)],
+        "commands": re.findall(r"^ {4}(?:\S*/)?(?:trainmark|make) \S+", outside, re.MULTILINE),
+    }
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_a_chinese_page_has_the_headings_rows_items_and_commands_of_the_english_one(page: Path) -> None:
+    english = page.with_name(page.name.replace(".zh-CN.md", ".md").replace(".zh.md", ".md"))
+    left_out = LEFT_OUT.get(page.name, {})
+
+    ours, original = shape(page), shape(english)
+    assert ours["headings"] == original["headings"]
+    for kind in ("rows", "items"):
+        assert ours[kind] == original[kind] - left_out.get(kind, 0), kind  # type: ignore[operator]
+    assert ours["code"] == original["code"]
+    assert ours["commands"] == original["commands"]
 
 
 def test_every_suite_is_named_in_the_page_on_suites() -> None:
