@@ -128,6 +128,7 @@ def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
             "2 devices per node are required, but this machine has 1 CPU core",
         ),
         ({"device": "cuda"}, HOST, "a GPU is required, but this machine has none"),
+        ({}, NodeResources(0, 0, unreachable="gpu7: no route to host"), "gpu7: no route to host"),
         ({"device": "cpu", "devices_per_node": 16}, DGX, None),
         ({"devices_per_node": 8}, DGX, None),
     ],

@@ -91,7 +91,8 @@ class RemoteHost:
                 self._machine = replace(found, slots=self._entry.slots)
             except HostGoneError as error:
                 self._unreachable_reason = str(error)
-        return self._machine or NodeResources(cores=0, gpus=0, no_openmpi=self._unreachable_reason)
+        reason = self._unreachable_reason
+        return self._machine or NodeResources(cores=0, gpus=0, no_openmpi=reason, unreachable=reason)
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None

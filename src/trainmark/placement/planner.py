@@ -21,6 +21,7 @@ from trainmark.placement.launching import (
 )
 from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.schema.case import Device
+from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import EVENTS
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
@@ -201,7 +202,10 @@ def _what_is_missing(spec: RunSpec) -> str | None:
 
 def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
     case, machine = spec.case, spec.machine(node)
-    which = "this machine" if case.nodes == 1 else spec.host(node).name
+    if machine.unreachable is not None:
+        return machine.unreachable
+    name = spec.host(node).name
+    which = "this machine" if case.nodes == 1 and name == LOCALHOST else name
     if case.device is Device.CUDA and machine.gpus == 0:
         return f"a GPU is required, but {which} has none"
     on_gpus = spec.device is Device.CUDA

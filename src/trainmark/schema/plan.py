@@ -14,7 +14,7 @@ class NodeResources:
 
     ``visible`` are the GPUs as named in ``CUDA_VISIBLE_DEVICES``, if that is set. ``no_openmpi`` explains why
     OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is the maximum number of devices of a run
-    there, or None if there is no limit.
+    there, or None if there is no limit. ``unreachable`` is a sentence on why the node's resources are unknown.
     """
 
     cores: int
@@ -22,6 +22,7 @@ class NodeResources:
     visible: tuple[str, ...] = ()
     no_openmpi: str | None = None
     slots: int | None = None
+    unreachable: str | None = None
 
     def devices(self, count: int) -> tuple[str, ...]:
         """Return the names of the first ``count`` GPUs, even if there are fewer."""
