@@ -35,6 +35,7 @@ SPREAD = 0.01
 CASES = (16, 30)
 RUNS = (3, 5, 10)
 EFFECTS = (0.0, 0.005, 0.01)
+CORRELATIONS = (0.3, 0.6)
 RUNS_OF_LEVELS = (3, 5, 6, 8, 10)
 KINDS = {"of each case alone": (1.0, 0.0), "common to all cases": (0.0, 1.0), "both": (0.5**0.5, 0.5**0.5)}
 
@@ -66,10 +67,20 @@ class Levels:
 
 
 def campaign(
-    random: Random, effects: Sequence[float], runs: int, levels: Levels | None = None
+    random: Random,
+    effects: Sequence[float],
+    runs: int,
+    levels: Levels | None = None,
+    correlation: float = 0.0,
 ) -> list[Estimate]:
-    """Return the estimates of a campaign's cases: ``measure.estimate`` for all cases at once."""
-    drawn = np.asarray(effects)[:, None] + SPREAD * random.standard_normal((len(effects), runs))
+    """Return the estimates of a campaign's cases: ``measure.estimate`` for all cases at once.
+
+    ``correlation`` is that of a run with the case's run before it.
+    """
+    noise = random.standard_normal((len(effects), runs))
+    for run in range(1, runs if correlation else 0):
+        noise[:, run] = correlation * noise[:, run - 1] + math.sqrt(1 - correlation**2) * noise[:, run]
+    drawn = np.asarray(effects)[:, None] + SPREAD * noise
     if levels is not None:
         drawn += math.log1p(-levels.gap) * (random.random(drawn.shape) < levels.share)
     logs = np.sort(drawn, axis=1)
@@ -114,6 +125,7 @@ def campaigns(
     kind: tuple[float, float],
     change: float,
     levels: Levels | None = None,
+    correlation: float = 0.0,
 ) -> list[list[Estimate]]:
     """Return campaigns of which the last one is the candidate: its first case is faster by ``change``."""
     found = []
@@ -121,7 +133,7 @@ def campaigns(
         effects = effect * (kind[0] * random.standard_normal(cases) + kind[1] * random.standard_normal())
         if number == count - 1:
             effects[0] += math.log1p(change)
-        found.append(campaign(random, effects.tolist(), runs, levels))
+        found.append(campaign(random, effects.tolist(), runs, levels, correlation))
     return found
 
 
@@ -198,6 +210,25 @@ def false_calls_of_levels(random: Random, tables: int) -> Iterator[str]:
     yield from table(["", *head], rows)
 
 
+def false_calls_of_correlated_runs(random: Random, tables: int) -> Iterator[str]:
+    """Yield the share of tables with a false call if each run resembles the one before it."""
+    head = [f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS]
+    rows: list[list[object]] = []
+    for count, name in ((2, "one baseline"), (4, "three baselines")):
+        for correlation in CORRELATIONS:
+            cells: list[object] = [f"{name}; correlation {correlation:g}"]
+            for cases in CASES:
+                for runs in RUNS:
+                    trials = (
+                        campaigns(random, count, cases, runs, 0.0, (1.0, 0.0), 0.0, None, correlation)
+                        for _ in range(tables)
+                    )
+                    cells.append(100 * sum(any(called(found)) for found in trials) / tables)
+            rows.append(cells)
+    yield "Tables (%) of runs that resemble the run before them, in which an unchanged case is called:\n"
+    yield from table(["", *head], rows)
+
+
 def power(random: Random, tables: int) -> Iterator[str]:
     """Yield how often one changed case of a table is found."""
     rows: list[list[object]] = []
@@ -233,7 +264,12 @@ def main() -> None:
         f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, numpy {np.__version__}, ", end=""
     )
     print(f"seed {options.seed}, {tables} tables a figure\n")
-    parts = (false_calls, tables), (false_calls_of_levels, tables), (power, tables // 4)
+    parts = (
+        (false_calls, tables),
+        (false_calls_of_levels, tables),
+        (false_calls_of_correlated_runs, tables),
+        (power, tables // 4),
+    )
     for part, count in parts:
         began = time.perf_counter()
         for line in part(np.random.default_rng([options.seed, *part.__name__.encode()]), count):
