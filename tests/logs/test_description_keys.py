@@ -16,7 +16,7 @@ from trainmark.logs.description.document import parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.known_formats import GivenFormats
-from trainmark.logs.model import EndState, Facts, Meaning, Records
+from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Records
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format
 
@@ -24,6 +24,11 @@ from trainmark.programs import find_format
 def _format(**keys: object) -> Format:
     document = {"title": "x", "unit": "images/s", "records": ["step {step} {rate} done"], **keys}
     return build_format(parse_description(document, "x.yaml", "x"))
+
+
+def _read(text: str, record: str) -> ParsedLog:
+    known = GivenFormats((_format(records=[record]),))
+    return logs.read_stream(io.BytesIO(text.encode()), known, given=Facts(gpus=1, batch_per_device=32))
 
 
 def _context(text: str, step: int | None, interval: int = 10, epoch: int | None = None) -> LogContext:
@@ -435,3 +440,24 @@ def test_varying_batches_with_only_time_stamps_give_no_number() -> None:
 def test_a_field_that_needs_another_in_its_line_is_named(record: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         _format(records=[record])
+
+
+def test_a_duration_is_the_time_of_a_step() -> None:
+    lines = "".join(f"{epoch} 0.41 {took}\n" for epoch, took in enumerate(("00:12", "1:00:12", "02:00.5"), 1))
+
+    log = _read(lines, "^{step} {number} {step_duration}\\s")
+
+    assert log.records.step_time_s is not None
+    assert log.records.step_time_s.array(0, 3).tolist() == [12, 3612, 120.5]
+
+
+def test_two_clocks_in_a_line_are_an_error() -> None:
+    with pytest.raises(InputError, match="use one of them; how long a step or an epoch took"):
+        _format(records=["{stamp} Epoch {step} took {elapsed} "])
+
+
+def test_a_log_without_any_time_is_refused_with_what_to_print() -> None:
+    lines = "".join(f"{step} loss 0.41\n" for step in range(100))
+    log = _read(lines, "^{step} loss")
+
+    assert any("print the time before each line" in problem.message for problem in measure_log(log).problems)

@@ -33,6 +33,8 @@ _UNITS = {
     "consumed_billions": ("consumed", 1e9),
     "step_time_ms": ("step_time_s", 1e-3),
     "step_time_us": ("step_time_s", 1e-6),
+    "step_time_m": ("step_time_s", 60.0),
+    "step_time_h": ("step_time_s", 3600.0),
     "average_time_ms": ("average_time_s", 1e-3),
     "average_time_us": ("average_time_s", 1e-6),
     "data_time_ms": ("data_time_s", 1e-3),
@@ -50,6 +52,8 @@ _PARTS = (
     "consumed_billions",
     "clock_m",
     "clock_h",
+    "step_time_m",
+    "step_time_h",
     "extra_time_s",
 )
 

@@ -32,6 +32,11 @@ def check_fields(pattern: re.Pattern[bytes], where: str) -> None:
     names = [name for name in pattern.groupindex if not name.startswith("_")]
     if not names:
         raise InputError(f"{where}: the pattern has no field, such as {{step}} or {{rate}}")
+    if len({"stamp", "clock_s", "clock_ms"} & set(names)) > 1:
+        raise InputError(
+            f"{where}: {{stamp}}, {{elapsed}} and {{clock_s}} are each the time of the line: use one of them; how long "
+            "a step or an epoch took, as 1:02:03, is {step_duration}"
+        )
     for name, (others, sentence) in _NEEDED_FIELDS.items():
         if name in names and not set(others) & set(names):
             raise InputError(f"{where}: {sentence}")

@@ -23,6 +23,8 @@ FIELDS = {
     "step_time_s": "seconds of one step",
     "step_time_ms": "milliseconds of one step",
     "step_time_us": "microseconds of one step",
+    "step_time_m": "minutes to add to step_time_s",
+    "step_time_h": "hours to add to step_time_s",
     "extra_time_s": "seconds of one step that step_time_s leaves out, such as its loading; they are added",
     "samples": "units of the whole record (with samples_of_step: of one step)",
     "seconds": "seconds of the whole record",
@@ -41,13 +43,26 @@ FIELDS = {
     "data_time_ms": "the same in milliseconds",
 }
 """The fields of a record, and what each holds."""
-_COUNTERS = ("epoch", "step", "steps", "batch", "consumed", "clock_h", "clock_m")
+_COUNTERS = (
+    "epoch",
+    "step",
+    "steps",
+    "batch",
+    "consumed",
+    "clock_h",
+    "clock_m",
+    "step_time_h",
+    "step_time_m",
+)
 
 _ELAPSED = r"(?:(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
 _SPECIAL = {
     "stamp": rf"(?P<stamp>{STAMP.decode()})",
     "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",
     "elapsed": _ELAPSED,
+    "step_duration": (
+        r"(?:(?P<step_time_h>\d+):)?(?P<step_time_m>\d+):(?P<step_time_s>\d\d(?:\.\d+)?)(?=[^\d.:])"
+    ),
     "bar": rf"\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[{_ELAPSED}<[^\n]*?[\],]",
     "number": rf"(?:{NUMBER})",
     "text": r"[^\n]*?",

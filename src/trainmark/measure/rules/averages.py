@@ -19,6 +19,10 @@ from trainmark.measure.rules.series import NoNumberError, global_batch, scope_fa
 
 Bools = NDArray[np.bool_]
 
+NO_STEPS = (
+    "running averages cannot be undone without step counters; a format file may give the program's own result at the "
+    "end as figures: {summary: PATTERN}"
+)
 _LEFT_OUT = 0.02
 _CLOCK_GRAINS = 50
 """Shortest time that stamps can confirm, in units of their resolution: it is then known to 4 %."""
@@ -145,7 +149,7 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
     """
     records = log.records
     if records.step is None:
-        raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
+        raise NoNumberError("no-steps", NO_STEPS)
     factor, batch = _scale(log)
     rate, time = records.average_rate, records.average_time_s
     largest, most = _largest_batches(log, skipped, factor), np.nan

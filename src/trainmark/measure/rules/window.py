@@ -21,7 +21,7 @@ import numpy as np
 from trainmark.logs.columns import differences
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
-from trainmark.measure.rules.averages import by_averages, has_averages
+from trainmark.measure.rules.averages import NO_STEPS, by_averages, has_averages
 from trainmark.measure.rules.epochs import parts
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
@@ -65,7 +65,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
             return value, skipped, problems + more
         except NoNumberError as refused:
             if log.records.rate is None and log.records.step_time_s is None:
-                raise
+                raise _with_advice(refused) from None
             problems.append(Problem("no-clock", f"{refused}; the printed rates are used", Severity.NOTE))
     found = series(log)
     value, more = _by_rates(found, skipped)
@@ -122,7 +122,7 @@ def _by_running_average(found: Series, skipped: int) -> float:
     """Return the rate from running averages: the time up to step n is n / average, the window a difference of two."""
     records = found.log.records
     if records.step is None:
-        raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
+        raise NoNumberError("no-steps", NO_STEPS)
     steps_done, seconds = [], []
     for (first, rate), (last, last_rate) in _ends_of_epochs(found, skipped):
         steps_done.append(last - first)
@@ -150,6 +150,16 @@ def _ends_of_epochs(found: Series, skipped: int) -> Iterator[tuple[tuple[float, 
             ends = [*ends[:1], *((float(steps[at]), float(rates[at])) for at in places)]
     if len(ends) > 1:
         yield ends[0], ends[-1]
+
+
+def _with_advice(refused: NoNumberError) -> NoNumberError:
+    if refused.problem.code != "no-clock":
+        return refused
+    return NoNumberError(
+        "no-clock",
+        f"{refused}, and their lines no rate and no time of a step: print the time before each line, such as by "
+        "`COMMAND | ts '%Y-%m-%d %H:%M:%.S'`",
+    )
 
 
 def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
