@@ -581,3 +581,14 @@ def test_a_log_without_either_end_has_one_problem_for_both(read: Reader) -> None
     assert found[0].message == (
         "the start of the log (the program prints its settings there) and the end of the run are missing"
     )
+
+
+def test_the_average_of_a_resumed_megatron_swift_covers_fewer_steps_than_its_counter(read: Reader) -> None:
+    head = "[INFO:swift] args: SftArguments(per_device_train_batch_size=4, gradient_accumulation_steps=2)\n"
+    lines = [
+        f"{{'loss': 0.4, 'iteration': '{1000 + done}/5000', 'elapsed_time': '4m 10s', 'remaining_time': '15m', "
+        f"'memory(GiB)': 70.1, 'train_speed(s/it)': {(200 + 5 * done) / done:.6f}}}\n"
+        for done in range(10, 310, 10)
+    ]
+
+    assert "resumed" in _doubts(read(head + "".join(lines), given=Facts(gpus=1)))

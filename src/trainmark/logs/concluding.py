@@ -26,6 +26,7 @@ from trainmark.logs.multi_run import conflicting_facts, conflicting_results
 from trainmark.logs.other_formats import other_format_problems
 from trainmark.logs.rank_records import Read, read_records
 from trainmark.logs.rejected_lines import find_rejected_lines
+from trainmark.logs.rounding import rounding_of
 from trainmark.logs.settle import MergedFacts, merge_facts
 from trainmark.logs.trouble import find_failure
 
@@ -80,6 +81,7 @@ def conclude_log(
         parameters=words,
         warmup_steps=ending.warmup_steps,
         clock_resolution_s=_resolution(read.records.clock_s),
+        figure_rounding=rounding_of(known.records[collected.pattern], context.tail) if known.records else 0.0,
         step_interval=read.counters.interval,
         accumulates=known.accumulates,
         averages_from=known.averages_from,

@@ -41,6 +41,7 @@ _UNITS = {
     "clock_ms": ("clock_s", 1e-3),
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
+    "clock_d": ("clock_s", 86_400.0),
     "extra_time_s": ("step_time_s", 1.0),
 }
 _PARTS = (
@@ -52,6 +53,7 @@ _PARTS = (
     "consumed_billions",
     "clock_m",
     "clock_h",
+    "clock_d",
     "step_time_m",
     "step_time_h",
     "extra_time_s",

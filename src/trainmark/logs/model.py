@@ -215,7 +215,8 @@ class ParsedLog:
 
     ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run). ``parameters`` are
     the settings that the program printed, as strings. ``warmup_steps`` is the number of steps that the format's default
-    window leaves out. ``clock_resolution_s`` is the resolution of ``records.clock_s``. ``step_interval`` is the usual
+    window leaves out. ``clock_resolution_s`` is the resolution of ``records.clock_s``,
+    ``figure_rounding`` the share by which rounding may change the printed figures. ``step_interval`` is the usual
     number of steps per record; with ``accumulates`` a printed step has ``facts.accumulation`` micro-batches. A running
     average printed at step ``n`` covers ``n - averages_from`` steps. With ``counts_samples`` the counter of the records
     counts samples of all devices. With ``of_last_steps`` a record may cover only the last steps of its interval;
@@ -241,6 +242,7 @@ class ParsedLog:
     parameters: Mapping[str, str] = field(default_factory=dict)
     warmup_steps: int = 20
     clock_resolution_s: float = 1.0
+    figure_rounding: float = 0.0
     step_interval: int = 1
     accumulates: bool = False
     averages_from: int = 0

@@ -35,6 +35,7 @@ FIELDS = {
     "clock_ms": "milliseconds since a fixed time",
     "clock_m": "minutes to add to clock_s",
     "clock_h": "hours to add to clock_s",
+    "clock_d": "days to add to clock_s",
     "average_rate": "units per second since the start of the epoch",
     "average_steps_per_s": "steps per second since the start of the epoch",
     "average_time_s": "seconds of one step since the start of the epoch",
@@ -49,13 +50,14 @@ _COUNTERS = (
     "steps",
     "batch",
     "consumed",
+    "clock_d",
     "clock_h",
     "clock_m",
     "step_time_h",
     "step_time_m",
 )
 
-_ELAPSED = r"(?:(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
+_ELAPSED = r"(?:(?:(?P<clock_d>\d+) days?, )?(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
 _SPECIAL = {
     "stamp": rf"(?P<stamp>{STAMP.decode()})",
     "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",

@@ -38,6 +38,8 @@ from trainmark.measure.rules.short_logs import only_warm_up, short_warmup
 _FEWEST_GRAINS = 100
 """The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
 _UNEVEN = 0.02
+_FEW_DIGITS = 0.025
+"""Rounding of the printed figures that is not mentioned."""
 _FEWEST_SAMPLES = 3
 _BLOCK = 1 << 15
 
@@ -58,7 +60,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
         problems.append(doubt)
     if has_averages(log):
         value, skipped, more = by_averages(log, skipped)
-        return value, skipped, problems + more
+        return value, skipped, [*problems, *more, *_rounded(log)]
     if log.uses_clock:
         try:
             value, more = _by_clock(log, skipped)
@@ -69,7 +71,14 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
             problems.append(Problem("no-clock", f"{refused}; the printed rates are used", Severity.NOTE))
     found = series(log)
     value, more = _by_rates(found, skipped)
-    return value, skipped, problems + more
+    return value, skipped, [*problems, *more, *_rounded(log)]
+
+
+def _rounded(log: ParsedLog) -> Iterator[Problem]:
+    """Yield the problem that the printed figures have few digits."""
+    if log.figure_rounding > _FEW_DIGITS:
+        sentence = f"the figures are printed with so few digits that the number is known to {log.figure_rounding:.0%}"
+        yield Problem("few-digits", sentence, Severity.of_effect(log.figure_rounding))
 
 
 def _own(log: ParsedLog, words: OwnRun) -> float:

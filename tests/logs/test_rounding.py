@@ -1,0 +1,60 @@
+"""Figures with few digits: a steady run whose lines all print ``0.03it/s`` is known to 17 %."""
+
+import io
+import re
+
+import pytest
+
+from trainmark.logs import Facts, ParsedLog
+from trainmark.logs.rounding import rounding_of
+from trainmark.measure.rules import measure_log
+from trainmark.measure.rules.row import reading_row
+from trainmark.programs import read_stream
+
+_PATTERN = re.compile(rb"step (?P<step>\d+) (?:(?P<steps_per_s>[\d.]+)it/s|(?P<step_time_s>[\d.]+)s/it)")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["0.03it/s"] * 9, 0.005 / 0.03),
+        (["1.2it/s", "1.3it/s"] * 5, 0.05 / 1.2),
+        (["2s/it"] * 9, 0.25),
+        (["0.51s/it", "0.52s/it", "0.53s/it"], 0.0),
+        (["?it/s"], 0.0),
+    ],
+)
+def test_rounding_is_a_share_of_the_printed_figure(words: list[str], expected: float) -> None:
+    tail = "".join(f"step {step} {word}\n" for step, word in enumerate(words)).encode()
+
+    assert rounding_of(_PATTERN, tail) == pytest.approx(expected)
+
+
+def _codes(text: str) -> dict[str, str]:
+    log: ParsedLog = read_stream(io.BytesIO(text.encode()), given=Facts(gpus=1, batch_per_device=32))
+    return {
+        problem["code"]: str(problem["severity"])
+        for problem in reading_row(log, measure_log(log))["problems"]
+    }
+
+
+def _lightning(pace: float) -> str:
+    bars = [
+        f"Epoch 0:  {step}%|▏  | {step}/100 [{step // 60:02}:{step % 60:02}<99:00,  {pace:.2f}it/s, v_num=1]\r"
+        for step in range(1, 60)
+    ]
+    return "GPU available: True (cuda), used: True\n" + "".join(bars)
+
+
+def test_a_pace_of_one_digit_is_in_doubt() -> None:
+    assert _codes(_lightning(0.034))["few-digits"] == "doubt"
+
+
+def test_a_pace_of_three_digits_is_not() -> None:
+    assert "few-digits" not in _codes(_lightning(3.41))
+
+
+def test_whole_seconds_beside_the_time_of_the_epoch_are_not() -> None:
+    lines = [f"Epoch {epoch}/5\n100/100 - 149s - 1s/step - loss: 2.3\n" for epoch in range(1, 6)]
+
+    assert "few-digits" not in _codes("".join(lines))
