@@ -57,3 +57,22 @@ def test_lines_that_a_carriage_return_redraws_are_records(tmp_path: Path) -> Non
     assert run["outcome"] == "ok", run["reason"]
     found = run["measurement"]
     assert found["warmup_steps"] + found["measured_steps"] == 60
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("python3", "train.py"), "put '--' before a command: trainmark run -- python train.py"),
+        (("python3",), "python3: is no suite's file; put '--' before a command"),
+        (("python3 train.py",), "python3 train.py: is no suite's file; put '--' before a command"),
+        (("--", "python3 train.py"), "without quotes around it: trainmark run -- python3 train.py"),
+        (("--", "LR=0.1", "python3", "train.py"), "write: env LR=0.1 COMMAND"),
+    ],
+)
+def test_a_command_that_is_given_in_another_form_gets_the_right_one(
+    words: tuple[str, ...], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words]) == 2
+    error = capsys.readouterr().err
+    assert hint in error
+    assert error.count("\n") == 1

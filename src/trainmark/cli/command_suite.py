@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from trainmark.cli.command_words import check_words
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.schema.case import UNKNOWN
@@ -97,6 +98,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     """
     if not words:
         raise InputError("no command after '--': trainmark run [OPTIONS] -- COMMAND…")
+    check_words(words)
     varied = dict(_varied("--vary", text) for text in given.vary)
     variables = dict(_varied("--env", text) for text in given.env)
     _require_used(varied, words)

@@ -1,11 +1,22 @@
 """The words after ``--`` of a verb's command line."""
 
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import typer
 import typer.core
+
+from trainmark.errors import InputError
 
 _WORDS = "trainmark.command"
 """The key in the context's ``meta`` of the words after ``--``."""
+
+
+_UsageError: Any = typer.BadParameter.__base__
+_BEFORE_A_COMMAND = "put '--' before a command: trainmark run -- python train.py"
 
 
 class WithCommand(typer.core.TyperCommand):
@@ -16,10 +27,33 @@ class WithCommand(typer.core.TyperCommand):
         if "--" in args:
             at = args.index("--")
             ctx.meta[_WORDS], args = tuple(args[at + 1 :]), args[:at]
-        return super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            if "unexpected extra argument" in error.message:
+                error.message += f"; {_BEFORE_A_COMMAND}"
+            raise
 
 
 def words_of(context: Any) -> tuple[str, ...] | None:
     """Return the words after ``--``; None without ``--``."""
     words: tuple[str, ...] | None = context.meta.get(_WORDS)
     return words
+
+
+def check_no_command(suite: Path) -> None:
+    """Raise ``InputError`` if ``suite`` is no file but a command, with one word or with its words in quotes."""
+    if not suite.exists() and shutil.which(str(suite).partition(" ")[0]):
+        raise InputError(f"{suite}: is no suite's file; {_BEFORE_A_COMMAND}")
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise ``InputError`` for words that only a shell would take apart: a command in quotes, or an assignment."""
+    first, found = words[0], shutil.which(words[0])
+    if found is None and " " in first and shutil.which(first.split()[0]):
+        raise InputError(
+            f"'{first}': give a command as words, without quotes around it: trainmark run -- {first}"
+        )
+    if found is None and re.fullmatch(r"[A-Za-z_]\w*=.*", first):
+        raise InputError(f"'{first}': only a shell sets a variable like this; write: env {first} COMMAND")

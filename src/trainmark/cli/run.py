@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainmark.cli.command_words import WithCommand, words_of
+from trainmark.cli.command_words import WithCommand, check_no_command, words_of
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, counted, nearest
 
@@ -243,6 +243,7 @@ def run(
     call = Call(out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
     if words is None:
         assert suite is not None
+        check_no_command(suite)
         resolved = read_suite(suite)
         call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
         return
