@@ -152,7 +152,7 @@ def test_a_work_of_a_step_that_is_no_number_is_one_line(
 def test_a_doubt_about_a_guessed_log_without_times_does_not_promise_a_proposal_that_parse_lacks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, results = measured(tmp_path, "--style counter --batch-size 64 --steps 80", "--repeats", "1")
+    _, results = measured(tmp_path, "--style counter --batch-size 512 --steps 200", "--repeats", "1")
 
     (run,) = runs(results)
     (doubt,) = [doubt["sentence"] for doubt in run["suspicions"] if doubt["code"] == "guessed"]
