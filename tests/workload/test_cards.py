@@ -1,5 +1,7 @@
 """Cards from files: what is read, what is refused with its line, and which card a case gets."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import yaml
 
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
-from trainmark.programs import find_format
+from trainmark.programs import card_files, find_format
 from trainmark.schema.case import Case, Device
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.precision import Precision
@@ -345,3 +347,21 @@ def test_what_would_only_fail_in_a_run_is_refused_when_the_card_is_read(
 ) -> None:
     with pytest.raises(InputError, match=message):
         read_card(written(folder, **change))
+
+
+def test_the_file_of_a_shipped_card_has_its_name() -> None:
+    """A card is found by its file, without reading the others."""
+    for path in card_files():
+        assert read_card(path).card.name == path.stem
+
+
+def test_a_suite_reads_only_the_shipped_cards_that_it_uses() -> None:
+    code = (
+        "from trainmark.workload import load_workloads; from trainmark.workload import cards; "
+        "from trainmark.tasks import case_of; load_workloads().find(case_of()); "
+        "print(cards.shipped.cache_info().currsize, cards.shipped_of.cache_info().currsize)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout == "0 1\n"

@@ -1,13 +1,13 @@
 """Finding and reading cards: of built-in programs, of other known programs, and of the files that a suite names."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.programs import card_files
-from trainmark.schema.case import Case
+from trainmark.schema.case import BUILT_IN, Case
 from trainmark.suite import Document, read_document
 from trainmark.workload.card import Card, WorkingDirectory
 from trainmark.workload.card_checks import card_mistakes, validated
@@ -46,29 +46,40 @@ class NoCardError(InputError):
 
 
 class Workloads:
-    """The cards that a suite can use, by workload, framework and task."""
+    """The cards that a suite can use, by workload, framework and task: those of its own files, and the shipped ones.
 
-    def __init__(self, workloads: Iterable[Workload]) -> None:
-        self._by_key: dict[tuple[str, str], dict[str, Workload]] = {}
+    A shipped card is read when it is looked for: most suites use one of some fifty.
+    """
+
+    def __init__(self, workloads: Iterable[Workload] = ()) -> None:
+        self._own: dict[tuple[str, str], dict[str, Workload]] = {}
+        self._found: dict[tuple[str, str], Mapping[str, Workload]] = {}
         for workload in workloads:
             card = workload.card
-            self._by_key.setdefault((card.name, card.framework), {})[card.task] = workload
+            self._own.setdefault((card.name, card.framework), {})[card.task] = workload
 
     def find(self, case: Case) -> Workload:
         """Return the workload of a case; raise ``NoCardError`` when no card has its workload, framework and task."""
-        if of_tasks := self._by_key.get((case.workload, case.framework)):
-            if case.task in of_tasks:
-                return of_tasks[case.task]
-            raise NoCardError(
+        key = (case.workload, case.framework)
+        if (of_tasks := self._found.get(key)) is None:
+            of_tasks = self._found[key] = {**shipped_of(*key), **self._own.get(key, {})}
+        if (workload := of_tasks.get(case.task)) is not None:
+            return workload
+        raise self._missing(case, of_tasks)
+
+    def _missing(self, case: Case, of_tasks: Mapping[str, Workload]) -> NoCardError:
+        if of_tasks:
+            return NoCardError(
                 "task",
                 f"workload '{case.workload}' ({case.framework}) does not train {case.task}"
                 f"{nearest(case.task, of_tasks)} (it trains: {', '.join(sorted(of_tasks))})",
             )
-        names = sorted({name for name, _ in self._by_key})
+        known = {(workload.card.name, workload.card.framework) for workload in shipped()} | self._own.keys()
+        names = sorted({name for name, _ in known})
         if case.workload not in names:
-            raise NoCardError("workload", f"no workload '{case.workload}'{nearest(case.workload, names)}")
-        frameworks = sorted(framework for name, framework in self._by_key if name == case.workload)
-        raise NoCardError(
+            return NoCardError("workload", f"no workload '{case.workload}'{nearest(case.workload, names)}")
+        frameworks = sorted(framework for name, framework in known if name == case.workload)
+        return NoCardError(
             "framework",
             f"workload '{case.workload}' has no card for framework '{case.framework}'"
             f"{nearest(case.framework, frameworks)} (it has: {', '.join(frameworks)})",
@@ -76,7 +87,7 @@ class Workloads:
 
 
 def load_workloads(files: Iterable[Path] = (), checks: Sequence[Check] = ()) -> Workloads:
-    """Read the shipped cards and those in ``files``, which take the place of shipped ones of their name.
+    """Read the cards in ``files``, which take the place of shipped ones of their name, framework and task.
 
     Raises ``InputError`` for the mistakes in all of ``files``, which ``checks`` inspect too, and for two with the same
     workload, framework and task.
@@ -95,13 +106,29 @@ def load_workloads(files: Iterable[Path] = (), checks: Sequence[Check] = ()) -> 
         if key in named:
             raise InputError(f"{path}: workload '{key[0]}' for {key[1]} has a card already: {named[key][0]}")
         named[key] = (path, workload)
-    return Workloads((*shipped(), *(workload for _, workload in named.values())))
+    return Workloads(workload for _, workload in named.values())
 
 
 @cache
 def shipped() -> tuple[Workload, ...]:
     """Return the cards of the built-in programs and of all other known programs, including those of extensions."""
-    return (*map(_workload, built_in_cards()), *map(read_card, card_files()))
+    return (*map(_workload, _built_in()), *map(read_card, card_files()))
+
+
+@cache
+def _built_in() -> tuple[Document, ...]:
+    return tuple(built_in_cards())
+
+
+@cache
+def shipped_of(name: str, framework: str) -> Mapping[str, Workload]:
+    """Return the shipped cards of a workload for a framework by their tasks; the file of a card has its name."""
+    if name == BUILT_IN:
+        documents = [document for document in _built_in() if document.values["framework"] == framework]
+        found = [_workload(document) for document in documents]
+    else:
+        found = [read_card(path) for path in card_files() if path.stem == name]
+    return {one.card.task: one for one in found if (one.card.name, one.card.framework) == (name, framework)}
 
 
 def read_card(path: Path, checks: Sequence[Check] = ()) -> Workload:
