@@ -26,8 +26,14 @@ from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
-from trainmark.worker.tasks.recommendation.clicks import PUBLISHED_SIZES, column_sizes, offsets
-from trainmark.worker.tasks.recommendation.records import COLUMNS, ClickFile, Columns
+from trainmark.worker.tasks.recommendation.records import (
+    COLUMNS,
+    PUBLISHED_SIZES,
+    ClickFile,
+    Columns,
+    column_sizes,
+    offsets,
+)
 
 SPEC = clicks.ClickSpec(samples=500, vocabulary=1000, seed=3)
 RECORD = 160

@@ -21,7 +21,7 @@ from worker.core.outcomes import RunError  # type: ignore[import-not-found]
 from worker.models.pytorch_image_classification import build_model  # type: ignore[import-not-found]
 from worker.pytorch_fast.half_grad_sgd import FusedCheckScaler, HalfGradSGD  # type: ignore[import-not-found]
 from worker.pytorch_fast.images import fused_resnet as fused  # type: ignore[import-not-found]
-from worker.pytorch_fast.kernels.quarter import (  # type: ignore[import-not-found]
+from worker.pytorch_fast.kernels.positions import (  # type: ignore[import-not-found]
     quarter_of,
     whole_of,
 )

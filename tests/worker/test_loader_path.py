@@ -26,7 +26,7 @@ from trainmark.worker.tasks.image_classification.known_picture import (
     WIDTH,
     write_known,
 )
-from trainmark.worker.tasks.image_classification.loader_path import (
+from trainmark.worker.tasks.image_classification.training import (
     DEVIATION,
     MEAN,
     Part,

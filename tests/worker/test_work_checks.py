@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.adam_update import AdamUpdate
 from trainmark.worker.core.loss_check import binary_cross_entropy, check_loss, cross_entropy
 from trainmark.worker.core.optimizers import Moments, adam, learning_rates
 from trainmark.worker.core.settings import AdamRecipe, Recipe
 from trainmark.worker.core.update_checks import (
     UNDECAYED,
+    AdamUpdate,
     Unexplained,
     check_decay,
     check_rates,

@@ -28,9 +28,9 @@ from trainmark.worker.core.outcomes import (
     lost_peer,
     out_of_memory,
 )
-from trainmark.worker.core.peak import shares_of
 from trainmark.worker.core.peers import Peers
 from trainmark.worker.core.place import Place, Ranks
+from trainmark.worker.core.probes import shares_of
 from trainmark.worker.core.window import EventTimers, HostTimers
 from trainmark.worker.tasks.image_classification import TASK
 from trainmark.worker.tasks.image_classification.decoding import Photos, collate

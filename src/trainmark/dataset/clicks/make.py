@@ -21,8 +21,7 @@ from trainmark.dataset.staging import publish_files, staged_creation
 from trainmark.dataset.work import ProgressCounter
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.tasks.recommendation.architectures import DENSE
-from trainmark.worker.tasks.recommendation.clicks import CLICKED, drawn
-from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+from trainmark.worker.tasks.recommendation.records import CLICKED, COLUMNS, TRAIN, drawn
 
 CHUNK = 1 << 16
 """Samples per stream of random numbers, and per write."""

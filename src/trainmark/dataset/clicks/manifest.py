@@ -13,8 +13,7 @@ from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.tasks.recommendation.architectures import CATEGORIES
-from trainmark.worker.tasks.recommendation.clicks import column_sizes
-from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN, column_sizes
 
 SCHEMA: Literal["trainmark.clicks/1"] = "trainmark.clicks/1"
 SPEC_NAME, CONVERSION_NAME = "clicks.json", "begun.json"

@@ -28,7 +28,7 @@ from trainmark.worker.tasks.recommendation.architectures import (
     Interaction,
     Recommender,
 )
-from trainmark.worker.tasks.recommendation.clicks import made_up
+from trainmark.worker.tasks.recommendation.records import made_up
 from trainmark.worker.tasks.recommendation.settings import ClickRecipe, DescentRecipe
 
 BATCH, VOCABULARY, EMBEDDING_WIDTH = 32, 1000, 16

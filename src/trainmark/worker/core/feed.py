@@ -1,4 +1,4 @@
-"""The sources of a step's batch, for every framework."""
+"""The sources of a step's batch, for every framework, and the reader of samples by their numbers."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -99,3 +99,20 @@ class LoadedFeed(Feed):
     def close(self) -> None:
         """Drop the iterator: with its last reference a loader ends its processes."""
         self._batches = iter(())
+
+
+class IndexedReader:
+    """Reads the samples of some numbers, and counts those that it has read; it can be pickled."""
+
+    def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
+        """Take what reads them, as numpy's arrays."""
+        self._batch_of, self.produced = batch_of, SampleCounter()
+
+    def __call__(self, numbers: Any) -> tuple[Any, ...] | RunError:
+        """Return the arrays, or what tells what went wrong: a loader's process cannot end the run."""
+        try:
+            arrays = tuple(self._batch_of(numbers))
+        except RunError as stopped:
+            return stopped
+        self.produced.add(len(numbers), numbers)
+        return arrays

@@ -9,20 +9,28 @@ the second step must be
 
 on elements sampled from every parameter. The best-fitting rate and momentum are reported. The velocity of an adaptive
 optimizer does not follow from the weights: its moments are read before and after the second step instead
-(``adam_update.py``). All of this runs after the window, and values that cannot be observed are null.
+(``update_checks.py``). All of this runs after the window, and values that cannot be observed are null.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .adam_update import AdamUpdate
 from .loss_check import check_loss
 from .optimizers import clipping
 from .outcomes import first_sentence
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .training import Training
-from .update_checks import ELEMENTS, SAMPLED, Unexplained, averaged, check_decay, check_rates, sampled
+from .update_checks import (
+    ELEMENTS,
+    SAMPLED,
+    AdamUpdate,
+    Unexplained,
+    averaged,
+    check_decay,
+    check_rates,
+    sampled,
+)
 
 WITNESS_STEPS = 2
 

@@ -18,12 +18,11 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .folders import find_task, import_framework, import_trainer
-from .isolated_timing import time_in_isolation
 from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
-from .peak import share_of_peak
 from .place import Place, place_from
 from .post_window import WITNESS_STEPS, verify
+from .probes import share_of_peak, time_in_isolation
 from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_on_signal

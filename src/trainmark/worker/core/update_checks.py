@@ -1,4 +1,4 @@
-"""Checks of the updates after the window: sampled elements, weight decay, and learning rates.
+"""Checks of the updates after the window: an adaptive optimizer's update, weight decay, and learning rates.
 
 The learning rates are compared with the recipe's schedule, which is written here once more.
 
@@ -6,6 +6,14 @@ A decay of 3e-5 changes a weight a thousand times less than its gradient does, s
 of an update. But it changes all elements by the same share of their value, and the errors of the gradients do not:
 over many elements its coefficient can be estimated, with a standard error. If that is too large, as often with
 products of 16 bits, the decay is not checked.
+
+Of an adaptive optimizer the gradient that went into an update, and its rate, are solved.
+The optimizer's own moments are read before the step and after it. The first moment must have moved by (1 - b1) g, with
+g the mean of all ranks' own gradients, taken without any exchange: a sum in the place of the mean shows there, which
+the update itself would not show, since an adaptive optimizer divides it away. Where the recipe clips gradients, g is
+clipped. From the moments before and that g follows the direction a, and the weights must have moved by l (a + d w).
+Of LAMB each parameter that decays must have moved by norm(w) / norm(a + d w) of that. Those norms are of the whole
+parameter, with a of the moments after the step: they need no gradient, and are checked with dropout too.
 """
 
 import math
@@ -14,7 +22,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .settings import AdamRecipe, Recipe, Settings
+from .optimizers import Moments, adam
+from .settings import LAMB, AdamRecipe, Recipe, Settings
 from .training import Training
 
 SAMPLED = 32
@@ -160,3 +169,217 @@ def scheduled_rate(recipe: Recipe, step: int, epoch_steps: float) -> float:
         for milestone in (30, 60, 80):
             peak = peak / 10 if epochs_done >= milestone else peak
     return peak
+
+
+EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
+"""How far the gradients' factor and the rate, and the residual, may be off: in FP32, and where products are rounded."""
+
+TRUST_OFF = 0.02
+"""How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
+
+OBSERVABLE = 100 * 2.0**-24
+"""An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
+
+
+class AdamUpdate:
+    """One step of an adaptive optimizer, on elements drawn from each parameter."""
+
+    def __init__(
+        self,
+        training: Training,
+        recipe: AdamRecipe,
+        rate: float,
+        before: Moments | None,
+        clip: float | None,
+    ) -> None:
+        """Take the moments before the step, if the framework shows them; see ``clipping``.
+
+        ``clip`` is None where no rank knows it: then it follows from what went into the moments (``_clip_shown``).
+        """
+        self._clip = clip
+        self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
+        self.unexplained: dict[str, Unexplained] = {}
+        """The part of the update that its direction does not explain, by parameter, after ``solved``."""
+
+    def solved(
+        self,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        mean: Mapping[str, Any] | None,
+        moves: bool,
+        doubts: list[tuple[str, str]],
+    ) -> dict[str, Any]:
+        """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another.
+
+        ``mean`` has the drawn elements of the gradients, averaged over the ranks. ``moves``: the step was to change
+        weights of FP32.
+        """
+        import numpy as np
+
+        moments, later = self._moments, self._training.read_moments()
+        requested = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
+        unseen = {**requested, "learning_rate": None, "momentum": None, "residual": None}
+        task, settings, recipe = self._training.task, self._training.settings, self._recipe
+        names = [name for name in before if task.is_trainable(name)]
+        ratios: dict[str, float] = {}
+        trusted = None
+        if moves and recipe.optimizer == LAMB and later is not None:
+            ratios, unseen["trust_ratio_off"], trusted = self._trusted(names, before, after, later)
+        if moments is None or later is None or mean is None:
+            _differs(trusted, doubts)
+            return unseen
+        # What a lazy optimizer leaves alone has a gradient of 0.
+        requested_of = {
+            name: mean[name] != 0 if task.is_lazy(settings, name) else np.ones_like(mean[name], bool)
+            for name in names
+        }
+        factor = self._gradients_count(mean, requested_of, moments, later)
+        clipped = recipe.clip_norm is not None
+        if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
+            return unseen
+        clip = self._clip_shown(factor or 0.0, names, moments, later) if self._clip is None else self._clip
+        factor = factor / clip if factor is not None and clip > 0 else factor
+        terms, updates = [], []
+        self.unexplained.clear()
+        for name in names:
+            weights, own = sampled(before, name), requested_of[name]
+            past = sampled(moments.first, name), sampled(moments.second, name)
+            direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
+            term = direction + task.decay(settings, name) * weights
+            moved = (weights - sampled(after, name)) / (self._rate * ratios.get(name, 1.0))
+            self.unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
+            terms.append((term * ratios.get(name, 1.0))[own])
+            updates.append((weights - sampled(after, name))[own])
+        term, update = np.concatenate(terms), np.concatenate(updates)
+        if not term.any() or not update.any():
+            return unseen
+        rate = float(update @ term / (term @ term))
+        left = update - rate * term
+        residual = float(np.sqrt((left @ left) / (update @ update)))
+        # That a ratio is missing says more than what it makes of rate and residual.
+        _differs(trusted or self._what_is_wrong(factor, rate, residual), doubts)
+        found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
+        return {**found, "clip_factor": clip} if clipped else found
+
+    def _clip_shown(self, factor: float, names: Sequence[str], moments: Moments, later: Moments) -> float:
+        """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
+
+        Its norm is then that of what went into the first moment, divided by the factor. Of a model that is looked at by
+        rows that norm is not known, and the factor is believed, up to 1.
+        """
+        import numpy as np
+
+        norm, retained = self._recipe.clip_norm, self._recipe.momentum
+        if norm is None:
+            return 1.0
+        if self._training.sampled_share() < 1:
+            return min(factor, 1.0)
+        given = [np.ravel(later.first[name] - np.float32(retained) * moments.first[name]) for name in names]
+        size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
+        return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
+
+    def _gradients_count(
+        self, mean: Mapping[str, Any], requested_of: Mapping[str, Any], moments: Moments, later: Moments
+    ) -> float | None:
+        """Return how many times the gradients went into the first moment; None if all are below its rounding.
+
+        A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
+        """
+        import numpy as np
+
+        added, expected = [], []
+        for name, own in requested_of.items():
+            size = float(np.sqrt(np.mean(mean[name] ** 2)))
+            past = float(np.sqrt(np.mean(sampled(moments.first, name) ** 2)))
+            if size * (1 - self._recipe.momentum) > OBSERVABLE * past:
+                gained = sampled(later.first, name) - self._recipe.momentum * sampled(moments.first, name)
+                added.append(gained[own] / (1 - self._recipe.momentum) / size)
+                expected.append(mean[name][own] / size)
+        if not added:
+            return None
+        given, real = np.concatenate(added), np.concatenate(expected)
+        return float(given @ real / (real @ real))
+
+    def _what_is_wrong(self, counted: float | None, rate: float, residual: float) -> str | None:
+        """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown."""
+        factor = 1.0 if counted is None else counted
+        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
+        ranks = self._training.ranks.place.world_size
+        if ranks > 1 and abs(factor / ranks - 1) <= off:
+            return f"the gradients of the {ranks} ranks are summed instead of averaged"
+        if ranks > 1 and abs(factor * ranks - 1) <= off:
+            return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
+        if abs(factor - 1) > off:
+            return f"the gradients count {factor:.3g} times"
+        if abs(rate / self._rate - 1) > off:
+            return f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
+        return f"{residual:.0%} of it is something else" if residual > most_left else None
+
+    def _trusted(
+        self, names: list[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments
+    ) -> tuple[dict[str, float], float | None, str | None]:
+        """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
+
+        Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
+        """
+        import numpy as np
+
+        task, settings = self._training.task, self._training.settings
+        decays = {name: task.decay(settings, name) for name in names}
+        ratios = {
+            name: trust_ratio(before[name], later, name, decay, self._recipe)
+            for name, decay in decays.items()
+        }
+        offs: dict[str, float] = {}
+        factors: dict[str, float] = {}
+        for name, ratio in ratios.items():
+            decay, weights = decays[name], sampled(before, name)
+            moved = weights - sampled(after, name)
+            small = OBSERVABLE * float(np.sqrt(np.mean(weights**2)))
+            if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
+                continue
+            first, second = sampled(later.first, name), sampled(later.second, name)
+            term = _direction(first, second, later.steps, self._recipe) + decay * weights
+            factors[name] = float(moved @ term) / float(term @ term) / self._rate if term.any() else 0.0
+            offs[name] = abs(factors[name] / ratio - 1)
+        if not offs:
+            return ratios, None, None
+        worst = max(offs, key=lambda name: offs[name])
+        wrong = sum(off > TRUST_OFF for off in offs.values())
+        reason = (
+            f"the trust ratio of {wrong} of {len(offs)} parameters is another than LAMB's, "
+            f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
+        )
+        return ratios, offs[worst], reason if wrong else None
+
+
+def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
+    """Return by what LAMB multiplies the direction of a whole parameter, from the ``moments`` after the step.
+
+    You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
+    """
+    import numpy as np
+
+    if not decay:
+        return 1.0
+    own = np.asarray(weights, np.float32).ravel()
+    first, second = (
+        np.asarray(retained[name], np.float32).ravel() for retained in (moments.first, moments.second)
+    )
+    direction = _direction(first, second, moments.steps, recipe) + np.float32(decay) * own
+    norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
+    return norms[0] / norms[1] if all(norms) else 1.0
+
+
+def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
+    """Return Adam's direction, from the moments after the step."""
+    import numpy as np
+
+    corrected = second / (1 - recipe.second_momentum**steps)
+    return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)
+
+
+def _differs(reason: str | None, doubts: list[tuple[str, str]]) -> None:
+    if reason is not None:
+        described = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
+        doubts.append(("update-differs", described))

@@ -26,8 +26,7 @@ from ..tasks.recommendation.architectures import (
     glorot_limit,
     pairs,
 )
-from ..tasks.recommendation.clicks import column_sizes
-from ..tasks.recommendation.records import ClickFile, open_feed
+from ..tasks.recommendation.records import ClickFile, column_sizes, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 

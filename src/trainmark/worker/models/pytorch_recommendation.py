@@ -36,8 +36,7 @@ from ..tasks.recommendation.architectures import (
     WideDeep,
     pairs,
 )
-from ..tasks.recommendation.clicks import column_sizes
-from ..tasks.recommendation.records import ClickFile, open_feed
+from ..tasks.recommendation.records import ClickFile, column_sizes, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 

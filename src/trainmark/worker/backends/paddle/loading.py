@@ -8,7 +8,7 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import LoadedFeed
+from ...core.feed import IndexedReader, LoadedFeed
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, in_parts, joined
@@ -17,7 +17,6 @@ from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
-from ...tasks.indexed_reader import IndexedReader
 
 
 class Batches(Dataset):

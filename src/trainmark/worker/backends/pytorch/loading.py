@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import Feed, LoadedFeed
+from ...core.feed import Feed, IndexedReader, LoadedFeed
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter, in_parts, joined
@@ -16,7 +16,6 @@ from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings
-from ...tasks.indexed_reader import IndexedReader
 
 
 class NumberedBatches(Dataset):

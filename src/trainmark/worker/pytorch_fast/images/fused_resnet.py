@@ -18,8 +18,7 @@ from ...tasks.image_classification.architectures import ARCHITECTURES, Convoluti
 from ..compilers import FOLDED, QUARTER
 from ..kernels import norm as kernels
 from ..kernels import pool
-from ..kernels.padded import padded, padded_weight
-from ..kernels.quarter import quarter_gradients, quarter_of, whole_of
+from ..kernels.positions import padded, padded_weight, quarter_gradients, quarter_of, whole_of
 
 Twice = tuple[Any, Any]
 """The same values in two tensors of one memory: for a block's convolutions, and for its shortcut."""

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import Function
 
 from ...core.outcomes import OUT_OF_MEMORY, UNSUPPORTED, RunError
-from .quarter import quarter_gradients, whole_of
+from .positions import quarter_gradients, whole_of
 
 
 class Geometry(NamedTuple):

@@ -13,7 +13,7 @@ from ...core.settings import AdamRecipe, Settings
 from ...core.task import Check, PlainLoss, Task
 from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
-from .clicks import Batch, made_up, mirrored
+from .records import Batch, made_up, mirrored
 from .settings import SPARSE_GRADIENTS, ClickSettings, add_flags, click_settings
 
 LEFT = 0.05
