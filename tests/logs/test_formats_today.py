@@ -338,6 +338,19 @@ def test_the_line_of_megatron_bridge_is_read_as_that_of_megatron_lm(read: Reader
     assert log.figures["tflops"] == 400
 
 
+def test_the_second_value_of_primus_is_its_running_average_and_not_read(read: Reader) -> None:
+    # The form of its patch of Megatron-LM's line: the value of the interval, a slash, the average of the last lines.
+    line = (
+        "[2026-03-01 12:{minute:02}:00] iteration {step:8d}/    1000 | consumed samples: {consumed:12d} |"
+        " elapsed time per iteration (ms): 500.0/812.4 | hip mem usage/free/total/usage_ratio: 150.0GB/41.0GB/191.0GB"
+        "/78.53% | compute per GPU (TFLOP/s/GPU): 400.0 (avg 246.0) | tokens/s/GPU inst/harmonic mean: 131072.0/80668.0"
+        " | learning rate: 1.000000E-04 | global batch size:   128 | lm loss: 5.000000E+00 |\n"
+    )
+    text = "".join(line.format(minute=n, step=120 * n, consumed=128 * 120 * n) for n in range(1, 20))
+
+    assert measure_log(read(text)).value == pytest.approx(256)
+
+
 def test_unsloths_banner_has_the_batch_and_the_devices(read: Reader) -> None:
     log = read(
         "==((====))==  Unsloth - 2x faster free finetuning | Num GPUs used = 2\n"
