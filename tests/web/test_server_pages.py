@@ -24,7 +24,8 @@ PAGES = ("index", "compare", "history", "references", "live")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a directory of result directories, one of which has runs with logs, and one hostile names."""
-    for name, results in (("first", sample.ngc_v100()), ("hostile", sample.hostile())):
+    hostile = sample.hostile().model_copy(update={"suite": "hostile"})
+    for name, results in (("first", sample.ngc_v100()), ("hostile", hostile)):
         (tmp_path / "in" / name).mkdir(parents=True)
         write_results(tmp_path / "in" / name / RESULTS, results)
     (tmp_path / "in" / "first" / "runs").mkdir()
@@ -154,9 +155,9 @@ def test_a_log_is_text_and_only_that_of_a_run(folder: Path, serve: Serve) -> Non
 @pytest.mark.parametrize("place", ["..", "../../secret", "/etc", "link"])
 def test_a_run_that_names_a_folder_elsewhere_has_no_log(place: str, tmp_path: Path, serve: Serve) -> None:
     (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "train.log").write_text("secret")
+    (tmp_path / "secret" / "train.log").write_text("precious")
     (tmp_path / "in").mkdir()
-    (tmp_path / "train.log").write_text("secret")
+    (tmp_path / "train.log").write_text("precious")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "secret")
     (case,) = sample.one_case(3).cases
     runs = tuple(run.model_copy(update={"directory": place}) for run in case.runs)
@@ -167,8 +168,8 @@ def test_a_run_that_names_a_folder_elsewhere_has_no_log(place: str, tmp_path: Pa
     answer = server.ask(f"/logs/in/{anchor_of(case.id)}/1")
 
     assert answer.status == 404
-    assert b"secret" not in answer.body
-    assert "secret" not in server.ask("/evidence/in.html").text
+    assert b"precious" not in answer.body
+    assert "precious" not in server.ask("/evidence/in.html").text
 
 
 def test_a_database_is_filtered_by_the_address(database: Path, serve: Serve) -> None:

@@ -7,7 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from sse_starlette import EventSourceResponse
@@ -43,6 +45,14 @@ MOST_CACHED_BYTES = 32 << 20
 MOST_OF_LOG_BYTES = 16 << 20
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _MOST_CHOICES = 200
+THREADS = 8
+
+
+class _Turn:
+    """The lock of one page; it exists while somebody waits for the page."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
 
 
 class Server:
@@ -57,18 +67,28 @@ class Server:
         self._pages: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
         self._held_bytes = 0
         self._lock = Lock()
+        self._rendering: WeakValueDictionary[tuple[str, ...], _Turn] = WeakValueDictionary()
 
     def page(self, frame: Frame, query: str, make: Callable[[], Page]) -> Response:
-        """Return a page as of the newest results; a page that was rendered for them is not rendered again."""
+        """Return a page as of the newest results; a page that was rendered for them is not rendered again.
+
+        Readers who ask for a page at once wait for one rendering of it.
+        """
         key = (self.listing.revision(), frame.language.value, frame.path, query)
         with self._lock:
-            held = self._pages.get(key)
-            if held is not None:
-                self._pages.move_to_end(key)
-        if held is None:
-            held = render(make(), frame).encode("utf-8")
-            self._hold(key, held)
+            turn = self._rendering.setdefault(key, _Turn())
+        with turn.lock:
+            held = self._held(key)
+            if held is None:
+                held = render(make(), frame).encode("utf-8")
+                self._hold(key, held)
         return Response(held, media_type="text/html; charset=utf-8")
+
+    def _held(self, key: tuple[str, ...]) -> bytes | None:
+        with self._lock:
+            if key in self._pages:
+                self._pages.move_to_end(key)
+            return self._pages.get(key)
 
     def _hold(self, key: tuple[str, ...], content: bytes) -> None:
         """Store a page; drop those that were not requested for longest while all are too large."""
@@ -111,6 +131,8 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # Rendering is computing: more threads would not be faster, and each holds a page's results in memory.
+        current_default_thread_limiter().total_tokens = THREADS
         yield
         server.close()
 

@@ -15,7 +15,7 @@ from trainmark.site.explorer import SUITE, AxisChoice, ordered
 from trainmark.site.index import SiteIndex
 from trainmark.store import axis_values, last_run, list_results
 
-PAGE = 200
+PAGE = 100
 """The number of results in one part of a table."""
 
 MOST_OF_DIRECTORIES = 2000
