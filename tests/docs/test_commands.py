@@ -25,8 +25,8 @@ BLOCK = re.compile(
     r'^```(?P<kind>\w+)(?: title="(?P<file>[\w.-]+)")?\n(?P<text>.*?)^```', re.MULTILINE | re.DOTALL
 )
 NUMBER = re.compile(r"[-+]?\d+(?:[.,:\u202f]\d+)*(?:e[-+]?\d+)?")
-NO_VERBS = ("serve", "ended")
-"""What README calls missing, and the first word of a sentence in a record."""
+NO_VERBS = ("ended",)
+"""The first word of a sentence in a record."""
 LEFT_OUT = "…"
 
 
