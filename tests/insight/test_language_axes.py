@@ -181,6 +181,19 @@ def test_compilation_and_fp8_are_factors_of_torchtitans_table() -> None:
     assert both["open"] * both.get(Condition.PRECISION, 1.0) == pytest.approx(8532 / 6667)
 
 
+def test_the_ratio_of_two_devices_is_only_a_limit_if_their_recipes_differ() -> None:
+    found = of_figures(
+        "megatron-bridge-26.02.01-qwen3-235b-a22b-gb300-mxfp8-seq4096-256gpu",
+        "megatron-bridge-26.02-qwen3-235b-a22b-b200-mxfp8-seq4096-256gpu",
+    )
+
+    device = found.differences[0]
+    assert (device.axis, device.basis) == (Condition.DEVICE, Basis.BUNDLED)
+    assert any("expert_parallel" in (match.effect.also or "") for match in device.evidence)
+    assert device.share == (0.0, 1.0)
+    assert [factor.name for factor in found.factors] == ["open"]
+
+
 def test_a_narrower_precision_without_evidence_is_limited_by_the_peaks() -> None:
     here = ExplainedRun(
         "here", recipe(model="llama3_8b", precision="bf16", device="H100", devices=8), 1000.0, "tokens/s"

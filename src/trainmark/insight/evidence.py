@@ -212,7 +212,8 @@ def published_device_ratios(
     """Yield the effects of going from the run's device to the reference's, from pairs of published figures.
 
     Both figures of a pair have the same program, container, model, framework, precision and number of devices; other
-    differences between the two machines are part of the effect.
+    differences between the two machines are part of the effect. Differences of their recipes are not: such a pair is
+    only a limit, for publishers fit parallel sizes and batches to a device.
     """
     here, there = run.value(Condition.DEVICE), reference.hardware.device
     if here is None or there is None or here == there:
@@ -229,6 +230,7 @@ def published_device_ratios(
             continue
         for before in known:
             if before.hardware.device == here and _work(before) == _work(after):
+                recipes = _recipe_differences(before, after)
                 yield Effect.model_validate(
                     {
                         "id": f"device-{before.id}-{after.id}",
@@ -236,8 +238,8 @@ def published_device_ratios(
                         "from": str(here),
                         "to": there,
                         "strength": Strength.BUNDLED,
-                        "also": "the machine around the device, and its memory",
-                        "also_belongs": True,
+                        "also": ", ".join(["the machine around the device, and its memory", *recipes]),
+                        "also_belongs": not recipes,
                         "conditions": {
                             "framework": after.framework,
                             "model": _model_family(after.model),
@@ -248,6 +250,17 @@ def published_device_ratios(
                         "after": {"reference": after.id},
                     }
                 )
+
+
+def _recipe_differences(before: Reference, after: Reference) -> list[str]:
+    """Return the settings that two figures state differently, or that only one states."""
+    names = sorted({*before.recipe, *after.recipe})
+    pairs = ((name, before.recipe.get(name), after.recipe.get(name)) for name in names)
+    return [
+        f"{name} {'unknown' if one is None else one} to {'unknown' if other is None else other}"
+        for name, one, other in pairs
+        if one != other
+    ]
 
 
 _BATCH_AXES = frozenset(
