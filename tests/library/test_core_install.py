@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.extras import EXTRA_OF
+from trainmark.manual_pages import with_pages
 
 pytestmark = pytest.mark.process
 
@@ -137,10 +138,38 @@ def test_the_wheel_holds_suites_references_cards_and_its_metadata(tmp_path: Path
     assert {"trainmark/__main__.py", "trainmark/py.typed", "trainmark/frameworks/card.yaml"} <= names
     assert any(name.startswith("trainmark/reference/data/") for name in names)
     assert any(name.startswith("trainmark/programs/cards/") for name in names)
+    pages = {name.removeprefix("trainmark/manual/") for name in names if name.startswith("trainmark/manual/")}
+    assert {"how-to/exports.md", "reference/logs.md", "explanation/concepts.md"} <= pages
+    assert [page for page in pages if page.startswith(("results/", "pictures/", "adr/"))] == []
     assert "Classifier: Typing :: Typed" in metadata
     assert "Provides-Extra: report" in metadata
     assert "Requires-Dist: scipy" not in re.sub(r"Requires-Dist: .*; extra == .*", "", metadata)
     assert wheel.stat().st_size < 3e6
+
+
+def test_a_message_names_a_page_where_it_is(tmp_path: Path) -> None:
+    installed = tmp_path / "manual"
+    (installed / "how-to").mkdir(parents=True)
+    (installed / "how-to" / "describe-a-log.md").touch()
+    text = "describe its lines (docs/how-to/describe-a-log.md, docs/how-to/other.md)"
+
+    in_package = f"describe its lines ({installed}/how-to/describe-a-log.md, docs/how-to/other.md)"
+    assert with_pages(text, installed) == in_package
+    assert with_pages(text) == text
+    (tmp_path / "link").symlink_to(installed)
+    assert with_pages(text, tmp_path / "link") == text
+
+
+def test_every_page_that_the_program_names_is_in_the_package() -> None:
+    named = {
+        page
+        for kind in ("*.py", "*.yaml")
+        for path in (ROOT / "src").rglob(kind)
+        for page in re.findall(r"\bdocs/((?:[a-z-]+/)+[a-z-]+\.md)", path.read_text(encoding="utf-8"))
+    }
+
+    assert named
+    assert [page for page in sorted(named) if not (ROOT / "docs" / page).is_file()] == []
 
 
 def test_the_package_is_a_command() -> None:

@@ -75,7 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     if argv[:1] == ["help"] and len(argv) > 1:
         argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("--help", "-h", "help"):
-        (sys.stdout if argv else sys.stderr).write(USAGE)
+        from trainmark.manual_pages import FOLDER
+
+        manual = "" if FOLDER.is_symlink() else f"\nManual: the pages named docs/... are in {FOLDER}\n"
+        (sys.stdout if argv else sys.stderr).write(f"{USAGE}{manual}")
         return 0 if argv else 2
     if argv[0] == "--version":
         sys.stdout.write(f"trainmark {__version__}\n")
@@ -125,7 +128,9 @@ def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
             import traceback
 
             sys.stderr.write(traceback.format_exc())
-        sys.stderr.write(f"trainmark {verb}: {error}\n")
+        from trainmark.manual_pages import with_pages
+
+        sys.stderr.write(f"trainmark {verb}: {with_pages(str(error))}\n")
         return error.exit_code
     except ModuleNotFoundError as error:
         from trainmark.extras import EXTRA_OF, missing_extra
