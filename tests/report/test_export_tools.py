@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -179,8 +180,9 @@ def mlflow_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
                 time.sleep(0.5)
         yield python, address
     finally:
-        os.killpg(server.pid, 15)
-        server.wait(30)
+        # Its workers end only after their jobs; nothing of it is needed any more.
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 @pytest.mark.process
