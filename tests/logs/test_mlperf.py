@@ -17,6 +17,7 @@ from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, read_stream, synthetic_log
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
+from trainmark.programs.log_formats.mlperf.events import last_values
 
 _START_MS = 1_700_000_000_000
 Event = tuple[str, float, Any, dict[str, Any]]
@@ -280,3 +281,15 @@ def test_result_logs_of_version_5_give_the_right_number(truth: dict[str, str]) -
 )
 def test_field_cases_of_mlperf_give_the_right_number(name: str, low: float, high: float) -> None:
     assert low <= float(measure_log(read_log(CORPUS_2026 / "cases" / f"{name}.log")).value or 0) <= high
+
+
+def test_the_last_value_of_a_key_is_its_parameter_and_a_damaged_line_is_left_out() -> None:
+    text = (
+        b':::MLLOG {"key": "seed", "time_ms": 1, "value": 1}\n'
+        b':::MLLOG {"key": "global_batch_size", "time_ms": 2, "value": 512}\n'
+        b':::MLLOG {"metadata": {"key": "seed"}, "key": "opt_name", "time_ms": 2, "value": "sgd"}\n'
+        b':::MLLOG {"key": "seed", "time_ms": 3, "value": 7}\n'
+        b':::MLLOG {"key": "global_batch_size", "time_ms": 2, "value": 5\n'
+    )
+
+    assert last_values(text) == {"global_batch_size": "512", "opt_name": "sgd", "seed": "7"}

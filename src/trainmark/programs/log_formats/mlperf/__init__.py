@@ -21,7 +21,7 @@ from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
-from trainmark.programs.log_formats.mlperf.events import COLUMNS, in_time, of_key, read_events, rows_of
+from trainmark.programs.log_formats.mlperf.events import COLUMNS, in_time, last_values, of_key, rows_of
 from trainmark.programs.log_formats.mlperf.methods import Run, only_own, records_of, witnesses_of
 
 _FIRST_STAMP_S = 978_307_200.0
@@ -43,7 +43,7 @@ def parameters(context: LogContext) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _parameters(text: bytes) -> dict[str, str]:
-    return {str(event["key"]): str(event.get("value")) for event in read_events(text) if "key" in event}
+    return last_values(text)
 
 
 def extract(text: bytes) -> Extract:

@@ -5,7 +5,6 @@ Epochs and blocks are the spans between their start and stop events.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ COLUMNS = ("key", "time_s", "number", "count", "samples", "value", "first_step",
 own or the throughput in it. NaN for what an event does not have."""
 _PREFIX = b":::MLLOG "
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
+_KEY = re.compile(rb'"key"\s*:\s*"([^"]*)"')
 _COUNTING = re.compile(rb'"key"\s*:\s*"(?:%s)"' % b"|".join(key.encode() for key in KEYS))
 _CLOSE = 0.01
 _TIME, _NUMBER, _COUNT, _SAMPLES, _FIRST_STEP, _STEP_COUNT = 1, 2, 3, 4, 6, 7
@@ -35,11 +35,17 @@ _LARGEST = 1e18
 """Largest valid time, count or rate: larger numbers come from damaged lines."""
 
 
-def read_events(text: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the events in ``text``; damaged lines are left out."""
-    for body in _EVENT.findall(text):
-        if (event := _decoded(str(body, "utf-8", "replace"), {})) is not None:
-            yield event
+def last_values(text: bytes) -> dict[str, str]:
+    """Return the last value of each key in ``text``; damaged lines are left out, earlier ones not decoded."""
+    found: dict[str, str] = {}
+    for body in reversed(_EVENT.findall(text)):
+        named = _KEY.findall(body)
+        if len(named) == 1 and str(named[0], "utf-8", "replace") in found:
+            continue
+        event = _decoded(str(body, "utf-8", "replace"), {})
+        if event is not None and "key" in event:
+            found.setdefault(str(event["key"]), str(event.get("value")))
+    return dict(reversed(found.items()))
 
 
 def _decoded(body: str, hooks: Hooks) -> dict[str, Any] | None:
