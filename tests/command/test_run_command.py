@@ -163,6 +163,18 @@ def test_a_doubt_about_a_guessed_log_without_times_does_not_promise_a_proposal_t
     assert "docs/how-to/describe-a-log.md" in doubt
 
 
+def test_a_program_whose_python_lacks_trainmark_is_answered_with_the_command_that_installs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("import sys\nsys.path.clear()\nimport trainmark\n")
+
+    main(["run", "--out", "out", "--repeats", "1", "--", sys.executable, "-S", "train.py"])
+
+    printed = capsys.readouterr().out
+    assert "No module named 'trainmark'" in printed
+    assert "what to do  PYTHON -m pip install --no-deps trainmark, with the Python of your program" in printed
+
+
 def test_without_the_work_of_a_step_the_number_is_in_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,8 @@ from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS, STEPS_U
 from trainmark.schema.results import CaseResult, Results, RunResult
 
 _LABEL = 12
+_NOT_INSTALLED = "No module named 'trainmark'"
+"""The end of a program that uses `trainmark.measure`, by a Python without trainmark."""
 _CLOCKS_DIFFER_S = 1.0
 """Clocks that differ by less are not named on the terminal."""
 _MOST_RANKS = 8
@@ -106,6 +108,8 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     measured = [run for run in case.runs if run.measurement is not None]
     if not measured or case.estimate is None:
         yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
+        if _NOT_INSTALLED in (case.reason or ""):
+            yield "what to do", "PYTHON -m pip install --no-deps trainmark, with the Python of your program"
         return
     first = measured[0].measurement
     assert first is not None
