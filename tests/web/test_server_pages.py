@@ -56,14 +56,14 @@ def test_every_page_and_every_link_of_it_is_answered(
     kind: str, request: pytest.FixtureRequest, serve: Serve
 ) -> None:
     server = serve(request.getfixturevalue(kind))
-    seen: dict[str, int] = {}
+    statuses: dict[str, int] = {}
     waiting = [*addresses(), *addresses("/zh")]
     while waiting:
         path = waiting.pop()
-        if path in seen or len(seen) > 150:
+        if path in statuses or len(statuses) > 150:
             continue
         answer = server.ask(path)
-        seen[path] = answer.status
+        statuses[path] = answer.status
         if not answer.headers["content-type"].startswith("text/html"):
             continue
         page = Links(answer.text)
@@ -72,8 +72,8 @@ def test_every_page_and_every_link_of_it_is_answered(
             target = href.partition("#")[0].partition("?")[0]
             if target:
                 waiting.append(os.path.normpath(f"{path.rpartition('/')[0]}/{target}"))
-    assert {path: status for path, status in seen.items() if status != 200} == {}
-    assert any(path.startswith("/evidence/") for path in seen)
+    assert {path: status for path, status in statuses.items() if status != 200} == {}
+    assert any(path.startswith("/evidence/") for path in statuses)
 
 
 def test_every_answer_has_the_policy(folder: Path, serve: Serve) -> None:

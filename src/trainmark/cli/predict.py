@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.prediction import ScaleSeries
+    from trainmark.reference import Reference
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -23,8 +24,16 @@ def predict(
         ),
     ],
     devices: Annotated[
-        str, typer.Option("--devices", metavar="N,…", help="The numbers of devices to predict, e.g. 32,64.")
-    ],
+        str | None,
+        typer.Option("--devices", metavar="N,…", help="The numbers of devices to predict, e.g. 32,64."),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="What if: the same devices of another kind, e.g. H200, by a model of two peaks with its error.",
+        ),
+    ] = None,
     batch: Annotated[
         str | None,
         typer.Option(
@@ -54,6 +63,11 @@ def predict(
     Exit code 1: a prediction was refused.
     """
     from trainmark.errors import InputError
+
+    if (devices is None) == (on is None):
+        raise InputError("give --devices N,… (more devices) or --on DEVICE (another device)")
+    if devices is None:
+        raise typer.Exit(_what_if(source, on or "", only, as_json=as_json))
     from trainmark.prediction import LEVEL, predict_series, render_prediction, with_hosts
     from trainmark.schema.prediction import PredictionReport
 
@@ -77,6 +91,29 @@ def predict(
     raise typer.Exit(0 if report.complete else 1)
 
 
+def _what_if(source: str, target: str, only: str | None, *, as_json: bool) -> int:
+    """Print the figures of a source on another device; return 1 if one has no estimate."""
+    from trainmark.prediction import (
+        figures_of_references,
+        figures_of_results,
+        published_error,
+        render_what_if,
+        what_if,
+    )
+    from trainmark.reference import load_references
+
+    references = _references(source, only)
+    if references is None:
+        from trainmark.cli.results import results_at, selected
+
+        figures = figures_of_results(selected(results_at(source), only))
+    else:
+        figures = figures_of_references(references)
+    report = what_if(figures, target, source, published_error(load_references()))
+    sys.stdout.write(report.model_dump_json(indent=1) + "\n" if as_json else render_what_if(report))
+    return 0 if figures and all(one.estimate is not None for one in report.figures) else 1
+
+
 def _numbers(option: str, text: str) -> list[float]:
     """Return positive numbers; raise ``InputError`` for anything else."""
     from math import isfinite
@@ -92,21 +129,29 @@ def _numbers(option: str, text: str) -> list[float]:
     return found
 
 
+def _references(source: str, only: str | None) -> "tuple[Reference, ...] | None":
+    """Return the chosen figures of a published table; None if the source is no table's name."""
+    if Path(source).exists() or "#" in source or "://" in source:
+        return None
+    from trainmark.reference import published_sources, select_words
+
+    published = published_sources()
+    if source not in published:
+        from trainmark.errors import InputError, nearest
+
+        raise InputError(
+            f"{source}: no such directory, file or published table{nearest(source, published)} "
+            f"(published: {', '.join(published)})"
+        )
+    return select_words(published[source], only)
+
+
 def _series(source: str, only: str | None) -> "list[ScaleSeries]":
     from trainmark.prediction import series_from_references, series_from_results
 
-    if not Path(source).exists() and "#" not in source and "://" not in source:
-        from trainmark.reference import published_sources, select_words
-
-        published = published_sources()
-        if source not in published:
-            from trainmark.errors import InputError, nearest
-
-            raise InputError(
-                f"{source}: no such directory, file or published table{nearest(source, published)} "
-                f"(published: {', '.join(published)})"
-            )
-        return series_from_references(select_words(published[source], only))
+    references = _references(source, only)
+    if references is not None:
+        return series_from_references(references)
     from trainmark.cli.results import results_at, selected
 
     return series_from_results(selected(results_at(source), only))

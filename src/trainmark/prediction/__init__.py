@@ -9,6 +9,14 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.prediction.forecast import LEVEL, predict, predict_series
+    from trainmark.prediction.other_device import (
+        DeviceFigure,
+        figures_of_references,
+        figures_of_results,
+        published_error,
+        render_what_if,
+        what_if,
+    )
     from trainmark.prediction.render import render_prediction
     from trainmark.prediction.scales import (
         Scale,
@@ -20,13 +28,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEVEL",
+    "DeviceFigure",
     "Scale",
     "ScaleSeries",
+    "figures_of_references",
+    "figures_of_results",
     "predict",
     "predict_series",
+    "published_error",
     "render_prediction",
+    "render_what_if",
     "series_from_references",
     "series_from_results",
+    "what_if",
     "with_hosts",
 ]
 
@@ -36,5 +50,13 @@ __getattr__ = attach(
         ".forecast": ("LEVEL", "predict", "predict_series"),
         ".render": ("render_prediction",),
         ".scales": ("Scale", "ScaleSeries", "series_from_references", "series_from_results", "with_hosts"),
+        ".other_device": (
+            "DeviceFigure",
+            "figures_of_references",
+            "figures_of_results",
+            "published_error",
+            "render_what_if",
+            "what_if",
+        ),
     },
 )
