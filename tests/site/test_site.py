@@ -224,6 +224,12 @@ def test_a_source_without_results_is_one_line(
     assert source in error
 
 
+def test_labels_of_a_table_that_is_a_list_are_words_in_each_language(several: Path) -> None:
+    style = (several / "assets" / "site.css").read_text(encoding="utf-8")
+    assert ':lang(zh-CN) [data-entries] td:nth-child(2)::before { content: "吞吐率"; }' in style
+    assert "\\u" not in style
+
+
 def test_text_has_enough_contrast_in_light_and_dark(several: Path) -> None:
     themes = list(colours((several / "assets" / "site.css").read_text(encoding="utf-8")))
     assert len(themes) == 2

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -162,6 +163,48 @@ def test_doubts_and_failures_are_shown_as_they_arise_and_as_text(suite: RunningS
     assert "the GPU&#39;s clock was throttled in 12 % of the samples (clocks-throttled)" in text
     assert "&lt;img src=x" in text
     assert "<img" not in text
+
+
+def test_a_log_and_telemetry_of_nonsense_are_shown_as_far_as_they_go(suite: RunningSuite) -> None:
+    run = suite.begin(0, 1, 40)
+    (run / "train.log").write_text(f"step {'9' * 5000}/12\n", encoding="utf-8")
+    nonsense = ["[" * 100_000, '{"cpu": 3, "gpus": [7, {}]}', '{"cpu": {"busy": 1e999}, "wall_s": "x"}']
+    (run / "telemetry.jsonl").write_text("".join(f"{line}\n" for line in nonsense), encoding="utf-8")
+    watch = SuiteWatch("out", suite.folder)
+    state = watch.state(time.time())
+    assert state is not None
+    assert state.in_hand is not None
+    assert state.in_hand.step is None
+    watch.close()
+
+
+def test_following_a_suite_changes_none_of_its_files(suite: RunningSuite) -> None:
+    suite.end(0, 1)
+    suite.store.close()
+    with sqlite3.connect(suite.folder / DATABASE) as older:
+        older.execute("UPDATE alembic_version SET version_num = '0004'")
+    older.close()
+    before = (suite.folder / DATABASE).read_bytes()
+    watch = SuiteWatch("out", suite.folder)
+    state = watch.state(time.time())
+    assert state is not None
+    assert state.runs == 0
+    watch.close()
+    assert (suite.folder / DATABASE).read_bytes() == before
+
+
+def test_readers_stay_while_the_directory_is_gone(suite: RunningSuite, serve: Serve) -> None:
+    suite.begin(0, 1, 40)
+    server = serve(suite.folder)
+    events = server.events()
+    assert next(events)[0] == "revision"
+    away = suite.folder.with_name("away")
+    suite.folder.rename(away)
+    time.sleep(2 * LOOK_S)
+    away.rename(suite.folder)
+    suite.begin(0, 1, 91)
+    assert any(name == "state" and "step 91." in data for name, data in events)
+    events.close()
 
 
 def test_many_readers_share_one_look(suite: RunningSuite, serve: Serve) -> None:

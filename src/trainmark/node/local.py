@@ -382,12 +382,17 @@ def read_tail(path: Path) -> bytes:
         return b""
 
 
+LONGEST_STEP = 18
+"""The largest number of digits of a step."""
+
+
 def last_step(tail: bytes) -> int | None:
     """Return the last step in the end of a log: a built-in worker's, else any program's step, else its batch."""
     steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _ANY_STEP.findall(tail)
     if not steps:
         steps = [first or second or third for first, second, third in _ANY_BATCH.findall(tail)]
-    return int(steps[-1]) if steps else None
+    # Python refuses to convert thousands of digits, which are no number of a step.
+    return int(steps[-1]) if steps and len(steps[-1]) <= LONGEST_STEP else None
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int | None:

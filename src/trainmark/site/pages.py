@@ -145,9 +145,14 @@ def _labels(language: Language) -> str:
     """Return the rules with the label of each cell where the table of results is a list of its rows."""
     titles = (column.title for column in columns(catalogue(language)))
     return "\n".join(
-        f":lang({language.tag}) [data-entries] td:nth-child({place})::before {{ content: {json.dumps(title)}; }}"
+        f":lang({language.tag}) [data-entries] td:nth-child({place})::before {{ content: {_css_text(title)}; }}"
         for place, title in enumerate(titles, start=1)
     )
+
+
+def _css_text(words: str) -> str:
+    """Return a CSS string; unlike in JSON, ``\\u`` is no escape there."""
+    return json.dumps(words, ensure_ascii=False)
 
 
 def assets() -> dict[str, str]:

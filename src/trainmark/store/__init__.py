@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         document_of,
         existing_store,
         identity,
+        reading_store,
         sqlite_url,
     )
     from trainmark.store.listing import (
@@ -45,6 +46,7 @@ __all__ = [
     "list_results",
     "parse_results",
     "read_results",
+    "reading_store",
     "rebuilt_suite",
     "runs_after",
     "sqlite_url",
@@ -63,6 +65,7 @@ __getattr__ = attach(
             "document_of",
             "existing_store",
             "identity",
+            "reading_store",
             "sqlite_url",
         ),
         ".listing": (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
@@ -125,6 +126,19 @@ def existing_store(address: str) -> "Store":
     if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
         raise InputError(f"{url.database or address}: no such database")
     return Store(url, _of_trainmark)
+
+
+def reading_store(path: Path) -> "Store":
+    """Open a SQLite file of this version to read it; it is not changed, so an older one is not migrated but refused.
+
+    Raises ``InputError`` if it is missing, and ``TrainmarkError`` if it cannot be read as it is.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such database")
+    query = {"mode": "ro", "uri": "true"}
+    return Store(
+        URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query), _of_trainmark
+    )
 
 
 def identity(results: Results) -> str:

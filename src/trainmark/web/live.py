@@ -19,7 +19,7 @@ from trainmark.schema.names import DATABASE, LOG, OUTCOME, RUNS, SUITE, TELEMETR
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
 from trainmark.schema.suite import Suite
-from trainmark.store import Store, existing_store, runs_after
+from trainmark.store import Store, reading_store, runs_after
 
 MOST_DOUBTS, MOST_RECENT, MOST_LOOKS = 12, 12, 300
 SILENT_S = 30.0
@@ -149,7 +149,7 @@ class SuiteWatch:
             if self._store is None:
                 if not (self.folder / DATABASE).is_file():
                     return
-                self._store = existing_store(str(self.folder / DATABASE))
+                self._store = reading_store(self.folder / DATABASE)
             new = runs_after(self._store, self._last)
         except TrainmarkError:
             # It is being made, or replaced: the next look finds it.
@@ -255,7 +255,7 @@ def _documents(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             document = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(document, dict):
             yield document

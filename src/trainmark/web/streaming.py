@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from trainmark.errors import TrainmarkError
+
 LOOK_S = 1.0
 """The seconds between two looks: a change is at a reader within two."""
 
@@ -60,7 +62,12 @@ class Stream:
     async def _watch(self) -> None:
         while self._readers > 0:
             began = time.monotonic()
-            latest = await asyncio.to_thread(self._look)
+            latest: Look | None
+            try:
+                latest = await asyncio.to_thread(self._look)
+            except (TrainmarkError, OSError):
+                # A directory or database that is gone for a moment: readers stay, and get the next look.
+                latest = self._latest
             if latest != self._latest:
                 async with self._changed:
                     self._latest, self._number = latest, self._number + 1
