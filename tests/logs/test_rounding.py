@@ -54,7 +54,7 @@ def test_a_pace_of_three_digits_is_not() -> None:
     assert "few-digits" not in _codes(_lightning(3.41))
 
 
-def test_whole_seconds_beside_the_time_of_the_epoch_are_not() -> None:
+def test_whole_seconds_with_the_time_of_the_epoch_are_not() -> None:
     lines = [f"Epoch {epoch}/5\n100/100 - 149s - 1s/step - loss: 2.3\n" for epoch in range(1, 6)]
 
     assert "few-digits" not in _codes("".join(lines))
