@@ -76,3 +76,23 @@ def test_a_command_that_is_given_in_another_form_gets_the_right_one(
     error = capsys.readouterr().err
     assert hint in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.process
+def test_a_keras_program_that_is_ended_within_its_first_epoch_has_a_number(tmp_path: Path) -> None:
+    program = tmp_path / "fit.py"
+    program.write_text(
+        "import time\nprint('Epoch 1/9')\nfor step in range(1, 100000):\n    time.sleep(0.02)\n"
+        "    print(f'\\r{step:5}/99999 ━━━━ 9s 20ms/step - loss: 2.3', end='', flush=True)\n"
+    )
+    out = tmp_path / "out"
+
+    assert main(
+        ["run", "--repeats", "1", "--seconds", "6", "--out", str(out), "--", "python3", str(program)]
+    ) in (0, 1)
+
+    (case,) = json.loads((out / "results.json").read_text())["cases"]
+    (run,) = case["runs"]
+    assert run["outcome"] == "ok", run["reason"]
+    assert run["measurement"]["unit"] == "steps/s"
+    assert run["measurement"]["throughput"] < 50

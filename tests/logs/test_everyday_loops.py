@@ -190,3 +190,21 @@ def test_the_arrival_of_a_progress_bar_gives_the_rate_of_a_loop(words: str) -> N
     assert log is not None
     assert log.records.count == EPOCHS * STEPS + EPOCHS
     assert measure_log(log).value == pytest.approx(RATE, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "\r\x1b[1m{step:4}/1875\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━\x1b[0m \x1b[1m9s\x1b[0m 50ms/step - loss: 2.3",
+        "\r{step:4}/1875 [==>...........] - ETA: 9s - loss: 2.3 - 50ms/step",
+    ],
+)
+def test_the_bar_of_a_keras_epoch_that_does_not_end_gives_a_rate_by_its_arrival(bar: str) -> None:
+    pieces = [(1.78e9 + STEP_S * step, bar.format(step=step).encode()) for step in range(1, 400, 3)]
+    text = b"".join(piece for _, piece in stamped([(1.78e9, b"Epoch 1/9\n"), *pieces]))
+    guess = propose_for(text)
+    assert guess is not None
+    given = Facts(gpus=1, batch_per_device=BATCH)
+    log = read_guessed(read_stream(io.BytesIO(text), "keras.log", given), io.BytesIO(text), given, guess)
+    assert log is not None
+    assert measure_log(log).value == pytest.approx(RATE, rel=0.005)

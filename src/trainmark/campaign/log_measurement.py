@@ -156,11 +156,11 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
     arrived = [(arrived[0][0] if arrived else 0.0, shown), *arrived]
     text = b"".join(piece for _, piece in arrived)
     name = str(log)
-    is_unknown = False
+    is_unknown = lacks_pace = False
     if isinstance(card.log_format, str) and card.log_format == AUTO_FORMAT:
         parsed = read_stream(io.BytesIO(text), name)
-        is_unknown = parsed.status is Status.UNKNOWN
         known = format_of(parsed.format)
+        is_unknown, lacks_pace = parsed.status is Status.UNKNOWN, _has_no_pace(parsed)
     else:
         known = _stated_format(card)
         parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
@@ -168,13 +168,19 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
         guessed = read_guessed(parsed, io.BytesIO(text), None, guess)
         if guessed is not None:
             return RunLog(guessed, proposed_format(guess), arrived, guess)
-    if is_unknown and len(arrived) > 2:
+    if (is_unknown or lacks_pace) and len(arrived) > 2:
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
-            parsed = read_guessed(parsed, io.BytesIO(text), None, guess, _ARRIVALS_ADVICE) or parsed
-            return RunLog(parsed, proposed_format(guess), with_stamps, guess, is_stamped=True)
+            guessed = read_guessed(parsed, io.BytesIO(text), None, guess, _ARRIVALS_ADVICE)
+            if guessed is not None:
+                return RunLog(guessed, proposed_format(guess), with_stamps, guess, is_stamped=True)
     return RunLog(parsed, known, arrived)
+
+
+def _has_no_pace(parsed: ParsedLog) -> bool:
+    """Return whether a known program's log has neither results nor two records, such as Keras' before an epoch ends."""
+    return parsed.records.count < 2 and not parsed.figures and parsed.own_run is None
 
 
 def _stated_format(card: Card) -> Format:

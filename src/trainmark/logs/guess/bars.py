@@ -1,4 +1,4 @@
-"""Progress bars of an unknown program, as tqdm prints them: the description of the one that counts training steps."""
+"""Progress bars, as tqdm and Keras print them: the description of the one that counts training steps."""
 
 import re
 from collections import defaultdict
@@ -9,13 +9,17 @@ from trainmark.logs.fields import STAMP
 from trainmark.logs.guess.vocabulary import NOT_TRAINING
 
 _BAR = re.compile(
-    rb"^(?P<stamp>" + STAMP + rb" ?)?(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<",
+    rb"^(?P<stamp>" + STAMP + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
+    rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
+_DRAWN = r" *{step}/\d+ (?:\[|━).*/step\b"
+"""Keras' bar; its times are means since the start of the epoch, so only the arrival of its lines is used."""
 _PREPARES = re.compile(
     r"\b(?:load|filter|fetch|read|extract|resolv|cach|shard|build|convert|compil|sampl)", re.IGNORECASE
 )
 _EPOCHS = re.compile(r"\bepochs?\b", re.IGNORECASE)
+_KERAS = "keras"
 _FEWEST = 8
 """Fewest values of its counter from which a bar is used."""
 _SOME_WORDS = 40
@@ -45,10 +49,11 @@ def guess_bar(text: bytes) -> BarGuess | None:
     """
     bars: defaultdict[str, _Bar] = defaultdict(_Bar)
     for match in _BAR.finditer(text):
-        words = re.sub(r"\d+", "#", match["words"].decode("utf-8", "replace").strip())[-_SOME_WORDS:]
+        before = (match["words"] or b"").decode("utf-8", "replace").strip()
+        words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)[-_SOME_WORDS:]
         bar = bars[words]
         bar.lines += 1
-        bar.steps.add(match["step"])
+        bar.steps.add(match["step"] or match["drawn"])
         bar.stamped += match["stamp"] is not None
     found = [words for words, bar in bars.items() if len(bar.steps) >= _FEWEST and _may_train(words)]
     if not found:
@@ -57,6 +62,12 @@ def guess_bar(text: bytes) -> BarGuess | None:
     bar = bars[words]
     before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
     is_stamped = bar.stamped == bar.lines
+    if words == _KERAS:
+        if not is_stamped:
+            return None
+        return BarGuess(
+            _document("{stamp}" + _DRAWN), "the progress bar of Keras counts steps", len(bar.steps)
+        )
     records = (
         rf"{{stamp}} *{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \[" if is_stamped else rf"^ *{before}{{bar}}"
     )
@@ -64,14 +75,17 @@ def guess_bar(text: bytes) -> BarGuess | None:
     assumed = (
         f"{name} counts {'epochs, each of which counts as one step' if _counts_epochs(words) else 'steps'}"
     )
-    document = {
+    return BarGuess(_document(records), assumed, len(bar.steps))
+
+
+def _document(records: str) -> Mapping[str, object]:
+    return {
         "title": "an unknown program",
         "unit": "samples/s",
         "rate_of": "all",
         "restarts_each_epoch": True,
         "records": [records],
     }
-    return BarGuess(document, assumed, len(bar.steps))
 
 
 def _is_training(words: str) -> bool:
