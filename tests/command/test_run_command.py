@@ -312,3 +312,16 @@ def test_a_command_on_several_devices_runs_as_it_is(tmp_path: Path) -> None:
 
     (case,) = results["cases"]
     assert (case["id"], case["outcome"]) == ("mlp-1n2g", "ok")
+
+
+def test_records_that_arrive_together_have_no_window(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lines = "".join(f"step {step} loss 1.0 step_time 0.5 s 64.0 samples/s\\n" for step in range(60))
+    command = ["python3", "-c", f"print('{lines}', end='')"]
+
+    assert main(["run", "--repeats", "1", "--out", str(out), "--", *command]) in (0, 1)
+
+    (run,) = runs(json.loads((out / "results.json").read_text()))
+    assert run["outcome"] == "ok", run["reason"]
+    assert run["measurement"]["window_s"] is None
+    assert run["measurement"]["throughput"] == pytest.approx(64)

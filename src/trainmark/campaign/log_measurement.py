@@ -211,7 +211,9 @@ class _Clock:
         if self.times is None or self.buffered or used < 1:
             return None
         first, last = max(0, skipped - 1), min(skipped + used, len(self.times)) - 1
-        return (float(self.times[first]), float(self.times[last])) if last > first else None
+        began, ended = float(self.times[first]), float(self.times[last])
+        # All of a short program's records may arrive together.
+        return (began, ended) if ended > began else None
 
 
 def _clock_of(log: RunLog) -> _Clock:
