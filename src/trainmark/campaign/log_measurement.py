@@ -200,7 +200,7 @@ def _read_file(card: Card, log: Path) -> tuple[ParsedLog, Format | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
+class ArrivalClock:
     """The arrival of the records in Unix time (None: unknown), and whether the program's output was buffered."""
 
     times: Floats | None = None
@@ -216,9 +216,9 @@ class _Clock:
         return (began, ended) if ended > began else None
 
 
-def _clock_of(log: RunLog) -> _Clock:
+def _clock_of(log: RunLog) -> ArrivalClock:
     times = log.times()
-    return _Clock() if times is None else _Clock(times, are_buffered(times, INTERVAL_S))
+    return ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, INTERVAL_S))
 
 
 def _measure_log(
@@ -353,7 +353,7 @@ def _work_differs(stated: int | None, printed: int | None) -> tuple[Suspicion, .
     return (Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK),)
 
 
-def _with_arrivals(read: ParsedLog, clock: _Clock) -> ParsedLog:
+def _with_arrivals(read: ParsedLog, clock: ArrivalClock) -> ParsedLog:
     """Return the log with the arrival of its records as their clock, which is finer than a stamp in seconds."""
     fine = read.records.clock_s is not None and read.clock_resolution_s < 1
     if clock.times is None or clock.buffered or fine or read.restarts:
@@ -362,7 +362,7 @@ def _with_arrivals(read: ParsedLog, clock: _Clock) -> ParsedLog:
     return replace(read, records=records, clock_resolution_s=2 * INTERVAL_S)
 
 
-def _buffering(clock: _Clock) -> tuple[Suspicion, ...]:
+def _buffering(clock: ArrivalClock) -> tuple[Suspicion, ...]:
     if not clock.buffered:
         return ()
     sentence = (
@@ -381,7 +381,7 @@ def _first_step(read: ParsedLog) -> float | None:
     return first if np.isfinite(first) and first > 0 else None
 
 
-def _step_times(read: ParsedLog, clock: _Clock, result: RuleResult) -> StepTimes | None:
+def _step_times(read: ParsedLog, clock: ArrivalClock, result: RuleResult) -> StepTimes | None:
     """Return the distribution of the measured steps' times, if the log prints each step or its records arrived so."""
     if read.step_interval != 1:
         return None
