@@ -142,6 +142,7 @@ if (entries) {
       selects.forEach((select, axis) => {
         const wanted = texts[axis].indexOf(chosen.get(names[axis]) ?? "");
         select.selectedIndex = wanted + 1;
+        if (wanted >= 0) select.closest("details")?.setAttribute("open", "");
       });
     }
     filter(input.value);
