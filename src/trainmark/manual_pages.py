@@ -1,4 +1,4 @@
-"""Where the manual's pages are, which messages name as ``docs/PAGE.md``: in a checkout there, else in the package."""
+"""The place of the manual's pages, which messages name as ``docs/PAGE.md``: a checkout's ``docs``, or the package."""
 
 import re
 from pathlib import Path

@@ -184,7 +184,7 @@ def test_without_the_work_of_a_step_the_number_is_in_steps(
 
     (run,) = runs(results)
     assert run["measurement"]["unit"] == "steps/s"
-    assert "the work of a step is unknown (--work-per-step N --unit images/s)" in capsys.readouterr().out
+    assert "the work of a step is unknown (--work-per-step N --unit samples/s)" in capsys.readouterr().out
 
 
 def test_buffered_output_is_noticed(tmp_path: Path) -> None:
@@ -316,6 +316,6 @@ def test_a_command_on_several_devices_runs_as_it_is(tmp_path: Path) -> None:
     assert (case["id"], case["outcome"]) == ("mlp-1n2g", "ok")
 
 
-def test_records_that_arrive_together_have_no_window() -> None:
+def test_records_that_arrive_at_once_have_no_window() -> None:
     assert ArrivalClock(np.full(60, 1.78e9)).window(20, 40) is None
     assert ArrivalClock(np.array([1.0, 2.0, 4.0])).window(1, 2) == (1.0, 4.0)

@@ -65,7 +65,7 @@ def test_the_figures_of_a_row_are_in_the_result_that_it_links_to(line: str, resu
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_picture_shows_what_the_report_shows_today(name: str) -> None:
-    kept = json.loads((DOCS / "pictures" / "shown.json").read_text(encoding="utf-8"))
+    stored = json.loads((DOCS / "pictures" / "shown.json").read_text(encoding="utf-8"))
     digest = hashlib.sha256(first_screen(name).encode()).hexdigest()
 
-    assert kept[name] == digest, f"run scripts/report_pictures.py {name}"
+    assert stored[name] == digest, f"run scripts/report_pictures.py {name}"

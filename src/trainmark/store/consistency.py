@@ -29,7 +29,7 @@ SHORTEST_STEPS = 0.75
 """The least such sum of a built-in worker, whose steps follow each other; 395 stored runs have at least 0.92."""
 
 
-CLOCKS_APART = timedelta(days=1)
+LARGEST_CLOCK_OFFSET = timedelta(days=1)
 """How far the clock of a host may be ahead of that of the machine that wrote the document."""
 
 _NAME: TypeAdapter[str] = TypeAdapter(Word)
@@ -148,7 +148,7 @@ def _of_run(results: Results, case: CaseResult, run: RunResult) -> Iterator[str]
     folder = PurePosixPath(run.directory)
     if folder.name != str(run.repeat) or folder.parent.name not in (case.id, case.case.earlier_id):
         yield f"its folder is {run.directory}"
-    if run.started_at is not None and run.started_at > results.generated_at + CLOCKS_APART:
+    if run.started_at is not None and run.started_at > results.generated_at + LARGEST_CLOCK_OFFSET:
         yield f"it started at {run.started_at:%Y-%m-%d %H:%M}, after the document was written"
     if found is None:
         return

@@ -28,7 +28,7 @@ class ExportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """How a format is written: the module with ``write(results, output)``, and what ``output`` is."""
+    """A format's writer: the module with ``write(results, output)``, and what ``output`` is."""
 
     module: str
     output: str

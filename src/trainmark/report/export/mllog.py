@@ -1,4 +1,4 @@
-"""MLLOG lines (``:::MLLOG {json}``), a log for each started run, in the layout of MLPerf Training results.
+"""MLLOG lines (``:::MLLOG {json}``), a log for each started run, in folders as MLPerf Training results have them.
 
 A measurement of throughput is no MLPerf submission: it has no evaluation and names no organisation. Nothing is invented
 to satisfy the compliance checker; docs/how-to/exports.md lists the keys that are missing therefore.

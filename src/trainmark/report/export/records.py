@@ -1,4 +1,4 @@
-"""What every export carries of a case and of a run: figures with units, facts in words, doubts with their sentences.
+"""Records of cases and runs, as every export carries them: figures with units, facts in words, doubts as sentences.
 
 An outcome is a word here and never a figure: a run without a measurement has no figures at all.
 """

@@ -8,7 +8,7 @@ from trainmark.schema.comparison import CHANGES, ComparedCase
 
 
 def throughput_of(case: CaseRecord) -> str:
-    """Return ``185.3 images/s [184.1, 186.0] over 5 runs``; the outcome and its reason for a case without a number."""
+    """Return ``185.3 samples/s [184.1, 186.0] over 5 runs``; the outcome and its reason for a case without a number."""
     median, low, high = map(case.figure, ("throughput_median", "interval_low", "interval_high"))
     if median is None:
         return f"{case.outcome.value}: {case.reason}" if case.reason else case.outcome.value
