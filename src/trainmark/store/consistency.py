@@ -130,15 +130,7 @@ def _steps(run: RunResult) -> str | None:
     return None
 
 
-def _duration(run: RunResult) -> str | None:
-    """Return how the window differs from the whole run."""
-    found = run.measurement
-    if found is None or found.window_s is None or run.duration_s is None or found.window_s <= run.duration_s:
-        return None
-    return f"a run of {run.duration_s:.6g} s cannot contain a window of {found.window_s:.6g} s"
-
-
-_OF_WINDOW = (_rate, _steps, _duration)
+_OF_WINDOW = (_rate, _steps)
 
 
 def _of_run(results: Results, case: CaseResult, run: RunResult) -> Iterator[str]:
