@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 
@@ -111,6 +112,7 @@ def test_a_file_whose_number_is_of_runs_that_were_not_inspected_is_still_read(
     for run in case["runs"]:
         del run["gates"]
     case["estimate"] |= {"n": 2, "median": 1184.0, "mean": 1184.0, "minimum": 1097.0, "maximum": 1271.0}
+    case["estimate"] |= {"std": stdev((1097.0, 1271.0)), "interval": None}
     path.write_text(json.dumps(document))
     (read,) = read_results(path).cases
     assert read.estimate is not None

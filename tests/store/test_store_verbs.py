@@ -107,7 +107,8 @@ def test_a_directory_whose_suite_changed_has_its_new_and_its_removed_cases(
 def test_a_renumbered_run_does_not_count_twice(out: Path, old: Results, address: str, capsys: CAN) -> None:
     added(out, address, capsys)
     case = old.cases[1]
-    runs = (*case.runs[:2], case.runs[2].model_copy(update={"repeat": 4}))
+    folder = str(Path(case.runs[2].directory).with_name("4"))
+    runs = (*case.runs[:2], case.runs[2].model_copy(update={"repeat": 4, "directory": folder}))
     write_results(
         out / "results.json",
         old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))}),

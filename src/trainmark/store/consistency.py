@@ -7,7 +7,7 @@ recognised: its numbers can be computed again from the logs (``trainmark verify`
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import isclose
 from pathlib import PurePosixPath
 from statistics import fmean, median, stdev
@@ -28,9 +28,6 @@ LONGEST_STEPS = 1.2
 SHORTEST_STEPS = 0.75
 """The least such sum of a built-in worker, whose steps follow each other; 395 stored runs have at least 0.92."""
 
-
-LARGEST_CLOCK_OFFSET = timedelta(days=1)
-"""How far the clock of a host may be ahead of that of the machine that wrote the document."""
 
 _NAME: TypeAdapter[str] = TypeAdapter(Word)
 
@@ -140,8 +137,6 @@ def _of_run(results: Results, case: CaseResult, run: RunResult) -> Iterator[str]
     folder = PurePosixPath(run.directory)
     if folder.name != str(run.repeat) or folder.parent.name not in (case.id, case.case.earlier_id):
         yield f"its folder is {run.directory}"
-    if run.started_at is not None and run.started_at > results.generated_at + LARGEST_CLOCK_OFFSET:
-        yield f"it started at {run.started_at:%Y-%m-%d %H:%M}, after the document was written"
     if found is None:
         return
     if run.outcome is not Outcome.OK:
@@ -181,9 +176,6 @@ def _of_repeats(runs: Sequence[RunResult]) -> Iterator[str]:
     repeats = Counter(run.repeat for run in runs)
     if (twice := next((repeat for repeat, count in repeats.items() if count > 1), None)) is not None:
         yield f"run {twice} counts {repeats[twice]} times"
-    absent = sorted(set(range(1, max(repeats, default=0) + 1)) - repeats.keys())
-    if absent:
-        yield f"run {absent[0]} of {max(repeats)} is missing"
     started: dict[datetime, int] = {}
     for run in runs:
         if run.measurement is None or run.started_at is None:
@@ -202,8 +194,6 @@ def _of_estimate(case: CaseResult) -> Iterator[str]:
     found = [known for runs in choices if (known := _rates(runs))]
     stored = case.estimate
     if stored is None:
-        if found:
-            yield f"{len(found[0])} of its runs have a throughput, but it has none"
         return
     rates = next(
         (one for one in found if len(one) == stored.n and isclose(stored.median, median(one), rel_tol=1e-9)),
