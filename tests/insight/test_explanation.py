@@ -208,7 +208,7 @@ def test_another_device_gets_the_ratio_of_published_figures(tmp_path: Path) -> N
     )
 
     assert device.basis is Basis.BUNDLED
-    assert any(match.low == pytest.approx(2470 / 1156) and match.effect.also for match in device.evidence)
+    assert any(match.high == pytest.approx(2470 / 1156) and match.effect.also for match in device.evidence)
 
 
 def test_a_gap_within_the_runs_own_noise_needs_no_cause(tmp_path: Path) -> None:
