@@ -56,7 +56,7 @@ def test_one_process_and_two_are_measured(trained: Bench) -> None:
     assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK], [
         c.reason for c in results.cases
     ]
-    assert results.holds
+    assert results.holds, [[run.suspicions for run in case.runs] for case in results.cases]
     one, two = (case.runs[0].measurement for case in results.cases)
     assert one is not None
     assert two is not None

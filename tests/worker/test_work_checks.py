@@ -261,3 +261,14 @@ def test_gradients_below_the_rounding_of_the_moments_are_not_checked_and_never_i
     assert doubts == []
     assert found["gradient_factor"] is None
     assert found["learning_rate"] == pytest.approx(1e-3)
+
+
+def test_a_decay_that_one_large_weight_decides_is_no_doubt() -> None:
+    weights = 1e-5 * np.random.default_rng(0).standard_normal(32)
+    rest = 1e-8 * np.random.default_rng(1).standard_normal(32)
+    weights[7], rest[7] = 0.018, -0.018 * 2.9e-5
+
+    report, doubts = check_decay(training(0, None), {"stem.bn.bias": Unexplained(weights, rest)})
+
+    assert doubts == []
+    assert report["decay"][UNDECAYED] is None

@@ -108,7 +108,9 @@ def _group(training: Training, name: str) -> str:
 def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
     """Return the decay of a group: the mean of its parameters' estimates, weighted by their certainty.
 
-    If they differ by more than their errors explain, the error of the mean is larger by that factor.
+    If they differ by more than their errors explain, the error of the mean is larger by that factor. An estimate's
+    error is at least that by each element's residual without it (HC3: MacKinnon and White, "Some heteroskedasticity-
+    consistent covariance matrix estimators", J. Econometrics 29, 1985).
     """
     import numpy as np
 
@@ -120,6 +122,9 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
         decay = float(weights @ rest) / square
         left = rest - decay * weights
         error = math.sqrt(float(left @ left) / (len(weights) - 1) / square)
+        # One weight that is far larger than the others decides the decay alone, and then leaves no residual.
+        without_it = left / np.maximum(1 - weights**2 / square, 1e-9)
+        error = max(error, math.sqrt(float((weights * without_it) @ (weights * without_it))) / square)
         if error > 0:
             estimates.append(_Estimate(decay, error))
     if not estimates:
