@@ -62,7 +62,8 @@ def test_an_impatient_second_ctrl_c_still_leaves_no_process(bench: Bench) -> Non
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)
     process.communicate(timeout=300)
-    assert process.returncode == 130
+    # While the interpreter ends it no longer catches signals.
+    assert process.returncode in (130, -signal.SIGINT)
     assert not any(alive(pid) for pid in bench.pids())
     assert read_results(bench.out / "results.json").complete is False
 
