@@ -124,6 +124,9 @@ def test_the_words_of_a_program_are_in_no_other_command_line(tmp_path: Path) -> 
     while wrapper.cmdline()[0] != "trainmark-wrapper":
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    while len(wrapper.children(recursive=True)) < 2:  # the shell, and its sleep
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert "words-of-the-program" not in " ".join(wrapper.cmdline())
     assert host.kill(mark, pid) == 2
     assert host.reap(pid).code == -signal.SIGTERM
