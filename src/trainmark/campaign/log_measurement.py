@@ -168,7 +168,7 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
         guessed = read_guessed(parsed, io.BytesIO(text), None, guess)
         if guessed is not None:
             return RunLog(guessed, proposed_format(guess), arrived, guess)
-    if (is_unknown or lacks_pace) and len(arrived) > 2:
+    if lacks_pace and len(arrived) > 2:
         with_stamps = stamped(arrived)
         text = b"".join(piece for _, piece in with_stamps)
         if (guess := propose_for(text)) is not None:
@@ -179,7 +179,7 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
 
 
 def _has_no_pace(parsed: ParsedLog) -> bool:
-    """Return whether a known program's log has neither results nor two records, such as Keras' before an epoch ends."""
+    """Return whether a log has neither results nor two records: an unknown one, or Keras' before an epoch ends."""
     return parsed.records.count < 2 and not parsed.figures and parsed.own_run is None
 
 

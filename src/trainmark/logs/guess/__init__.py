@@ -3,6 +3,7 @@
 A guess is never ``ok``: it states its assumptions, the flags that would replace them, and the proposed description.
 """
 
-from trainmark.logs.guess.propose import Guess, guess_format
+from trainmark.logs.guess.model import Guess
+from trainmark.logs.guess.propose import guess_format
 
 __all__ = ["Guess", "guess_format"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainmark.logs.fields import STAMP
+from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import NOT_TRAINING
 
 _BAR = re.compile(
@@ -32,16 +33,7 @@ class _Bar:
     stamped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BarGuess:
-    """The description of a progress bar's lines as a document for YAML, its assumption, and its distinct counts."""
-
-    document: Mapping[str, object]
-    assumed: str
-    lines: int
-
-
-def guess_bar(text: bytes) -> BarGuess | None:
+def guess_bar(text: bytes) -> Guess | None:
     """Return the description of the progress bar in ``text`` that most likely counts training steps; None without one.
 
     Bars are alike if the words before them are, apart from numbers. One whose words name the training comes first,
@@ -60,14 +52,13 @@ def guess_bar(text: bytes) -> BarGuess | None:
         return None
     words = max(found, key=lambda each: (_is_training(each), not _counts_epochs(each), len(bars[each].steps)))
     bar = bars[words]
-    before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
     is_stamped = bar.stamped == bar.lines
     if words == _KERAS:
         if not is_stamped:
             return None
-        return BarGuess(
-            _document("{stamp}" + _DRAWN), "the progress bar of Keras counts steps", len(bar.steps)
-        )
+        assumed = "the progress bar of Keras counts steps"
+        return Guess(_document("{stamp}" + _DRAWN), (assumed,), len(bar.steps))
+    before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
     records = (
         rf"{{stamp}} *{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \[" if is_stamped else rf"^ *{before}{{bar}}"
     )
@@ -75,7 +66,7 @@ def guess_bar(text: bytes) -> BarGuess | None:
     assumed = (
         f"{name} counts {'epochs, each of which counts as one step' if _counts_epochs(words) else 'steps'}"
     )
-    return BarGuess(_document(records), assumed, len(bar.steps))
+    return Guess(_document(records), (assumed,), len(bar.steps))
 
 
 def _document(records: str) -> Mapping[str, object]:

@@ -10,6 +10,7 @@ import numpy as np
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.bars import guess_bar
 from trainmark.logs.guess.families import STAMPED, Family, Place, families
+from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import (
     NOT_TRAINING,
     Meant,
@@ -31,15 +32,6 @@ _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _BEFORE = 24
 """Characters of a line's text that a proposed pattern keeps before a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on."""
-
-    document: Mapping[str, Any]
-    assumed: tuple[str, ...]
-    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +71,7 @@ def guess_format(text: bytes) -> Guess | None:
             continue
         if best is None or weight > best[0]:
             best = weight, guess
-    if best is None and bar is not None:
-        return Guess(bar.document, (bar.assumed,), bar.lines)
-    return best[1] if best else None
+    return best[1] if best else bar
 
 
 def _fields(family: Family) -> _Fields | None:
