@@ -99,7 +99,7 @@ def test_an_environment_variable_can_be_varied(tmp_path: Path) -> None:
 
 
 def test_a_log_without_times_is_measured_by_the_arrival_of_its_lines(tmp_path: Path) -> None:
-    words = "--style counter --batch-size 256 --steps 80"
+    words = "--style counter --batch-size 256 --steps 600"
     _, results = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "256", "--unit", "samples/s")
 
     (run,) = runs(results)

@@ -346,5 +346,8 @@ def main(change: str, flags: list[str]) -> int:
     return int(program.main(flags))
 
 
+if __name__ == "__mp_main__" and sys.argv[1] in BEFORE:
+    # A loader process that was started anew (Grain's are) has the change too.
+    BEFORE[sys.argv[1]]()
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1], sys.argv[2:]))
