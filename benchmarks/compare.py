@@ -26,6 +26,7 @@ from trainmark.measure.campaigns import (
     judge_table,
     ratio_between_campaigns,
 )
+from trainmark.measure.run_correlation import run_correlation
 from trainmark.measure.statistics import interpolation, student_t
 from trainmark.schema.measurement import Estimate
 
@@ -55,6 +56,7 @@ class Drawn:
     n: int
     median: float
     interval: Ends
+    logs: tuple[float, ...]
     no_interval: None = None
 
 
@@ -72,12 +74,16 @@ def campaign(
     runs: int,
     levels: Levels | None = None,
     correlation: float = 0.0,
+    shared: float = 0.0,
 ) -> list[Estimate]:
     """Return the estimates of a campaign's cases: ``measure.estimate`` for all cases at once.
 
-    ``correlation`` is that of a run with the case's run before it.
+    ``correlation`` is that of a run with the case's run before it, ``shared`` the share of the runs' variance that all
+    cases of a pass have in common.
     """
     noise = random.standard_normal((len(effects), runs))
+    if shared:
+        noise = math.sqrt(1 - shared) * noise + math.sqrt(shared) * random.standard_normal(runs)
     for run in range(1, runs if correlation else 0):
         noise[:, run] = correlation * noise[:, run - 1] + math.sqrt(1 - correlation**2) * noise[:, run]
     drawn = np.asarray(effects)[:, None] + SPREAD * noise
@@ -93,8 +99,11 @@ def campaign(
         low = (1 - share) * logs[:, k - 1] + share * logs[:, k]
         high = (1 - share) * logs[:, runs - k] + share * logs[:, runs - k - 1]
     ends = np.minimum(median, np.exp(low)), np.maximum(median, np.exp(high))
-    rows = zip(median.tolist(), ends[0].tolist(), ends[1].tolist(), strict=True)
-    return [cast("Estimate", Drawn(runs, middle, Ends(bottom, top))) for middle, bottom, top in rows]
+    rows = zip(median.tolist(), ends[0].tolist(), ends[1].tolist(), drawn.tolist(), strict=True)
+    return [
+        cast("Estimate", Drawn(runs, middle, Ends(bottom, top), tuple(series)))
+        for middle, bottom, top, series in rows
+    ]
 
 
 LEVELS = (Levels(0.03, 0.5), Levels(0.1, 0.2), Levels(0.1, 0.5), Levels(0.25, 0.2), Levels(0.25, 0.5))
@@ -126,6 +135,7 @@ def campaigns(
     change: float,
     levels: Levels | None = None,
     correlation: float = 0.0,
+    shared: float = 0.0,
 ) -> list[list[Estimate]]:
     """Return campaigns of which the last one is the candidate: its first case is faster by ``change``."""
     found = []
@@ -133,15 +143,18 @@ def campaigns(
         effects = effect * (kind[0] * random.standard_normal(cases) + kind[1] * random.standard_normal())
         if number == count - 1:
             effects[0] += math.log1p(change)
-        found.append(campaign(random, effects.tolist(), runs, levels, correlation))
+        found.append(campaign(random, effects.tolist(), runs, levels, correlation, shared))
     return found
 
 
 def called(found: Sequence[Sequence[Estimate]]) -> list[bool]:
     """Return for each case whether the last campaign is called different from those before it."""
     rows = list(zip(*found[:-1], strict=True))
-    contrasts = [contrast(now, row) for now, row in zip(found[-1], rows, strict=True)]
-    return [value <= TABLE_LEVEL for value in judge_table(contrasts, campaign_variation(rows))]
+    variation = campaign_variation(rows)
+    series = [] if variation else [cast("Drawn", case).logs for side in found for case in side]
+    correlation = run_correlation(series)
+    contrasts = [contrast(now, row, correlation) for now, row in zip(found[-1], rows, strict=True)]
+    return [value <= TABLE_LEVEL for value in judge_table(contrasts, variation)]
 
 
 def called_one_by_one(found: Sequence[Sequence[Estimate]]) -> list[bool]:
@@ -212,21 +225,37 @@ def false_calls_of_levels(random: Random, tables: int) -> Iterator[str]:
 
 def false_calls_of_correlated_runs(random: Random, tables: int) -> Iterator[str]:
     """Yield the share of tables with a false call if each run resembles the one before it."""
-    head = [f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS]
+    shapes = [(cases, runs) for cases in (3, *CASES) for runs in RUNS]
     rows: list[list[object]] = []
     for count, name in ((2, "one baseline"), (4, "three baselines")):
-        for correlation in CORRELATIONS:
-            cells: list[object] = [f"{name}; correlation {correlation:g}"]
-            for cases in CASES:
-                for runs in RUNS:
+        for shared in (0.0, 0.5):
+            for correlation in CORRELATIONS:
+                cells: list[object] = [
+                    f"{name}; correlation {correlation:g}" + (", half common to the cases" if shared else "")
+                ]
+                for cases, runs in shapes:
                     trials = (
-                        campaigns(random, count, cases, runs, 0.0, (1.0, 0.0), 0.0, None, correlation)
+                        campaigns(random, count, cases, runs, 0.0, (1.0, 0.0), 0.0, None, correlation, shared)
                         for _ in range(tables)
                     )
                     cells.append(100 * sum(any(called(found)) for found in trials) / tables)
-            rows.append(cells)
+                rows.append(cells)
     yield "Tables (%) of runs that resemble the run before them, in which an unchanged case is called:\n"
-    yield from table(["", *head], rows)
+    yield from table(["", *[f"{cases} cases, {runs} runs" for cases, runs in shapes]], rows)
+
+
+def power_within_one_campaign(random: Random, tables: int) -> Iterator[str]:
+    """Yield how often one changed case of a table is found with one baseline, whose runs are independent."""
+    rows: list[list[object]] = []
+    for change in (0.03, 0.10):
+        cells: list[object] = [f"{change * 100:g} %"]
+        for cases in CASES:
+            for runs in RUNS:
+                trials = (campaigns(random, 2, cases, runs, 0.0, (1.0, 0.0), change) for _ in range(tables))
+                cells.append(100 * sum(called(found)[0] for found in trials) / tables)
+        rows.append(cells)
+    yield "Power (%): how often the one case that changed is called, given one baseline:\n"
+    yield from table(["change", *[f"{cases} cases, {runs} runs" for cases in CASES for runs in RUNS]], rows)
 
 
 def power(random: Random, tables: int) -> Iterator[str]:
@@ -268,6 +297,7 @@ def main() -> None:
         (false_calls, tables),
         (false_calls_of_levels, tables),
         (false_calls_of_correlated_runs, tables),
+        (power_within_one_campaign, tables),
         (power, tables // 4),
     )
     for part, count in parts:

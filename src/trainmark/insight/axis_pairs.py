@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from trainmark.errors import InputError, nearest
-from trainmark.insight.comparison import Row, all_differences, compared_rows, doubted_cases, origin_of
+from trainmark.insight.comparison import (
+    Row,
+    all_differences,
+    compared_rows,
+    correlation_of_runs,
+    doubted_cases,
+    origin_of,
+)
 from trainmark.insight.findings import judged
 from trainmark.measure.campaigns import TABLE_LEVEL
 from trainmark.schema.case import Case, value_text
@@ -39,8 +46,8 @@ def compare_axis(
     ]
     if not rows:
         raise InputError(f"{path}: no two cases differ in {axis} only ({axis}: {', '.join(known)})")
-    doubted = doubted_cases(results)
-    compared = compared_rows(rows, None, within, [doubted, doubted])
+    doubted, correlation = doubted_cases(results), correlation_of_runs(rows)
+    compared = compared_rows(rows, None, within, [doubted, doubted], correlation)
     paired = {case.id for row in rows for case in (row.baseline, row.candidate)}
     origin = origin_of(results, path)
     return Comparison(
@@ -49,6 +56,7 @@ def compare_axis(
         candidate=origin,
         level=TABLE_LEVEL,
         judged=sum(case.significance is not None for case in compared),
+        run_correlation=correlation,
         within=within,
         cases=compared,
         differences=all_differences(rows, [results], results, _other_axes(results, axis)),

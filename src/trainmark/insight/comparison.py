@@ -22,6 +22,7 @@ from trainmark.measure.campaigns import (
 )
 from trainmark.measure.energy import energy_finding
 from trainmark.measure.pooling import same_hardware
+from trainmark.measure.run_correlation import run_correlation
 from trainmark.schema.comparison import (
     CampaignVariation,
     Change,
@@ -124,7 +125,10 @@ def compare(
         within if within is not None else 0.0 if history is None or variation is not None else history.within
     )
     origins = [origin_of(side, path) for side, path in zip((*befores, now), paths, strict=True)]
-    compared = compared_rows(rows, variation, limit, [*map(doubted_cases, befores), doubted_cases(now)])
+    # Several baselines show the error of a campaign's runs themselves.
+    correlation = 0.0 if variation is not None else correlation_of_runs(rows)
+    doubted = [*map(doubted_cases, befores), doubted_cases(now)]
+    compared = compared_rows(rows, variation, limit, doubted, correlation)
     return Comparison(
         baseline=origins[0],
         baselines=tuple(origins[:-1]),
@@ -133,6 +137,7 @@ def compare(
         judged=sum(case.significance is not None for case in compared),
         scope=Scope.ONE_CAMPAIGN if variation is None else Scope.CAMPAIGNS,
         variation=variation,
+        run_correlation=correlation,
         within=limit,
         history=history if within is None and variation is None else None,
         cases=compared,
@@ -250,11 +255,15 @@ def compared_rows(
     variation: CampaignVariation | None,
     within: float,
     doubted: Sequence[Collection[str]],
+    correlation: float = 0.0,
 ) -> tuple[ComparedCase, ...]:
-    """Return the compared cases: each with its ratio, and its change at the level of the whole table."""
+    """Return the compared cases: each with its ratio, and its change at the level of the whole table.
+
+    ``correlation`` is ``correlation_of_runs``.
+    """
     reasons = [_no_ratio(row) for row in rows]
     contrasts = {
-        number: contrast(row.candidate.estimate, found)
+        number: contrast(row.candidate.estimate, found, correlation)
         for number, (row, reason) in enumerate(zip(rows, reasons, strict=True))
         if reason is None and (found := row.comparable) and row.candidate.estimate is not None
     }
@@ -262,6 +271,19 @@ def compared_rows(
     return tuple(
         _compared(row, reason, contrasts.get(number), variation, values.get(number), doubted)
         for number, (row, reason) in enumerate(zip(rows, reasons, strict=True))
+    )
+
+
+def correlation_of_runs(rows: Sequence[Row]) -> float:
+    """Return how much a run resembles the run before it, over all cases of both sides; 0 if they do not show it."""
+    # A case of one result may be the baseline of several others.
+    cases = {id(case): case for row in rows for case in (*row.present, row.candidate)}
+    return run_correlation(
+        [
+            [math.log(run.measurement.throughput) for run in pooled(case.runs) if run.measurement is not None]
+            for case in cases.values()
+            if _interval_of(case) is not None
+        ]
     )
 
 

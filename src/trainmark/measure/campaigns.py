@@ -21,7 +21,9 @@ common effect, which is one event for all cases. ``benchmarks/compare.py`` has t
 Few runs of a case that jump between two levels may lie on one level by chance, so that their spread says nothing of the
 jumps. With one baseline the spread of the other cases does: the p-value is the larger one of the case's own and of a
 moderated t-test (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004), whose variance is the
-case's own shrunk towards the table's; how far follows from how much the cases' variances differ.
+case's own shrunk towards the table's; how far follows from how much the cases' variances differ. Runs that resemble the
+run before them show too little of their error too: with one baseline, a correlation that the table's cases show
+together widens it (``run_correlation``); several baselines show the error of a campaign themselves.
 """
 
 import math
@@ -31,6 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.measure.run_correlation import inflation
 from trainmark.measure.statistics import CONFIDENCE, student_t
 from trainmark.schema.comparison import CampaignVariation
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, Ratio
@@ -62,14 +65,20 @@ class Contrast:
     campaigns: int
 
 
-def contrast(candidate: Estimate, baselines: Sequence[Estimate]) -> Contrast:
-    """Return the contrast of a candidate with its baselines, all of which have an interval."""
+def contrast(candidate: Estimate, baselines: Sequence[Estimate], correlation: float = 0.0) -> Contrast:
+    """Return the contrast of a candidate with its baselines, all of which have an interval.
+
+    ``correlation`` is that of a run with the run before it: the runs' spread shows too little of the error then.
+    """
     value = math.log(candidate.median) - math.fsum(math.log(one.median) for one in baselines) / len(baselines)
     weight = 1 / len(baselines) ** 2
     sides = []
     for towards_high in (True, False):
-        terms = [(_error(candidate, towards_high) ** 2, candidate.n - 1)]
-        terms += [(weight * _error(one, not towards_high) ** 2, one.n - 1) for one in baselines]
+        terms = [_variance(candidate, towards_high, correlation)]
+        terms += [
+            (weight * variance, freedom)
+            for variance, freedom in (_variance(one, not towards_high, correlation) for one in baselines)
+        ]
         sides.append(_summed(terms))
     return Contrast(value, sides[0], sides[1], len(baselines))
 
@@ -250,6 +259,12 @@ def _summed(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:
     if variance == 0:
         return 0.0, min(freedom for _, freedom in terms)
     return math.sqrt(variance), variance**2 / math.fsum(of**2 / freedom for of, freedom in terms)
+
+
+def _variance(estimate: Estimate, towards_high: bool, correlation: float) -> tuple[float, float]:
+    """Return the variance of a case's median, and its degrees of freedom."""
+    grown = inflation(estimate.n, correlation)
+    return grown.variance * _error(estimate, towards_high) ** 2, grown.freedom * (estimate.n - 1)
 
 
 def _error(estimate: Estimate, towards_high: bool) -> float:

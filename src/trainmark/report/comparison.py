@@ -127,6 +127,11 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
         f"{comparison.level * 100:.3g} % of such tables have a case that is called faster or slower. An interval is "
         "that of its case alone."
     )
+    if comparison.run_correlation:
+        yield (
+            f"- The runs resemble the run before them: correlation {comparison.run_correlation:.2g}, from the runs of all "
+            "cases. The intervals and p allow for it."
+        )
     history, variation = comparison.history, comparison.variation
     if variation is not None:
         yield (

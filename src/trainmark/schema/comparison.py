@@ -132,6 +132,7 @@ class Comparison(Frozen):
     ``baseline`` is the first of ``baselines``. A case is faster or slower at the ``level`` of the whole table: by the
     ``method`` of Holm, at most that share of tables without a change has such a case. ``judged`` is the number of cases
     with an interval. ``variation`` is that between the baselines, which the intervals include; null for one baseline.
+    ``run_correlation`` is that of a run with the case's run before it, by which intervals of one baseline are wider.
     ``within`` is the share up to which a difference is no change; ``history`` is given if it comes from earlier
     campaigns. ``only`` has the cases that exist on one side only. With ``axis``, both sides are cases of one result
     that differ in this axis or option only.
@@ -146,6 +147,7 @@ class Comparison(Frozen):
     judged: int = 0
     scope: Scope = Scope.ONE_CAMPAIGN
     variation: CampaignVariation | None = None
+    run_correlation: float = 0.0
     within: float
     history: History | None = None
     cases: tuple[ComparedCase, ...]
