@@ -129,8 +129,8 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
     )
     if comparison.run_correlation:
         yield (
-            f"- The runs resemble the run before them: correlation {comparison.run_correlation:.2g}, from the runs of all "
-            "cases. The intervals and p allow for it."
+            f"- The runs resemble the run before them: correlation {comparison.run_correlation:.2g}, over all cases. "
+            "The intervals and p allow for it."
         )
     history, variation = comparison.history, comparison.variation
     if variation is not None:
