@@ -198,3 +198,21 @@ def test_steps_that_overflow_are_counted_and_most_of_them_are_a_doubt(tmp_path: 
     codes = [doubt["code"] for doubt in ran.last["suspect"]]
     assert "steps-not-taken" not in codes
     assert "steps-skipped" in codes
+
+
+@of_each(["pytorch", "tensorflow", "jax"], rarely=["tensorflow", "jax"])
+def test_a_moment_that_is_stored_in_16_bits_is_in_doubt(framework: str, tmp_path: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework]}
+    ran = start(framework, tmp_path, given, "moment-in-bf16")[0]
+    assert ran.code == 0, ran.stderr
+    (sentence,) = [one["sentence"] for one in ran.last["suspect"] if one["code"] == "stored-in-16-bits"]
+    assert sentence.startswith("All elements of the first moment of ")
+
+
+@in_pytorch
+@pytest.mark.parametrize("what", ["weights", "gradients"])
+def test_weights_and_gradients_of_16_bits_are_in_doubt_in_a_run_of_fp32(what: str, tmp_path: Path) -> None:
+    ran = start("pytorch", tmp_path, RUN, f"{what}-in-bf16")[0]
+    assert ran.code == 0, ran.stderr
+    assert "stored-in-16-bits" in [doubt["code"] for doubt in ran.last["suspect"]]
+    assert any(what[:-1] in array for array in ran.last["after_window"]["narrow"])

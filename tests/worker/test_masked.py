@@ -108,6 +108,22 @@ def test_with_dropout_what_cannot_be_solved_is_null_and_no_doubt(framework: str,
     else:
         assert looked["learning_rate"] is None
     assert ran.parameters["optimizer"]["dropout"] == 0.1
+    losses = looked["dropout_losses"]
+    assert len(losses) == 4
+    # Of the same weights: they differ by what is dropped, and not by what is learned.
+    assert 0 < max(losses) - min(losses) < 0.3
+
+
+@of_each(COMPILERS, marks=[training], rarely=["jax", "tensorflow", "paddle"])
+@pytest.mark.parametrize("mistake", ["no-dropout", "same-dropout"])
+def test_a_step_that_drops_nothing_or_always_the_same_is_in_doubt(
+    framework: str, mistake: str, tmp_path: Path
+) -> None:
+    given = {**RUN, "dropout": 0.1, "accumulation": 1, "compiler": COMPILERS[framework]}
+    ran = start(framework, tmp_path, given, mistake)[0]
+    assert ran.code == 0, ran.stderr
+    (sentence,) = [one["sentence"] for one in ran.last["suspect"] if one["code"] == "dropout-not-random"]
+    assert "a dropout of 0.1 was requested" in sentence
 
 
 @every_framework

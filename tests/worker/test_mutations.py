@@ -20,7 +20,7 @@ CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 ALWAYS = {
     *(("pytorch", name) for name in ("batch-norm-evaluates", "frozen-stem", "another-type", "half-size")),
     *(("pytorch", name) for name in ("no-normalisation", "centre-crop", "one-batch", "gradients-summed")),
-    *(("pytorch", name) for name in ("two-batches", "few-pictures", "ranks-share")),
+    *(("pytorch", name) for name in ("two-batches", "few-pictures", "ranks-share", "half-copied")),
     *(("pytorch", name) for name in ("half-the-batch", "rate-ignored", "norms-decay")),
     *((framework, "one-layer") for framework in ("tensorflow", "mxnet", "paddle")),
     *((framework, "one-layer-within") for framework in ("tensorflow", "paddle", "mindspore")),

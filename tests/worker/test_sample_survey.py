@@ -156,6 +156,22 @@ def test_numbers_of_large_batches_are_recorded_in_part_and_all_samples_counted()
     assert produced.numbers() == list(range(64))
 
 
+def test_batches_that_are_half_copies_are_in_doubt_on_read_and_on_synthetic_data() -> None:
+    halves = [[*batch[: BATCH // 2], *batch[: BATCH // 2]] for batch in shuffled()]
+    report, doubts, _ = Rank(halves, records=False).survey()
+    assert (report["copies"], [code for code, _ in doubts]) == (0.5, ["batch-has-copies"])
+    assert Rank(halves, records=False).codes(synthetic=True) == ["batch-has-copies"]
+    assert Rank(shuffled()).survey()[0]["copies"] == 0
+    # In a data set of less than four batches a batch may span epochs.
+    assert Rank(shuffled(24), there=24).survey()[0]["copies"] is None
+
+
+def test_samples_that_are_drawn_with_replacement_are_no_copies() -> None:
+    for seed in range(20):
+        drawn = np.random.default_rng(seed).integers(4 * BATCH, size=(60, BATCH)).tolist()
+        assert "batch-has-copies" not in Rank(drawn, there=4 * BATCH, records=False).codes()
+
+
 @pytest.mark.parametrize("rows", [BATCH, BATCH + 1])
 def test_arrays_without_a_row_for_each_sample_are_not_compared(rows: int) -> None:
     rank = Rank(shuffled())

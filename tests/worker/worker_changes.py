@@ -77,6 +77,7 @@ CHANGES: Mapping[str, Change] = {
     "same-crop": change("crop-not-random", real=True, cannot=NOT_RUN),
     "never-flipped": change("crop-not-random", real=True, cannot=NOT_RUN),
     "not-shuffled": change("samples-not-shuffled", real=True, cannot=NOT_RUN),
+    "half-copied": change("batch-has-copies", real=True, cannot=NOT_WRITTEN),
     "gradient-stops": change("parameters-stand-still", cannot=NOT_WRITTEN),
     "block-left-out": change("parameters-stand-still", cannot=NOT_WRITTEN),
     "accumulated": change("steps-not-taken", cannot=NOT_WRITTEN),

@@ -1,6 +1,7 @@
 """Those by which language models of the same name, and their optimizers, really differ."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,67 @@ def llama_layer_norm() -> None:
     )
 
 
+def _to_bf16(values: Any) -> Any:
+    """Return values of FP32 with the digits of BF16."""
+    return values.bfloat16().float()
+
+
+def moment_in_bf16() -> None:
+    """Adam's first moment in half the memory, as optimizers of 16 bits have it."""
+    (framework,) = (word.partition("=")[2] for word in sys.argv if word.startswith("--framework="))
+    backend: Any = importlib.import_module(f"trainmark_worker.backends.{framework}.backend")
+    if framework == "jax":
+        optax = backend.optax
+        whole = optax.scale_by_adam
+        optax.scale_by_adam = lambda *betas: whole(*betas, mu_dtype=backend.jnp.bfloat16)
+    elif framework == "tensorflow":
+        apply = backend.AdamW.apply
+        tf = backend.tf
+
+        def applied(self: Any, *given: Any) -> None:
+            apply(self, *given)
+            for first in self.first:
+                first.assign(tf.cast(tf.cast(first, tf.bfloat16), tf.float32))
+
+        backend.AdamW.apply = applied
+    else:
+        training = _training()
+        whole_step = training._whole_step
+
+        def step(self: Any, batch: Any) -> Any:
+            loss = whole_step(self, batch)
+            for state in self.optimizer.state.values():
+                state["exp_avg"].copy_(_to_bf16(state["exp_avg"]))
+            return loss
+
+        training._whole_step = step
+
+
+def weights_in_bf16() -> None:
+    """Each update is stored in BF16, where FP32 is asked for."""
+    training = _training()
+    whole_step = training._whole_step
+
+    def step(self: Any, batch: Any) -> Any:
+        loss = whole_step(self, batch)
+        for weight in self.model.parameters():
+            weight.data.copy_(_to_bf16(weight.data))
+        return loss
+
+    training._whole_step = step
+
+
+def gradients_in_bf16() -> None:
+    """A block's backward pass computes the gradients of its products' weights in BF16, in a run of FP32."""
+    init = _model().GptMlp.__init__
+
+    def made(self: Any, model: Any) -> None:
+        init(self, model)
+        self.up.weight.register_hook(_to_bf16)
+
+    _model().GptMlp.__init__ = made
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "tanh": gelu_by_tanh,
     "no-mask": no_mask,
@@ -184,4 +246,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "llama-heads-in-turn": llama_heads_in_turn,
     "llama-gelu": llama_gelu,
     "llama-layer-norm": llama_layer_norm,
+    "moment-in-bf16": moment_in_bf16,
+    "weights-in-bf16": weights_in_bf16,
+    "gradients-in-bf16": gradients_in_bf16,
 }

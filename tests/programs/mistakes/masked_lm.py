@@ -1,6 +1,7 @@
 """Those by which BERTs and their pre-training really differ."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,73 @@ def padding_counted() -> None:
     task.MaskedLM.work = work
 
 
+def _of_framework() -> tuple[str, Any]:
+    """Return the framework that the flags name, and its module of BERT."""
+    (framework,) = (word.partition("=")[2] for word in sys.argv if word.startswith("--framework="))
+    return framework, importlib.import_module(f"trainmark_worker.models.{framework}_masked_lm")
+
+
+def no_dropout() -> None:
+    """A model that is built as for inference: it drops nothing."""
+    framework, bert = _of_framework()
+    if framework == "jax":
+        form = bert.Form
+        bert.Form = lambda kernel, _share, padded: form(kernel, 0.0, padded)
+        return
+    whole = bert.BertModel.__init__
+    # PyTorch's and Paddle's take a description or a name, TensorFlow's the type of the products too.
+    place = -2
+
+    def made(self: Any, *given: Any) -> None:
+        words = list(given)
+        words[place] = 0.0
+        whole(self, *words)
+
+    bert.BertModel.__init__ = made
+
+
+def _same_mask(shape: Any, share: float) -> Any:
+    """Return which values stay, as much larger: always the same of a shape."""
+    numpy: Any = importlib.import_module("numpy")
+    stays = numpy.random.RandomState(1).rand(*shape) >= share
+    return (stays / (1 - share)).astype("float32")
+
+
+def same_dropout() -> None:
+    """The places to drop are drawn once, and are a constant of each step."""
+    framework, bert = _of_framework()
+    if framework == "jax":
+        init = bert.Dropping.__init__
+
+        def with_key(self: Any, share: float, key: Any) -> None:
+            init(self, share, key)
+            self._first = key
+
+        bert.Dropping.__init__, bert.Dropping.next_key = with_key, lambda self: self._first
+    elif framework == "tensorflow":
+        tf = bert.tf
+        bert.BertModel._drop = lambda self, values: (
+            values * tf.constant(_same_mask(values.shape, self._dropout), values.dtype)
+        )
+    elif framework == "paddle":
+        paddle = bert.paddle
+        attend = bert.functional.scaled_dot_product_attention
+        bert.functional.scaled_dot_product_attention = lambda *heads, **named: attend(
+            *heads, **{**named, "dropout_p": 0.0}
+        )
+        bert.functional.dropout = lambda values, share, **_: (
+            values * paddle.to_tensor(_same_mask(values.shape, share))
+        )
+    else:
+        forward = bert.BertModel.forward
+
+        def seeded(self: Any, *batch: Any) -> Any:
+            bert.torch.manual_seed(1)
+            return forward(self, *batch)
+
+        bert.BertModel.forward = seeded
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "tanh": gelu_by_tanh,
     "causal": causal,
@@ -181,4 +249,6 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "mean-of-means": mean_of_means,
     "mean-of-ranks": mean_of_ranks,
     "padding-counted": padding_counted,
+    "no-dropout": no_dropout,
+    "same-dropout": same_dropout,
 }

@@ -15,12 +15,14 @@ optimizer does not follow from the weights: its moments are read before and afte
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .dropout_check import check_dropout
 from .loss_check import check_loss
 from .optimizers import clipping
 from .outcomes import first_sentence
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
-from .training import Training
+from .stored_digits import check_digits
+from .training import WITNESS_STEPS, Training
 from .update_checks import (
     ELEMENTS,
     SAMPLED,
@@ -31,8 +33,6 @@ from .update_checks import (
     check_rates,
     sampled,
 )
-
-WITNESS_STEPS = 2
 
 ROUNDING = 2.0**-24
 """The rounding of FP32, relative to the value."""
@@ -133,6 +133,7 @@ def _verify(training: Training, settings: Settings) -> Verified:
         _merge(data, doubts, check_decay(training, unexplained))
     if moves and batch is not None and last_batch is not None:
         _merge(data, doubts, training.task.rows(settings, (batch, last_batch), (before, between, after)))
+    _merge(data, doubts, check_digits(training, settings, (between, after), moments, alone))
     _merge(data, doubts, _agreement(training))
     observed = observed or getattr(alone, "layers", None)
     _merge(data, doubts, training.task.verify_layers(settings, training.expected(), observed, alone))
@@ -177,6 +178,7 @@ def _check_work(
     loss, doubts, not_checked = check_loss(
         training, settings, batches[-1], alone, settings.steps + WITNESS_STEPS - 1
     )
+    dropout, random, unknown_dropout = check_dropout(training, settings)
     samples, more, others = survey_samples(training, settings, batches)
     decays = found.get("decay") or {"": None}
     unknown = settings.recipe.weight_decay and any(decay is None for decay in decays.values())
@@ -185,8 +187,9 @@ def _check_work(
     updates += ["update"] if found.get("learning_rate") is None else []
     updates += ["gradients of the update"] if found.get("gradient_factor", 1.0) is None else []
     rates, wrong = check_rates(training, settings)
-    data = {**rates, **loss, "samples": samples, "not_checked": [*updates, *not_checked, *others]}
-    return Verified(data, [*wrong, *doubts, *more])
+    not_checked = [*updates, *not_checked, *unknown_dropout, *others]
+    data = {**rates, **loss, **dropout, "samples": samples, "not_checked": not_checked}
+    return Verified(data, [*wrong, *doubts, *random, *more])
 
 
 def _clip(training: Training, settings: Settings, alone: Any) -> float | None:

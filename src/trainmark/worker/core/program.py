@@ -21,12 +21,12 @@ from .folders import find_task, import_framework, import_trainer
 from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
-from .post_window import WITNESS_STEPS, verify
+from .post_window import verify
 from .probes import share_of_peak, time_in_isolation
 from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_on_signal
-from .training import Training
+from .training import Training, steps_after_window
 from .window import Timeline, measure
 
 EXIT_USAGE = 2
@@ -117,7 +117,8 @@ def _run(
     if settings.equivalence is not None:
         _observe(trainer.open_training(settings, place), settings, events)
         return
-    whole = replace(settings, steps=settings.steps + WITNESS_STEPS, witness_steps=WITNESS_STEPS)
+    more = steps_after_window(settings)
+    whole = replace(settings, steps=settings.steps + more, witness_steps=more)
     training: Training = trainer.open_training(whole, place)
     opened(training)
     global_batch = settings.batch_per_device * place.world_size

@@ -37,6 +37,15 @@ IN_ORDER = 0.5
 In a shuffled order it is 1 / n for n samples; several loader processes that take turns lower it by a few percent.
 """
 
+COPIES = 0.3
+"""The share of rows that equal another row of their batch from which on batches are filled with copies.
+
+Samples drawn with replacement from four batches' worth, the worst case of a correct loader, have 0.12.
+"""
+
+VALUES = 64
+"""The values of each array of a row by which equal rows are found; rows that agree in these are compared whole."""
+
 SHARED = 0.5
 """The share of the compared samples that two ranks may have in common."""
 
@@ -56,6 +65,7 @@ def survey_samples(
     not_checked: list[str] = []
     report = {
         **_compare_rows(training, settings, digests, doubts, not_checked),
+        **_find_copies(training, settings, found, doubts),
         **_compare_ranks(training, settings, digests, doubts, not_checked),
         **_check_numbers(training, settings, doubts, not_checked),
         **_check_labels(training, settings, found, doubts, not_checked),
@@ -112,6 +122,46 @@ def _compare_rows(
         sentence = f"Only {distinct} of {len(every)} samples after the window are distinct."
         doubts.append(("samples-repeat", sentence))
     return {"compared": len(every), "distinct": distinct}
+
+
+def _find_copies(
+    training: Training, settings: Settings, batches: Sequence[Sequence[Any]], doubts: Doubts
+) -> dict[str, Any]:
+    """Return the share of rows that are copies of another row of the same batch, over all batches."""
+    global_batch = settings.batch_per_device * training.ranks.place.world_size
+    # A batch of a small data set spans epochs, and may have a sample twice.
+    if not settings.synthetic and training.epoch_samples < 4 * global_batch:
+        return {"copies": None}
+    compared = [_rows_of(batch, settings.batch_per_device) for batch in batches]
+    rows = settings.batch_per_device * sum(map(bool, compared))
+    if settings.batch_per_device < 4 or not rows:
+        return {"copies": None}
+    share = sum(map(_copies, compared)) / rows
+    if share >= COPIES:
+        sentence = (
+            f"{share:.0%} of the samples after the window are copies of another sample of the same batch."
+        )
+        doubts.append(("batch-has-copies", sentence))
+    return {"copies": share}
+
+
+def _rows_of(batch: Sequence[Any], rows: int) -> list[Any]:
+    """Return the arrays of a batch that have a row for each sample, each as (rows, values)."""
+    arrays = [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
+    return [array.reshape(rows, -1) for array in arrays if array.size]
+
+
+def _copies(arrays: Sequence[Any]) -> int:
+    """Return the number of rows that equal an earlier row in all arrays."""
+    some = [array[:, :: max(1, array.shape[1] // VALUES)] for array in arrays]
+    earlier: dict[bytes, list[int]] = {}
+    count = 0
+    for row in range(len(arrays[0]) if arrays else 0):
+        alike = earlier.setdefault(b"".join(values[row].tobytes() for values in some), [])
+        if any(all(bool((array[row] == array[other]).all()) for array in arrays) for other in alike[:1]):
+            count += 1
+        alike.append(row)
+    return count
 
 
 def _repeated_batch(digests: Sequence[Sequence[int]]) -> tuple[int, int] | None:

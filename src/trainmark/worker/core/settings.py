@@ -58,7 +58,7 @@ class Settings:
     """The requested settings of a run. ``steps`` counts every step, including the first one and the warm-up.
 
     ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
-    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate.
+    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate and, with dropout, at 0.
     ``epoch_samples`` is the length of an epoch of synthetic samples.
     """
 
@@ -90,6 +90,11 @@ class Settings:
     def synthetic(self) -> bool:
         """Return whether the samples are synthetic instead of read."""
         return self.data == SYNTHETIC
+
+    @property
+    def dropout(self) -> float:
+        """Return the share of values that the recipe drops; 0 for a recipe without dropout."""
+        return float(getattr(self.recipe, "dropout", 0.0))
 
 
 def truth(text: str) -> bool:

@@ -19,6 +19,18 @@ from .window import DeviceTimers, Steps
 WITNESS_RATE = 0.7
 """The learning rate of the steps after the window, as a part of the recipe's."""
 
+WITNESS_STEPS = 2
+"""The steps after the window that move the weights."""
+
+DROPOUT_STEPS = 4
+"""The steps at a rate of 0 after these, by a recipe with dropout."""
+
+
+def steps_after_window(settings: Settings) -> int:
+    """Return the number of steps that verify a run after its window."""
+    return WITNESS_STEPS + (DROPOUT_STEPS if settings.dropout else 0)
+
+
 NONE = "none"
 """The value of the compiler for no compiler, in every framework."""
 
@@ -73,7 +85,8 @@ class Training(Backend, Steps):
         if settings.witness_steps:
             # Another rate than the recipe's: a step that ignores its rate shows.
             rate = WITNESS_RATE * settings.recipe.learning_rate
-            self.rates[-settings.witness_steps :] = [rate] * settings.witness_steps
+            still = [0.0] * (settings.witness_steps - WITNESS_STEPS)
+            self.rates[-settings.witness_steps :] = [rate] * WITNESS_STEPS + still
         self.batch = self.feed.next()
 
     def observed_step(self, index: int) -> Any:
