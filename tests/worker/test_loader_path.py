@@ -23,13 +23,16 @@ from trainmark.worker.tasks.image_classification.known_picture import (
     LOW,
     RISE,
     TFRECORD,
+    TURNED_OVER,
     WIDTH,
+    class_of,
     write_known,
 )
 from trainmark.worker.tasks.image_classification.training import (
     DEVIATION,
     MEAN,
     Part,
+    check_labels,
     judged,
     part_of,
 )
@@ -38,16 +41,20 @@ SIDE = 64
 Pixels = NDArray[np.float64]
 
 
-def decoded() -> NDArray[np.uint8]:
-    return np.asarray(Image.open(io.BytesIO(JPEG)))
+def decoded(jpeg: bytes = JPEG) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(jpeg)))
 
 
-def loaded(number: int, *, side: int = SIDE, box: Any = None, mirrored: bool | None = None) -> Pixels:
+def loaded(
+    number: int, *, side: int = SIDE, box: Any = None, mirrored: bool | None = None, jpeg: bytes = JPEG
+) -> Pixels:
     """Return what a sound loader makes of it: a crop, scaled, perhaps mirrored, and normalised."""
     rng = randomness(0, Draw(0, number))
     box = box or random_resized_crop(WIDTH, HEIGHT, rng)
     flipped = rng.random() < 0.5 if mirrored is None else mirrored
-    part = Image.fromarray(decoded()).crop((box.left, box.top, box.left + box.width, box.top + box.height))
+    part = Image.fromarray(decoded(jpeg)).crop(
+        (box.left, box.top, box.left + box.width, box.top + box.height)
+    )
     pixels = np.asarray(part.resize((side, side), Image.Resampling.BILINEAR), np.float64) / 255
     pixels = pixels[:, ::-1] if flipped else pixels
     return ((pixels - MEAN) / DEVIATION).transpose(2, 0, 1)
@@ -93,6 +100,25 @@ def test_a_sound_loader_is_in_no_doubt() -> None:
     assert doubts == []
     assert said["different_crops"] == said["pictures"] == 32
     assert said["off_levels"] < 2
+
+
+def test_the_second_picture_is_the_first_one_turned_over() -> None:
+    assert np.abs(decoded(TURNED_OVER)[::-1].astype(float) - decoded()).max() < 8
+    both = [loaded(number, jpeg=(JPEG, TURNED_OVER)[number % 2]) for number in range(32)]
+    found = parts(both)
+    assert [part.turned_over for part in found] == [bool(number % 2) for number in range(32)]
+    assert judged([found[:16], found[16:]], [(SIDE, SIDE)] * 2, SIDE)[1] == []
+
+
+def test_a_label_that_belongs_to_another_picture_is_a_doubt() -> None:
+    found = parts([loaded(number, jpeg=(JPEG, TURNED_OVER)[number % 2]) for number in range(32)])
+    labels = [class_of(number, 10) for number in range(32)]
+    assert check_labels(found, labels) == ({"labels": 32, "wrong_labels": 0}, [])
+    ((code, sentence),) = check_labels(found, [*labels[1:], labels[0]])[1]
+    assert code == "labels-differ"
+    assert sentence == "32 of 32 known pictures come from the loader with the label of another picture."
+    # In a network of one class all labels are alike.
+    assert check_labels(parts([loaded(number) for number in range(4)]), [0.0] * 4)[1] == []
 
 
 def decoded_at(reduced: int, number: int, side: int) -> Pixels:

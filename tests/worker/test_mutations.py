@@ -20,7 +20,10 @@ CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 ALWAYS = {
     *(("pytorch", name) for name in ("batch-norm-evaluates", "frozen-stem", "another-type", "half-size")),
     *(("pytorch", name) for name in ("no-normalisation", "centre-crop", "one-batch", "gradients-summed")),
-    *(("pytorch", name) for name in ("two-batches", "few-pictures", "ranks-share", "half-copied")),
+    *(
+        ("pytorch", name)
+        for name in ("two-batches", "few-pictures", "ranks-share", "half-copied", "labels-shifted")
+    ),
     *(("pytorch", name) for name in ("half-the-batch", "rate-ignored", "norms-decay")),
     *((framework, "one-layer") for framework in ("tensorflow", "mxnet", "paddle")),
     *((framework, "one-layer-within") for framework in ("tensorflow", "paddle", "mindspore")),
@@ -103,6 +106,8 @@ def test_a_sound_run_is_in_no_doubt(framework: str, kind: str, tmp_path: Path) -
         assert path["image_sizes"] == [[32, 32]]
         assert path["off_levels"] < 3
         assert path["different_crops"] > 0.9 * path["pictures"]
+        assert path["labels"] > 0.7 * path["pictures"]
+        assert path["wrong_labels"] == 0
 
 
 @in_pytorch

@@ -70,6 +70,7 @@ CHANGES: Mapping[str, Change] = {
     "few-pictures": change("samples-repeat", real=True, cannot=WITHOUT_PHOTOS),
     "few-listed": change("samples-left-out", real=True, cannot=WITHOUT_PHOTOS),
     "labels-zero": change("labels-all-equal", real=True, cannot=WITHOUT_PHOTOS),
+    "labels-shifted": change("labels-differ", real=True, cannot=WITHOUT_PHOTOS),
     "decoded-small": change(
         "known-picture-blurred", real=True, cannot={**WITHOUT_PHOTOS, "jax": "its loader pickles the decoder"}
     ),

@@ -8,7 +8,7 @@ less than 4 levels anywhere, and by 1 on average.
 
 import base64
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 WIDTH, HEIGHT = 160, 120
@@ -73,39 +73,115 @@ Eri2MaFkyx6F62w0JXFsfloOTLHoXKbDQlcWxjQ8mWPQvW2GhP8AEWx+Whe52PQvW2Gj/9k=
 )
 """The picture as a baseline JPEG."""
 
+TURNED_OVER = base64.b64decode(
+    """
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAMCAgICAgMCAgIDAwMDBAYEBAQEBAgGBgUGCQgKCgkICQkKDA8MCgsOCwkJDRENDg8QEBEQCgwS
+ExIQEw8QEBD/2wBDAQMDAwQDBAgEBAgQCwkLEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBD/wAAR
+CAB4AKADAREAAhEBAxEB/8QAFgABAQEAAAAAAAAAAAAAAAAABAgG/8QAHxAAAgMBAQEBAQEBAAAAAAAAAAMEJDEBFCMyAhND/8QAGQEBAQEB
+AQEAAAAAAAAAAAAAAwQHCQUI/8QAGxEAAgIDAQAAAAAAAAAAAAAAAAMiJQJBQwH/2gAMAwEAAhEDEQA/AN2uVY/TT599XY9D4LWqGhK5X31o
+WS7HoXrVDQlcqx+mhZLsehcpUNCVyrGtC9XY9C9aoaErlffWhZLsehetUNCf4lWP00LJdj0L1qhoSuVY/TQvV2PQvWqGhK5X31oWS7HoXqVD
+Qlcqx+mhZLsehetUNCVyrGtC9XY9C9aoaErlffWhZLsehetUNCVyrH6aF6ux6F61Q0IXKsa0HLCx6F6lQ0JXK+/6aH6ux6F61Q0JXKsfpoOS
+7HoXrVDQlcqx+mh+rsehetUNCVyrGtCyXY9C9aoaErlWP00HJdj0LlKhoSuVY1oeS7HoXrVDQn+JVj9NC9wsehetUNEfLlc9GtNs9XY9Dnot
+UNCVyrGtCyXY9C9aoaErlc9H6aFkux6F6lQ0JXJsa0LLCx6Fy1Q0J/iVz0a0L1dj0L1qhoSuVY1oWS7HoXrVDQlcr760L1dj0L1qhoSuVY1o
+WS7HoXqVDQhcrno1oWS7HoXrVDQlcr760L1dj0L1qhoT/EqxrQsl2PQvWqGhK5XPRrQsl2PQvWqGhK5X31oOS7HoXqVDQlcrno1ofq7HoXrV
+DQlcqxrQsl2PQvWqGhK5X31oXq7HoXrVDQlcrno1oWS7HoXrVDQlcrno1oWS7HoXqVDQlcr764HJdj0LlqhoSuVz0a0L1dj0L1qhoj5cr760
+271dj0Oeq1Q0JXKsa0LJdj0L1qhoQuVY1oOS7HoXqVDQlcr760LJdj0L1qhoSuVz0a0L1dj0L1qhoSuVY1oWS7HoXrVDQlcr764L1dj0L1qh
+oSuVY1oeS7HoXKVDQlcqxrQcl2PQvWqGhP8AEqxrQvV2PQvWqGhK5VjWhersehetUNCVyrGtCyXY9C9aoaErlWNaFkux6F6lQ0JXKsa0L1dj
+0L1qhoQuVY1wWS7HoXrVDQn+JVjWhersehetUNClyrGtCywsehetUNCFyrGtCyXY9C9SoaErlWNaFkux6F61Q0JXKsa0L1dj0L1qhoj5crno
+1ptvq7Hoc81qhoSuVz0a0HJdj0L1qhoSuVz0a0PJdj0L1KhoSuVz0a0HJdj0L1qhoSuVY1ofq7HoXrVDQlcrn++tCyXY9C9aoaErlc9GtB9X
+Y9C9aoaErlWNaHkux6F6lQ0JXK56NaD6ux6Fy1Q0JXK56NaFkux6F61Q0JXK56NaF6ux6F61Q0IXK5/vrQsl2PQvWqGhK5VjWhZLsehepUNC
+VyrGtD9XY9C9aoaErlc9GtByXY9C9aoaErlc9GtCyXY9C9aoaErlWNaF6ux6F61Q0JXK56NaFkux6F6lQ0JXK56NaFkux6F61Q0JXKsa0L1d
+j0L1qhoj7+JXPRrTbcl2PQ56LVDQlcqxrQvV2PQvWqGhK5XPRrQsl2PQvUqGhC5XPRrQsl2PQvWqGhK5VjWhersehetUNCVyuejWhZLsehet
+UNCVyuejWhZLsehetUNCVyrGtByXY9C9SoaErlc9GtD9XY9C5aoaErlWNaDkux6F61Q0JXK++tD9XY9C9aoaErlc9GtCyXY9C9aoaErlc9Gt
+ByXY9C9SoaErlc9GtDywsehetUNCf4lc9GtB9XY9C9aoaErlc9GtCyXY9C9aoaErlffWhersehetUNCVyuejWhZLsehepUNCFyrGtCyXY9C9
+aoaErlc9GtC9XY9C9aoaI+XKsa023Jdj0Oei1Q0JXK++tC9XY9C9aoaErlc9GtCyXY9C5SoaErlWNaFkux6F61Q0JXKsa0L1dj0L1qhoSuVY
+1oXq7HoXrVDQlcrno1oWS7HoXrVDQlcqxrQcl2PQvUqGhK5XPRrQ/V2PQvWqGhK5VjWhZLsehetUNCVyrGtC9XY9C9aoaErlc9GtCyXY9C9a
+oaErlWNaFkux6F6lQ0JXL56NaDkux6F61Q0JXKsa0L1dj0L1qhoSuVY1oWS7HoXrVDQhcqxrQvV2PQvWqGhK5XPRrQ8l2PQuUqGhK5Vj/qDk
+ux6F61Q0JXK56NaH6ux6F61Q0R8uVY1ptmS7Hoc9FqhoSuVY1oXq7HoXrVDQlcqxrQ8l2PQvUqGhK5VjWg5LsehetUNCVyrGtCyXY9C9aoaE
+rlWNaF6ux6F61Q0JXKsa0LJdj0L1qhoQuVY1oWS7HoXqVDQlcrno1oXq7HoXrVDQlcqxrQsl2PQvWqGhK5VjWhersehetUNCVyrGtCyXY9C9
+aoaErlWNaFkux6F6lQ0JXK56NaFkux6Fy1Q0JXKsa0L1dj0L1qhoSuVY1oWS7HoXrVDQlcrno1oXq7HoXrVDQlcqxrQsl2PQvUqGhK5VjWhZ
+LsehetUNCVyuejWg5LsehetUNEfLl2Nabdkux6HPRaoaErl2NaD6ux6F61Q0JXLsa0PJdj0L1KhoQuXY1oPq7HoXrVDQlcuxrQsl2PQvWqGh
+K5djWhersehetUNCVy7GtCyXY9C9aoaErl2NaFkux6F6lQ0JXLsa0P1dj0L1qhoSuXY1oOS7HoXLVDQlcuxrQsl2PQvWqGhK5djWherseh6C
+1Q0JXLsa0LJdj0LlKhoSuXY1oWS7HoXrVDQlcuxrQvV2PQvWqGhK5f31oWS7HoXrVDQlcuxrQvV2PQvWqGhK5djWhZLsehepUNCFy7GtC9XY
+9C9aoaE/xLsa0LJdj0L1qhoj7+JX31ptuS7Hoc81qhoSuVY1oOS7HoXrVDQlcuxrQsl2PQvUqGhK5VjWh+rsehetUNCVyu+jWg5LsehetUNC
+Vyu+jWhersehetUNCVyrGtDyXY9C9aoaErld9GtByXY9C9SoaErl2NaFkux6F61Q0JXKsa0L1dj0L1qhoSuVY1oWS7HoXrVDQlcv760L1dj0
+L1qhoSuVY1wWS7HoXqVDQhcvvo1oWS7HoXrVDQlcqxrQvV2PQuWqGhP8SrGtCyXY9C9aoaErld9GtCyXY9D0FqhoSuVY1oWS7HoXKVDQlcqx
+rQvV2PQvWqGhK5XfRrQsl2PQvWqGiPv4lWNabb6ux6HPVaoaErld9GtCyXY9C5aoaErlWNaDkux6F6lQ0JXKsa0P1dj0L1qhoSuX30a0LJdj
+0L1qhoSuX99aF6ux6F61Q0JXKsa0LJdj0L1qhoQuX30a0LJdj0L1KhoSuVY1oOS7HoXrVDQlcrvo1oXq7HoXrVDQlcqxrQsl2PQvWqGhK5Vj
+XBersehetUNCVyrGtDyXY9C9SoaErl99GtByXY9C5aoaErlWNaF6ux6HoLVDQlcqxrQvV2PQvWqGhK5Xf99aFkux6Fy1Q0JXKsa0LJdj0PQU
+qGhK5XfRrQvV2PQuWqGhK5VjWhZLsehetUNEfLld9GtNt9XY9DnotUNCVyu+jWhZLsehetcNCFyrGtCyXY9C9SoaErld9GtC9XY9C5a4aErl
+d9GtCyXY9C9aoaErld9GtC9XY9C9aoaErld9GtCyXY9C9a4aErld9GtCyXY9C9SoaErlWNaDkux6F61w0JXK76NaH6ux6F61Q0JXK76NaFku
+x6F61Q0JXKsa0L1dj0L1rhoSuV30a0LJdj0L1KhoSuV30a0LJdj0L1rhoSuV30a0HJdj0L1qhoSuVY1oXq7HoXrVDQlcrvo1oWS7HoXrXDQh
+cqxrQsl2PQvUqGhK5XfRrQ/V2PQuWuGhK5VjWg5Lseh6C1Q0R8uVY1ptvq7Hoc9FqhoSuV30a0PJdj0L1qhoSuV30a0HJdj0L1KhoSuV30a0
+P1dj0L1qhoSuVY1oPq7HoXLVDQlcrvo1oWS7HoXrVDQlcrvo1oXq7HoegtUNCVyu+jWhZLsehcpUNCFyu+jWhZLsehetUNClyu+jWhersehe
+tUNCVyu+jWhZLsehetUNCFyu+jWhersehetUNCVyu+jWhZLsehepUNCVyrGtC9XY9C9aoaErld9GtCyXY9C9aoaErld/31oXq7HoXrVDQlcr
+vo1oWS7HoXrVDQlcrvo1oOS7HoXqVDQlcrvo1oeS7HoXrVDQlcrvo1oXq7HoXLVDRHy5VjWm2+rsehz0WuGhK5VjWhZLseh6C1Q0JXK76NaD
+kux6Fylw0JXKsa0LJdj0L1qhoSuVY1oXq7HoXrXDQn+JVjWhZLsehetcNCVyrGtC9XY9C9aoaELld9GtCyXY9C9S4aErld9GtCyXY9C9aoaE
+rlWNaF6ux6F61w0JXKsa0L1dj0L1rhoSuV30a0LJdj0L1qhoSuVY1oWS7HoXqXDQlcrvo1oXq7HoXrVDQlcqxrQsl2PQuWuGhK5VjWherseh
+etcNCVyrGtCyXY9D0FqhoSuVY1oWS7HoXKXDQlcmxrQsl2PQvWqGhP8AEqxrQvV2PQvWuGiPVyrGtNt9XY9DnotUNCVyvvrQsl2PQvWqGhK5
+XfRrQsl2PQvUqGhK5VjWg5LsehetUNCVyu+jWh+rsehetUNCVyrGtCyXY9C9aoaErlWNaD6ux6F61Q0JXKsa0PJdj0L1KhoSuVY1oWS7HoXL
+VDQlcqxrQcl2PQvWqGhK5X31oXq7HoXrVDQlcrvo1oWS7HoXrVDQlcqxrQsl2PQvUqGhC5XfRrQvV2PQvWqGhK5VjWhZLsehetUNCVyrGtC9
+XY9C9aoaErlWNaFlhY9C9aoaErlWNaFkux6F6lQ0JXKsa0LJdj0L1qhoSuV30a0L1dj0L1qhoj5cr7/pptvuFj0Oei1Q0JXKsfpoPq7HoXrV
+DQlcqxrQ8l2PQvUqGhK5NjWhZLsehetUNCVyrH6aF6ux6F61Q0JXKsfpoWS7HoXrVDQlcr760L1dj0L1qhoSuVY/TQssLHoXqVDQlcqxrQvV
+2PQuWqGhC5Vj9NByXY9C9aoaE/xKsa0L1dj0L1qhoSuVY1oWS7HoXrVDQlcr7/poWS7HoXqVDQlcqx+mh+rsehetUNCVyrGtByXY9C9aoaEr
+lffWhZLsehetUNCVyrH6aF6ux6F61Q0JXKsa0LJdj0L1KhoSuVY/TQsl2PQvWqGhK5VjWhersehetUNH/9k=
+    """
+)
+"""The same with top and bottom exchanged: green falls from top to bottom."""
+
+PICTURES = (JPEG, TURNED_OVER)
+"""The picture of a class: the first one of classes with an even number, the second one of the others."""
+
+CLASSES = 8
+"""The most classes of the samples; with several, each but the last has a neighbour with the other picture."""
+
+
+def class_of(number: int, classes: int) -> int:
+    """Return the class of a sample, from 0, of a network with so many ``classes``."""
+    return number % min(classes, CLASSES)
+
 
 FOLDER, TFRECORD, RECORDIO = "folder", "tfrecord", "recordio"
 
 
-def write_known(form: str, folder: Path, count: int) -> Path:
-    """Write ``count`` samples of the first class into an empty folder; return what ``--data`` would name."""
-    _WRITERS[form](folder, count)
+def write_known(form: str, folder: Path, count: int, classes: int = 1) -> Path:
+    """Write ``count`` samples of the first of ``classes`` into an empty folder; return what ``--data`` would name."""
+    _WRITERS[form](folder, [class_of(number, classes) for number in range(count)])
     return folder
 
 
-def _images(folder: Path, count: int) -> None:
-    (folder / "class0").mkdir()
-    for number in range(count):
-        (folder / "class0" / f"{number:06d}.jpg").write_bytes(JPEG)
+def _images(folder: Path, labels: Sequence[int]) -> None:
+    for label in set(labels):
+        (folder / f"class{label}").mkdir()
+    for number, label in enumerate(labels):
+        (folder / f"class{label}" / f"{number:06d}.jpg").write_bytes(PICTURES[label % 2])
 
 
-def _tfrecord(folder: Path, count: int) -> None:
+def _tfrecord(folder: Path, labels: Sequence[int]) -> None:
     """Write one shard with ImageNet's feature keys, and the index that DALI wants.
 
     The messages of tensorflow/core/example/example.proto, and the framing of tensorflow/core/lib/io/record_writer.h.
     """
+    records = {label: _record(label) for label in set(labels)}
+    shard, offset = folder / "train-00000-of-00001", 0
+    lines = []
+    for label in labels:
+        lines.append(f"{offset} {len(records[label])}\n")
+        offset += len(records[label])
+    shard.write_bytes(b"".join(records[label] for label in labels))
+    (folder / "idx").mkdir()
+    (folder / "idx" / f"{shard.name}.idx").write_text("".join(lines), encoding="ascii")
+
+
+def _record(label: int) -> bytes:
+    """Return a sample of a class from 0; ImageNet's records count classes from 1."""
     features = [
-        _feature(b"image/encoded", _field(1, _field(1, JPEG))),
-        _feature(b"image/class/label", _field(3, _field(1, _varint(1)))),
+        _feature(b"image/encoded", _field(1, _field(1, PICTURES[label % 2]))),
+        _feature(b"image/class/label", _field(3, _field(1, _varint(label + 1)))),
     ]
     example = _field(1, b"".join(features))
     length = struct.pack("<Q", len(example))
-    record = length + _masked_crc(length) + example + _masked_crc(example)
-    shard = folder / "train-00000-of-00001"
-    shard.write_bytes(record * count)
-    (folder / "idx").mkdir()
-    lines = [f"{number * len(record)} {len(record)}\n" for number in range(count)]
-    (folder / "idx" / f"{shard.name}.idx").write_text("".join(lines), encoding="ascii")
+    return length + _masked_crc(length) + example + _masked_crc(example)
 
 
 def _feature(name: bytes, value: bytes) -> bytes:
@@ -136,20 +212,20 @@ def _masked_crc(data: bytes) -> bytes:
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def _recordio(folder: Path, count: int) -> None:
+def _recordio(folder: Path, labels: Sequence[int]) -> None:
     """Write ``train.rec`` and its index: dmlc-core's include/dmlc/recordio.h, mxnet/recordio.py."""
     records = bytearray()
     offsets: list[int] = []
-    for number in range(count):
+    for number, label in enumerate(labels):
         offsets.append(len(records))
-        data = struct.pack("<IfQQ", 0, 0.0, number, 0) + JPEG
+        data = struct.pack("<IfQQ", 0, float(label), number, 0) + PICTURES[label % 2]
         records += struct.pack("<II", 0xCED7230A, len(data)) + data + bytes(-len(data) % 4)
     (folder / "train.rec").write_bytes(records)
     lines = [f"{number}\t{offset}\n" for number, offset in enumerate(offsets)]
     (folder / "train.idx").write_text("".join(lines), encoding="ascii")
 
 
-_WRITERS: dict[str, Callable[[Path, int], None]] = {
+_WRITERS: dict[str, Callable[[Path, Sequence[int]], None]] = {
     FOLDER: _images,
     TFRECORD: _tfrecord,
     RECORDIO: _recordio,

@@ -57,6 +57,8 @@ class Part(NamedTuple):
     mirrored: bool
     off: float
     detail: float | None = None
+    turned_over: bool = False
+    """Whether it is of the second picture, whose top and bottom are exchanged."""
 
     @property
     def area(self) -> float:
@@ -113,6 +115,7 @@ def part_of(image: Any) -> Part:
         mirrored=bool(rise_across < 0),
         off=float(np.sqrt(np.mean((inner - expected) ** 2))),
         detail=min(details, default=None),
+        turned_over=bool(rise_along < 0),
     )
 
 
@@ -194,6 +197,24 @@ def judged(
     return data, doubts
 
 
+def check_labels(
+    parts: Sequence[Part], labels: Sequence[float]
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the number of images whose label belongs to the other picture, for the events, and a doubt.
+
+    ``labels`` are those of the ``parts``. An image that is not the known picture tells nothing of its label.
+    """
+    known = [(part, label) for part, label in zip(parts, labels) if part.off <= OFF_LEVELS]
+    wrong = sum(part.turned_over != bool(label % 2) for part, label in known)
+    data = {"labels": len(known), "wrong_labels": wrong}
+    if not wrong:
+        return data, []
+    sentence = (
+        f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture."
+    )
+    return data, [("labels-differ", sentence)]
+
+
 def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
     return len(one) == len(other) and all(
         max(abs(a - b) for a, b in zip(left[:4], right[:4])) < 1e-3 for left, right in zip(one, other)
@@ -229,17 +250,32 @@ class ImageTraining(Training):
             return None
         with tempfile.TemporaryDirectory(prefix="known-picture-") as folder:
             form = self.forms.get(own.loader, FOLDER)
-            data = write_known(form, Path(folder), max(PICTURES, 2 * own.batch_per_device))
+            count = max(PICTURES, 2 * own.batch_per_device)
+            data = write_known(form, Path(folder), count, own.classes)
             feed = self.open_feed(replace(own, data=str(data), loader_workers=0))
             if feed is None:
                 return None
             batches: list[list[Part]] = []
             sizes: list[tuple[int, ...]] = []
+            labels: list[float] = []
             try:
                 for _ in range(max(BATCHES, -(-PICTURES // own.batch_per_device))):
-                    images = self.network_input(feed.next())
+                    batch = feed.next()
+                    images = self.network_input(batch)
+                    labels += self._labels_in(batch)
                     sizes.append(tuple(images.shape[2:]))
                     batches.append([part_of(image) for image in images])
             finally:
                 feed.close()
-        return judged(batches, sizes, own.image_size)
+        data, doubts = judged(batches, sizes, own.image_size)
+        found, wrong = check_labels([part for batch in batches for part in batch], labels)
+        return {**data, **found}, [*doubts, *wrong]
+
+    def _labels_in(self, batch: Any) -> list[float]:
+        """Return the labels of a batch that is not trained on."""
+        own, self.batch = self.batch, batch
+        try:
+            _, labels = self.read_batch()  # type: ignore[misc]  # images and labels
+        finally:
+            self.batch = own
+        return [float(label) for label in labels.reshape(-1)]
