@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """What a correlation does to the spread of ``n`` runs, as factors.
+    """The effect of a correlation on the spread of some runs, as factors.
 
     ``variance`` multiplies the variance of the mean that the spread shows, ``freedom`` its degrees of freedom.
     """
