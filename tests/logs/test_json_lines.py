@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainmark.logs import Facts
 from trainmark.logs.digits import IrregularError
-from trainmark.logs.json_lines import Hooks, Row, read_object, rows_by_shape
+from trainmark.logs.json_lines import Hooks, Row, read_object, rows_by_line, rows_by_shape
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import find_format, read_stream, synthetic_log
@@ -50,7 +51,26 @@ def test_lines_by_shape_have_the_numbers_that_json_decodes(objects: list[tuple[A
 
     if found is not None:
         wanted = [_read_row(body, {}) for body in bodies]
-        assert np.array_equal(found.rows, np.array(wanted, np.float64), equal_nan=True)
+        rows = [[math.nan] * len(bodies) if column is None else column for column in found.columns]
+        assert np.array_equal(np.array(rows).T, np.array(wanted, np.float64), equal_nan=True)
+
+
+@given(st.lists(st.tuples(_NUMBERS, st.none() | _NUMBERS, st.sampled_from("xyz")), min_size=1, max_size=60))
+def test_objects_of_known_shapes_have_the_numbers_that_json_decodes(
+    objects: list[tuple[Any, Any, str]],
+) -> None:
+    bodies = [json.dumps({"b": {"c": inner}, "a": number, text: 3}) for number, inner, text in objects]
+
+    found = list(rows_by_line([body.encode() for body in bodies], _read_row))
+
+    wanted = [row for body in bodies if (row := _read_row(body, {})) is not None]
+    assert np.array_equal(np.array(found), np.array(wanted), equal_nan=True)
+
+
+def test_objects_of_a_known_shape_with_a_leading_zero_are_left_out() -> None:
+    bodies = [b'{"a": 11}', b'{"a": 12}', b'{"a": 13}', b'{"a": 01}', b'{"a": 14}']
+
+    assert [row[0] for row in rows_by_line(bodies, _read_row)] == [11, 12, 13, 14]
 
 
 def test_lines_of_one_shape_are_decoded_as_arrays_and_damaged_ones_left_out() -> None:
@@ -60,8 +80,10 @@ def test_lines_of_one_shape_are_decoded_as_arrays_and_damaged_ones_left_out() ->
     found = rows_by_shape(text, _PREFIX, 3, _read_row)
 
     assert found is not None
-    assert found.rows[:, 0].tolist() == [number + 0.25 for number in range(10, 99)] * 2
-    assert found.rows[0, 1] == 10e-1
+    assert found.columns[0] is not None
+    assert found.columns[1] is not None
+    assert found.columns[0].tolist() == [number + 0.25 for number in range(10, 99)] * 2
+    assert found.columns[1][0] == 10e-1
     assert len(found.samples) == 4
 
 
@@ -80,7 +102,8 @@ def test_a_text_whose_strings_decide_numbers_is_read_line_by_line() -> None:
     few = rows_by_shape(b'X {"name": "v1"}\nX {"name": "v2"}\n', _PREFIX, 3, by_name)
 
     assert few is not None
-    assert few.rows[:, 0].tolist() == [1, 2]
+    assert few.columns[0] is not None
+    assert few.columns[0].tolist() == [1, 2]
     assert rows_by_shape(b'X {"name": "v1"}\n' * 20, _PREFIX, 3, by_name) is None
 
 

@@ -42,6 +42,13 @@ class Published(NamedTuple):
     by: str
 
 
+class Assembled(NamedTuple):
+    """Records computed from all rows of a log, and the other ways to the throughput that the same rows allow."""
+
+    records: dict[str, Floats]
+    witnesses: tuple[Witness, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """One log format; ``title`` is the program's short name for readers.
@@ -54,8 +61,8 @@ class Format:
     unnoticed. The pattern with index ``overall`` is preferred wherever it occurs: it times as a whole what the others
     time in parts. ``find_scope`` returns the scope of the rates where it differs between logs. ``mark`` recognises a
     log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``
-    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), ``witnesses``
-    the other ways to the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
+    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), and other ways to
+    the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
     ``figures`` match the tool's own results in the tail; ``computed_figures`` returns others. ``header``
     matches the start of every complete log. A log without a match of ``required`` in its head or tail is of another
     program, which prints the same lines. With ``accumulates`` a printed step is an optimizer step of several
@@ -88,8 +95,7 @@ class Format:
     computed_figures: Callable[[LogContext], dict[str, float]] | None = None
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], Extract] | None = None
-    assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
-    witnesses: Callable[[dict[str, Floats]], tuple[Witness, ...]] | None = None
+    assemble: Callable[[dict[str, Floats]], Assembled] | None = None
     transform: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
     notes: re.Pattern[bytes] | None = None

@@ -2,12 +2,13 @@
 
 Lines that differ only in their digits (``shapes``) have the same keys, and numbers at the same places: one line of each
 shape is decoded as JSON, and its numbers name the places of the others. Text of too many shapes has to be decoded line
-by line: the result is the same, only slower.
+by line (``rows_by_line``): the result is the same, only slower.
 """
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, IrregularError
-from trainmark.logs.shapes import LineTable, shapes_of
+from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, shapes_of
 
 Hooks = Mapping[str, Any]
 """Arguments of ``json.loads`` that a reader of one object has to pass on."""
@@ -30,9 +31,9 @@ _FEW = 3
 
 
 class Places(NamedTuple):
-    """The numbers of lines as rows, and lines that represent the text except for its digits."""
+    """The numbers of lines as columns (``None`` without any), and lines that represent the text but for its digits."""
 
-    rows: Floats
+    columns: list[Floats | None]
     samples: list[bytes]
 
 
@@ -53,24 +54,88 @@ def rows_by_shape(text: bytes, prefix: bytes, columns: int, read_row: ReadRow) -
     shapes = shapes_of(text, Characters.of(text))
     if shapes is None:
         return None
-    rows, lines = [np.empty((0, columns))], [np.empty(0, np.int64)]
+    found: list[Floats | None] = [None] * columns
+    used = np.zeros(shapes.count, np.bool_)
     try:
         for number, line in enumerate(shapes.examples):
             if prefix not in line:
                 continue
             for table in shapes.some([number]).tables:
-                found = _rows(table, line, line.index(prefix) + len(prefix), read_row)
-                if found is not None:
-                    rows.append(found)
-                    lines.append(table.lines)
+                words = _rows(table, line, line.index(prefix) + len(prefix), read_row)
+                if words is None:
+                    continue
+                used[table.lines] = True
+                for at, values in enumerate(words):
+                    if isinstance(values, float) and math.isnan(values):
+                        continue
+                    column = found[at]
+                    if column is None:
+                        column = found[at] = np.full(len(used), np.nan)
+                    column[table.lines] = values
     except IrregularError:
         return None
-    order = np.argsort(np.concatenate(lines))
-    return Places(np.concatenate(rows)[order], shapes.examples)
+    if not used.all():
+        found = [None if column is None else column[used] for column in found]
+    return Places(found, shapes.examples)
 
 
-def _rows(table: LineTable, line: bytes, start: int, read_row: ReadRow) -> Floats | None:
-    """Return the rows of the lines of one shape, of which ``line`` is the first; ``None`` if they are left out."""
+def rows_by_line(bodies: Iterable[bytes], read_row: ReadRow) -> Iterator[Row]:
+    """Yield the rows of JSON objects; of objects of one shape all but the first two are read without decoding them."""
+    shapes: dict[bytes, _Shape | None] = {}
+    once: set[bytes] = set()
+    for body in bodies:
+        kind = body.translate(DIGITS_ALIKE)
+        if kind in once and kind not in shapes:
+            shapes[kind] = _Shape.of(body, read_row)
+        once.add(kind)
+        shape = shapes.get(kind)
+        row = shape.row_of(body) if shape is not None else None
+        if row is None:
+            row = read_row(_body(body), {})
+        if row is not None:
+            yield row
+
+
+class _Shape(NamedTuple):
+    """The row of objects that differ only in digits: constants, and for some of them the place of the number."""
+
+    constants: Row
+    places: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def of(cls, body: bytes, read_row: ReadRow) -> "_Shape | None":
+        """Return the shape of ``body``; ``None`` if it has no row, or digits within its strings decide its numbers."""
+        tokens = _tokens(body, 0)
+        try:
+            row = read_row(_body(body), _numbering())
+        except IrregularError:
+            return None
+        numbers = [(at, word.place) for at, word in enumerate(row or ()) if isinstance(word, _Number)]
+        if row is None or any(place >= len(tokens) for _, place in numbers):
+            return None
+        return cls(row, tuple((at, *tokens[place].span()) for at, place in numbers))
+
+    def row_of(self, body: bytes) -> Row | None:
+        """Return the row of ``body``; ``None`` if it has a number with a leading zero, which JSON does not allow."""
+        row = list(self.constants)
+        for at, start, end in self.places:
+            word = body[start:end]
+            if word.lstrip(b"-").startswith(b"0"):
+                return None
+            row[at] = float(word)
+        return tuple(row)
+
+
+def _tokens(line: bytes, start: int) -> list[re.Match[bytes]]:
+    """Return the numbers in ``line`` that are outside of strings."""
+    return [match for match in _TOKEN.finditer(line, start) if match[1] is not None]
+
+
+def _rows(table: LineTable, line: bytes, start: int, read_row: ReadRow) -> tuple[Floats | float, ...] | None:
+    """Return the rows of the lines of one shape as columns, those of equal numbers as one; ``None`` if left out.
+
+    ``line`` is the first of the lines.
+    """
     if len(table.lines) <= _FEW:
         rows = table.characters.single[: len(table.lines) * table.row_bytes].reshape(-1, table.row_bytes)
         words = [read_row(_body(row.tobytes()[start:]), {}) for row in rows]
@@ -78,10 +143,10 @@ def _rows(table: LineTable, line: bytes, start: int, read_row: ReadRow) -> Float
             if all(word is None for word in words):
                 return None
             raise IrregularError
-        return np.array(words, np.float64)
-    tokens = [match for match in _TOKEN.finditer(line, start) if match[1] is not None]
+        return tuple(np.array(words, np.float64).T)
     row = read_row(_body(line[start:]), _numbering())
-    return None if row is None else np.column_stack([_column(word, tokens, table) for word in row])
+    tokens = _tokens(line, start)
+    return None if row is None else tuple(_column(word, tokens, table) for word in row)
 
 
 def _body(line: bytes) -> str:
@@ -100,10 +165,10 @@ def _numbering() -> Hooks:
     return {"parse_int": numbered, "parse_float": numbered}
 
 
-def _column(word: float, tokens: list[re.Match[bytes]], table: LineTable) -> Floats:
-    """Return the values of the lines of one shape, given that of its first line."""
+def _column(word: float, tokens: list[re.Match[bytes]], table: LineTable) -> Floats | float:
+    """Return the values of the lines of one shape, given that of its first line; one value if it is no number of it."""
     if not isinstance(word, _Number):
-        return np.full(len(table.lines), word)
+        return word
     if word.place >= len(tokens):
         raise IrregularError
     token = tokens[word.place]

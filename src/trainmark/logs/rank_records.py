@@ -30,9 +30,16 @@ class Read(NamedTuple):
     tagged_ranks: Callable[[], tuple[RankRecords, ...]] = tuple
 
 
+class _OfRank(NamedTuple):
+    """The records of one rank, and the ways to its throughput that only the format's own reader knows."""
+
+    records: Records
+    witnesses: tuple[Witness, ...] = ()
+
+
 def read_records(collected: LogCollector, known: Format) -> Read:
     """Return the records of a log of a known format."""
-    records, problems = _one_rank(collected, known)
+    (records, witnesses), problems = _one_rank(collected, known)
     counters = count(records)
     if counters.copies > 1:
         problems += conflicting_copies(known, records, counters.copies)
@@ -59,17 +66,9 @@ def read_records(collected: LogCollector, known: Format) -> Read:
         counters,
         batches,
         tuple(problems),
-        _witnesses(collected, known),
+        witnesses,
         _tagged_ranks(collected, known),
     )
-
-
-def _witnesses(collected: LogCollector, known: Format) -> tuple[Witness, ...]:
-    """Return the format's own witnesses, from the columns that its records are made of."""
-    if known.witnesses is None or not collected.counts:
-        return ()
-    found = collected.columns[_main_rank(collected)]
-    return known.witnesses({name: column.array() for name, column in found.items()})
 
 
 def _main_rank(collected: LogCollector) -> Rank:
@@ -77,12 +76,12 @@ def _main_rank(collected: LogCollector) -> Rank:
     return min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
 
 
-def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Problem]]:
+def _one_rank(collected: LogCollector, known: Format) -> tuple[_OfRank, list[Problem]]:
     """Return the records of the rank with most records (the lowest of equals), and problems."""
     if not collected.counts:
-        return Records(), []
+        return _OfRank(Records()), []
     rank = _main_rank(collected)
-    records = _records_of(known, collected.columns[rank], collected.counts[rank])
+    found = _records_of(known, collected.columns[rank], collected.counts[rank])
     problems = []
     if len(collected.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
@@ -91,7 +90,7 @@ def _one_rank(collected: LogCollector, known: Format) -> tuple[Records, list[Pro
                 "several-ranks", f"{len(collected.counts)} ranks print records: {which} used", Severity.NOTE
             )
         )
-    return records, problems
+    return found, problems
 
 
 def _tagged_ranks(collected: LogCollector, known: Format) -> Callable[[], tuple[RankRecords, ...]]:
@@ -109,20 +108,21 @@ def _assemble(
 ) -> tuple[RankRecords, ...]:
     with np.errstate(all="ignore"):
         return tuple(
-            RankRecords(rank, _records_of(known, *columns)) for rank, columns in sorted(ranks.items())
+            RankRecords(rank, _records_of(known, *columns).records) for rank, columns in sorted(ranks.items())
         )
 
 
-def _records_of(known: Format, found: Mapping[str, Column], size: int) -> Records:
+def _records_of(known: Format, found: Mapping[str, Column], size: int) -> _OfRank:
     """Return a rank's records."""
+    witnesses: tuple[Witness, ...] = ()
     if known.assemble is not None:
-        made = known.assemble({name: column.array() for name, column in found.items()})
+        made, witnesses = known.assemble({name: column.array() for name, column in found.items()})
         found = {name: Column.of(values) for name, values in made.items()}
         size = len(next(iter(made.values()), ()))
     if known.transform is not None:
         found, size = _join_blocks(known.transform(_blocks(found)))
     columns = {name: found[name] for name in FIELDS if name in found}
-    return Records(count=size, **columns)
+    return _OfRank(Records(count=size, **columns), witnesses)
 
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:

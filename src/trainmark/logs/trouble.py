@@ -4,6 +4,8 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+from trainmark.logs.literals import can_match
+
 # Each begins with plain letters ("oss" of loss and Loss), which makes the search as fast as memory.
 _NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
 _LOSS = re.compile(rb"oss(?:_finite\": ?false|[\w.]*[\"']?" + _NOT_FINITE + rb")")
@@ -54,7 +56,7 @@ def find_failure(after_last_record: bytes) -> RunFailure | None:
 
     An allocator's warning that is "not a failure" (TensorFlow) does not count.
     """
-    for match in _OOM.finditer(after_last_record):
+    for match in _OOM.finditer(after_last_record) if can_match(_OOM, after_last_record) else ():
         line = _line(after_last_record, match.start())
         if not _HARMLESS_OOM.search(line):
             return RunFailure(FailureKind.OOM, _shown(line))
@@ -70,7 +72,7 @@ def find_failure(after_last_record: bytes) -> RunFailure | None:
 
 
 def _last_failure(text: bytes) -> str | None:
-    match = _FAILURE.search(text)
+    match = _FAILURE.search(text) if can_match(_FAILURE, text) else None
     if match is None:
         return None
     if match[0].startswith(b"Traceback"):

@@ -18,16 +18,19 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
-from trainmark.logs.format import Format, LogContext, parse_setting, search_word
-from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, Witness
+from trainmark.logs.format import Assembled, Format, LogContext, parse_setting, search_word
+from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
-from trainmark.programs.log_formats.mlperf.events import COLUMNS, in_time, last_values, of_key, rows_of
+from trainmark.programs.log_formats.mlperf.events import Events, last_values, rows_of
 from trainmark.programs.log_formats.mlperf.methods import Run, only_own, records_of, witnesses_of
 
 _FIRST_STAMP_S = 978_307_200.0
 """2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
 _RANK_DELAY_S = 60.0
 """Longest delay between ranks that print the same start; a later start is another run."""
+
+_STOP = re.compile(rb'"run_stop"(?:(?<="key": "run_stop")|(?<="key":"run_stop"))[^\n]*"status": ?"(\w+)"')
+"""Begins with plain letters, which makes the search as fast as memory."""
 
 
 def facts(context: LogContext) -> Facts:
@@ -52,48 +55,32 @@ def extract(text: bytes) -> Extract:
     return Extract(dict(found.columns), found.samples)
 
 
-def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the records (step, rate, samples) computed from all events of a log."""
-    found = [records_of(run) for run in _split(events)]
+def assemble(columns: dict[str, Floats]) -> Assembled:
+    """Return the records (step, rate, samples) of all events of a log, and of one run every way to its number."""
+    runs = _runs(Events.in_time(columns))
+    found = [records_of(run) for run in runs]
     whole = [records for records in found if records]
     if len(found) > 1 and any(len(records["step"]) < 2 for records in whole):
-        return {}  # their counters cannot distinguish the runs
+        return Assembled({})  # their counters cannot distinguish the runs
     common = [name for name in (whole[0] if whole else ()) if all(name in records for records in whole)]
-    return {name: np.concatenate([records[name] for records in whole]) for name in common}
+    records = {name: np.concatenate([records[name] for records in whole]) for name in common}
+    return Assembled(records, witnesses_of(runs[0]) if len(runs) == 1 else ())
 
 
-def witnesses(events: dict[str, Floats]) -> tuple[Witness, ...]:
-    """Return every way to the number of a log of one run."""
-    runs = _split(events)
-    return witnesses_of(runs[0]) if len(runs) == 1 else ()
-
-
-def _split(events: dict[str, Floats]) -> tuple[Run, ...]:
-    return _runs_of(in_time(events).tobytes())
-
-
-@lru_cache(maxsize=1)
-def _runs_of(rows: bytes) -> tuple[Run, ...]:
-    """Return the runs of ``rows``; records and witnesses are computed from the same ones."""
-    return tuple(Run.of(run) for run in _runs(np.frombuffer(rows, np.float64).reshape(-1, len(COLUMNS))))
-
-
-def _runs(rows: Floats) -> list[Floats]:
+def _runs(events: Events) -> list[Run]:
     """Split the events into runs."""
     starts: list[int] = []
-    begins, ends = (of_key(rows, key)[:, 1] for key in ("run_start", "run_stop"))
-    for at in np.flatnonzero(np.isin(rows[:, 1], begins)).tolist():
-        if len(of_key(rows[at : at + 1], "run_start")) == 0:
-            continue
-        ended = bool(starts) and bool(((ends >= rows[starts[-1], 1]) & (ends < rows[at, 1])).any())
-        if not starts or ended or rows[at, 1] - rows[starts[-1], 1] > _RANK_DELAY_S:
+    times, stops = events.time_s, events.places("run_stop")
+    ends = times[stops]
+    for at in events.places("run_start").tolist():
+        ended = bool(starts) and bool(((ends >= times[starts[-1]]) & (ends < times[at])).any())
+        if not starts or ended or times[at] - times[starts[-1]] > _RANK_DELAY_S:
             starts.append(at)
     if len(starts) < 2:
-        return [rows]
-    stops = [at for at in range(len(rows)) if len(of_key(rows[at : at + 1], "run_stop"))]
+        return [Run.of(events)]
     # A run begins where the previous one ended: its settings are printed before its start event.
-    cuts = [max((stop + 1 for stop in stops if stop < at), default=at) for at in starts[1:]]
-    return [rows[begin:end] for begin, end in pairwise((0, *cuts, len(rows)))]
+    cuts = [max((stop + 1 for stop in stops.tolist() if stop < at), default=at) for at in starts[1:]]
+    return [Run.of(events[begin:end]) for begin, end in pairwise((0, *cuts, len(events)))]
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
@@ -103,10 +90,10 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         listing = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
         sentence = f"the file contains the results of {len(names)} benchmarks ({listing}): split it"
         return (Problem("several-runs", sentence),)
-    events = rows_of(context.text).columns
-    if not events:
+    columns = rows_of(context.text).columns
+    if not columns:
         return ()
-    runs = _split(events)
+    runs = _runs(Events.in_time(columns))
     if len(runs) > 1:
         return (Problem("several-runs", f"the file contains {len(runs)} runs: split it"),)
     run = runs[0]
@@ -125,7 +112,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             f"{run.unpaired} starts or stops of epochs do not pair: their time and samples are not counted"
         )
         found.append(Problem("events-unpaired", sentence, _weight(run)))
-    first = float(np.nanmin(run.rows[:, 1]))
+    first = float(np.nanmin(run.events.time_s))
     if first < _FIRST_STAMP_S:
         sentence = (
             f"the time_ms {1000 * first:.0f} is before 2001: the program probably prints seconds instead of "
@@ -147,19 +134,20 @@ def _weight(run: Run) -> Severity:
 
 def _is_unfinished(run: Run) -> bool:
     found, counts = run.spans, run.train_samples
-    stops, tests = (of_key(run.rows, key) for key in ("run_stop", "eval_accuracy"))
-    if len(found) != 1 or not len(counts) or not len(stops) or counts[-1, 1] > found.start_s[0]:
+    stops, tests, tracked = (run.events.of(key) for key in ("run_stop", "eval_accuracy", "tracked_stats"))
+    if len(found) != 1 or not len(counts) or not len(stops) or counts.time_s[-1] > found.start_s[0]:
         return False
-    tracked = of_key(run.rows, "tracked_stats")[:, [5, 8]]
-    if np.isfinite(tracked).any() or found.samples[0] > 0 or found.stop_s[0] < stops[0, 1] - 1:
+    if np.isfinite(tracked.values("value")).any() or np.isfinite(tracked.values("step_time_s")).any():
         return False
-    fractions = np.concatenate((tests[tests[:, 1] >= found.start_s[0], 2], stops[:, 2]))
-    return not np.isfinite(fractions).any()
+    if found.samples[0] > 0 or found.stop_s[0] < stops.time_s[0] - 1:
+        return False
+    in_epoch = tests.values("number")[tests.time_s >= found.start_s[0]]
+    return not np.isfinite(np.concatenate((in_epoch, stops.values("number")))).any()
 
 
 def end_state(context: LogContext) -> EndState:
     """Return whether ``run_stop`` is printed with status success."""
-    stop = re.search(rb':::MLLOG [^\n]*"key": ?"run_stop"[^\n]*"status": ?"(\w+)"', context.tail)
+    stop = _STOP.search(context.tail)
     return EndState.FOUND if stop and stop[1] == b"success" else EndState.MISSING
 
 
@@ -177,7 +165,6 @@ FORMAT = Format(
     doubts=doubts,
     extract=extract,
     assemble=assemble,
-    witnesses=witnesses,
     warmup_steps=0,
     without_records="the log has no sample count of a finished epoch, block or run",
     header=re.compile(rb"run_start"),

@@ -1,11 +1,12 @@
-"""Events of an MLPerf result log (``:::MLLOG {"key": …, "time_ms": …, "value": …, "metadata": {…}}``) as rows.
+"""Events of an MLPerf result log (``:::MLLOG {"key": …, "time_ms": …, "value": …, "metadata": {…}}``) as columns.
 
 Epochs and blocks are the spans between their start and stop events.
 """
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import IrregularError
-from trainmark.logs.json_lines import Hooks, read_object, rows_by_shape
+from trainmark.logs.json_lines import Hooks, read_object, rows_by_line, rows_by_shape
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS
 
 KEYS = (
@@ -30,7 +31,6 @@ _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 _KEY = re.compile(rb'"key"\s*:\s*"([^"]*)"')
 _COUNTING = re.compile(rb'"key"\s*:\s*"(?:%s)"' % b"|".join(key.encode() for key in KEYS))
 _CLOSE = 0.01
-_TIME, _NUMBER, _COUNT, _SAMPLES, _FIRST_STEP, _STEP_COUNT = 1, 2, 3, 4, 6, 7
 _LARGEST = 1e18
 """Largest valid time, count or rate: larger numbers come from damaged lines."""
 
@@ -54,7 +54,7 @@ def _decoded(body: str, hooks: Hooks) -> dict[str, Any] | None:
 
 
 class Rows(NamedTuple):
-    """The events that time or count something as columns (``COLUMNS``), one row each; empty without any.
+    """The events that time or count something as columns (``COLUMNS``), without those that have no number.
 
     ``samples`` are lines that represent the text except for its numbers.
     """
@@ -68,34 +68,79 @@ def rows_of(text: bytes) -> Rows:
     """Return the events in ``text``. A short log is asked for its records and for its doubts."""
     regular = rows_by_shape(text, _PREFIX, len(COLUMNS), _row)
     if regular is not None:
-        return Rows(_columns(regular.rows), regular.samples)
-    bodies = (str(body, "utf-8", "replace") for body in _EVENT.findall(text) if _COUNTING.search(body))
-    rows = [row for body in bodies if (row := _row(body, {})) is not None]
-    return Rows(_columns(np.array(rows, np.float64).reshape(-1, len(COLUMNS))), [text])
+        return Rows(_columns(regular.columns), regular.samples)
+    bodies = (body for body in _EVENT.findall(text) if _COUNTING.search(body))
+    table = np.array(list(rows_by_line(bodies, _row)), np.float64).reshape(-1, len(COLUMNS))
+    return Rows(_columns(list(table.T.copy())), [text])
 
 
-def _columns(table: Floats) -> dict[str, Floats]:
-    table = table[np.abs(table[:, _TIME]) <= _LARGEST].copy()
-    if not len(table):
+def _columns(found: list[Floats | None]) -> dict[str, Floats]:
+    """Return the columns by name, without impossible numbers; empty without an event that has a possible time."""
+    named = {
+        name: values
+        for name, values in zip(COLUMNS, found, strict=True)
+        if values is not None and len(values)
+    }
+    times = named.get("time_s")
+    if times is None:
         return {}
-    table[np.abs(table) > _LARGEST] = np.nan
-    table[:, _TIME] /= 1000
-    return {name: table[:, place].copy() for place, name in enumerate(COLUMNS)}
+    possible = np.abs(times) <= _LARGEST
+    if not possible.all():
+        named = {name: values[possible] for name, values in named.items()}
+    for values in named.values():
+        values[np.abs(values) > _LARGEST] = np.nan
+    if not len(named["time_s"]):
+        return {}
+    named["time_s"] /= 1000
+    return {name: values for name, values in named.items() if not np.isnan(values).all()}
 
 
-def in_time(columns: dict[str, Floats]) -> Floats:
-    """Return the events as rows in chronological order."""
-    rows = np.column_stack([columns[name] for name in COLUMNS])
-    times = rows[:, _TIME]
-    # Most logs are: sorting takes longer than reading them.
-    in_order = bool((times[1:] >= times[:-1]).all())
-    return rows if in_order else rows[np.argsort(times, kind="stable")]
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events in chronological order, as columns (``COLUMNS``; a column without any number may be missing)."""
 
+    columns: Mapping[str, Floats]
 
-def of_key(rows: Floats, *keys: str) -> Floats:
-    """Return the rows with one of ``keys``."""
-    kinds = rows[:, 0].copy()
-    return rows[np.logical_or.reduce([kinds == KEYS.index(key) for key in keys])]
+    @classmethod
+    def in_time(cls, columns: Mapping[str, Floats]) -> "Events":
+        """Return the events in ``columns``, which may be in any order."""
+        found, times = cls(columns), columns["time_s"]
+        # Most logs are in order: sorting takes longer than reading them.
+        in_order = bool((times[1:] >= times[:-1]).all())
+        return found if in_order else found[np.argsort(times, kind="stable")]
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.columns["key"])
+
+    def __getitem__(self, some: slice | NDArray[Any]) -> "Events":
+        """Return some of the events: those of a slice, of a mask, or with the given positions."""
+        return Events({name: values[some] for name, values in self.columns.items()})
+
+    def values(self, name: str) -> Floats:
+        """Return the column ``name``, one number an event."""
+        found = self.columns.get(name)
+        return np.full(len(self), np.nan) if found is None else found
+
+    @property
+    def time_s(self) -> Floats:
+        """The time of each event."""
+        return self.columns["time_s"]
+
+    @property
+    def numbers(self) -> Floats:
+        """The epoch or step of each event; -1 if it has none."""
+        return np.nan_to_num(self.values("number"), nan=-1.0)
+
+    def places(self, key: str) -> NDArray[np.int64]:
+        """Return the positions of the events with ``key``."""
+        return np.flatnonzero(self.columns["key"] == KEYS.index(key))
+
+    def of(self, *keys: str) -> "Events":
+        """Return the events with one of ``keys``."""
+        kinds = self.columns["key"]
+        chosen = np.logical_or.reduce([kinds == KEYS.index(key) for key in keys])
+        return self if chosen.all() else self[np.flatnonzero(chosen)]
 
 
 def _row(body: str, hooks: Hooks) -> tuple[float, ...] | None:
@@ -138,57 +183,27 @@ def _number(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Intervals with start and stop events, a row each; NaN for what is not printed."""
+    """Intervals with start and stop events; NaN for what is not printed.
 
-    rows: Floats
+    ``number`` is that of the epoch or block, ``epochs``, ``samples`` and ``steps`` are what it covers, and
+    ``first_step`` is the step at its start.
+    """
 
-    @classmethod
-    def of(cls, *columns: Floats) -> "Spans":
-        """Return the intervals with these columns, in the order of the properties."""
-        return cls(np.column_stack(columns))
+    number: Floats
+    start_s: Floats
+    stop_s: Floats
+    epochs: Floats
+    samples: Floats
+    first_step: Floats
+    steps: Floats
 
     def __len__(self) -> int:
         """Return the number of intervals."""
-        return len(self.rows)
+        return len(self.number)
 
     def __getitem__(self, some: slice | NDArray[np.bool_]) -> "Spans":
         """Return some of the intervals."""
-        return Spans(self.rows[some])
-
-    @property
-    def number(self) -> Floats:
-        """The number of the epoch or block."""
-        return self.rows[:, 0]
-
-    @property
-    def start_s(self) -> Floats:
-        """The start of each."""
-        return self.rows[:, 1]
-
-    @property
-    def stop_s(self) -> Floats:
-        """The end of each."""
-        return self.rows[:, 2]
-
-    @property
-    def epochs(self) -> Floats:
-        """The epochs of each."""
-        return self.rows[:, 3]
-
-    @property
-    def samples(self) -> Floats:
-        """The samples of each."""
-        return self.rows[:, 4]
-
-    @property
-    def first_step(self) -> Floats:
-        """The step at the start of each."""
-        return self.rows[:, 5]
-
-    @property
-    def steps(self) -> Floats:
-        """The steps of each."""
-        return self.rows[:, 6]
+        return Spans(*(getattr(self, each.name)[some] for each in fields(self)))
 
     @property
     def seconds(self) -> Floats:
@@ -196,28 +211,28 @@ class Spans:
         return self.stop_s - self.start_s
 
 
-def spans(rows: Floats, start: str, stop: str) -> tuple[Spans, int]:
+def spans(events: Events, start: str, stop: str) -> tuple[Spans, int]:
     """Return the intervals between start and stop events in the order of their end, and how many events do not pair.
 
     Untagged ranks print the same events several times, so an open interval is not started again. A later interval with
     the same number is another part of the same epoch. A stop with another number than the only open start is its end.
     """
-    rows = of_key(rows, start, stop)
-    starts, stops = rows[0::2], rows[1::2]
+    found = events.of(start, stop)
+    starts, stops = found[0::2], found[1::2]
     if (
         len(starts) == len(stops)
-        and (starts[:, 0] == KEYS.index(start)).all()
-        and (stops[:, 0] == KEYS.index(stop)).all()
-        and (np.nan_to_num(starts[:, _NUMBER], nan=-1.0) == np.nan_to_num(stops[:, _NUMBER], nan=-1.0)).all()
-        and (stops[:, _TIME] > starts[:, _TIME]).all()
+        and (starts.columns["key"] == KEYS.index(start)).all()
+        and (stops.columns["key"] == KEYS.index(stop)).all()
+        and (starts.numbers == stops.numbers).all()
+        and (stops.time_s > starts.time_s).all()
     ):
         return _spans_of(starts, stops, start), 0
     first: list[int] = []
     last: list[int] = []
     started: dict[float, int] = {}
     unpaired, last_stop = 0, -np.inf
-    pairing = np.column_stack((rows[:, 0], rows[:, _TIME], np.nan_to_num(rows[:, _NUMBER], nan=-1.0)))
-    for at, (kind, time_s, number) in enumerate(pairing.tolist()):
+    kinds, times = found.columns["key"].tolist(), found.time_s.tolist()
+    for at, (kind, time_s, number) in enumerate(zip(kinds, times, found.numbers.tolist(), strict=True)):
         if int(kind) == KEYS.index(start):
             started.setdefault(number, at)
             continue
@@ -227,69 +242,84 @@ def spans(rows: Floats, start: str, stop: str) -> tuple[Spans, int]:
             unpaired += time_s > last_stop + 1
             continue
         opened = started.pop(key)
-        if time_s <= rows[opened, _TIME]:
+        if time_s <= times[opened]:
             continue
         last_stop = time_s
         first.append(opened)
         last.append(at)
-    return _spans_of(rows[first], rows[last], start), int(unpaired) + len(started)
+    starts, stops = (found[np.array(places, np.int64)] for places in (first, last))
+    return _spans_of(starts, stops, start), int(unpaired) + len(started)
 
 
-def _spans_of(starts: Floats, stops: Floats, start: str) -> Spans:
+def _spans_of(starts: Events, stops: Events, start: str) -> Spans:
     """Return the intervals from ``starts`` to ``stops``, which pair; ``start`` is the key of a start."""
-    numbers = np.nan_to_num(stops[:, _NUMBER], nan=-1.0)
-    epochs = starts[:, _COUNT]
+    numbers, epochs = stops.numbers, starts.values("count")
     if start != "block_start":
         epochs = np.where(np.isfinite(epochs), epochs, 1.0)
     # Some programs print the number of steps at the end, others the step at both ends.
-    steps = stops[:, _FIRST_STEP] - starts[:, _FIRST_STEP]
-    for counts in (starts[:, _STEP_COUNT], stops[:, _STEP_COUNT]):
+    steps = stops.values("first_step") - starts.values("first_step")
+    for counts in (starts.values("step_count"), stops.values("step_count")):
         steps = np.where(np.isfinite(counts), counts, steps)
-    return Spans.of(
-        np.where(numbers >= 0, numbers, np.arange(len(numbers))),
-        starts[:, _TIME],
-        stops[:, _TIME],
-        epochs,
-        stops[:, _SAMPLES] - starts[:, _SAMPLES],
-        starts[:, _FIRST_STEP],
-        steps,
+    return Spans(
+        number=np.where(numbers >= 0, numbers, np.arange(len(numbers))),
+        start_s=starts.time_s,
+        stop_s=stops.time_s,
+        epochs=epochs,
+        samples=stops.values("samples") - starts.values("samples"),
+        first_step=starts.values("first_step"),
+        steps=steps,
     )
 
 
-def segments(rows: Floats, batch: float) -> Spans:
+class _Mark(NamedTuple):
+    """One end of a segment."""
+
+    time_s: float
+    samples: float
+    step: float
+
+
+def segments(events: Events, batch: float) -> Spans:
     """Return the training within blocks, without evaluation, with the samples of each; NaN samples if unknown.
 
     A segment begins at ``block_start`` and ends at the first of ``eval_start``, ``block_stop``, the next start and
     ``run_stop``: some programs stop only the last of their blocks. ``samples_count`` is a counter of samples, or, if
     all blocks have the same one from the first start on, the length of a block. ``batch`` is the samples of a step.
     """
-    ends: list[tuple[Floats, Floats]] = []
-    started: Floats | None = None
-    for row in of_key(rows, "block_start", "block_stop", "eval_start", "run_stop"):
-        is_start = int(row[0]) == KEYS.index("block_start")
-        if started is not None and row[_TIME] > started[_TIME]:
-            ends.append((started, row))
-            started = None
-        if is_start and started is None:
-            started = row
-    counters = [float(first[_SAMPLES]) for first, _ in ends]
+    ends = _segment_ends(events.of("block_start", "block_stop", "eval_start", "run_stop"))
+    counters = [first.samples for first, _ in ends]
     same = len(set(counters)) == 1 and counters[0] > 0
     # Of a single block only its steps can tell.
-    steps = float(ends[0][1][_FIRST_STEP] - ends[0][0][_FIRST_STEP]) if ends else np.nan
+    steps = ends[0][1].step - ends[0][0].step if ends else np.nan
     confirmed = len(ends) > 1 or abs(steps * batch / counters[0] - 1) < _CLOSE if same else False
-    lengths = same and confirmed and ends[0][1][_SAMPLES] == counters[0]
-    later = of_key(rows, "run_stop", "eval_stop", "eval_accuracy", "block_stop")
+    lengths = same and confirmed and ends[0][1].samples == counters[0]
+    counting = events.of("run_stop", "eval_stop", "eval_accuracy", "block_stop")
+    times, counts = counting.time_s, counting.values("samples")
     found = []
     for place, (first, last) in enumerate(ends):
-        at_start = float(first[_SAMPLES])
         if lengths:
-            samples = at_start
+            samples = first.samples
         else:
-            after = later[(later[:, _TIME] >= last[_TIME]) & (later[:, _SAMPLES] > at_start)][:1, _SAMPLES]
+            after = counts[(times >= last.time_s) & (counts > first.samples)][:1]
             following = counters[place + 1] if place + 1 < len(ends) else np.nan
-            candidates = (float(last[_SAMPLES]), following, *after.tolist())
-            samples = next((count - at_start for count in candidates if count > at_start), np.nan)
-        steps = float(last[_FIRST_STEP] - first[_FIRST_STEP])
-        place_and_times = (float(place), float(first[_TIME]), float(last[_TIME]))
-        found.append((*place_and_times, np.nan, samples, float(first[_FIRST_STEP]), steps))
-    return Spans(np.array(found, np.float64).reshape(-1, 7))
+            candidates = (last.samples, following, *after.tolist())
+            samples = next((count - first.samples for count in candidates if count > first.samples), np.nan)
+        of_steps = first.step, last.step - first.step
+        found.append((float(place), first.time_s, last.time_s, np.nan, samples, *of_steps))
+    return Spans(*np.array(found, np.float64).reshape(-1, 7).T)
+
+
+def _segment_ends(events: Events) -> list[tuple[_Mark, _Mark]]:
+    """Return the start and the end of each segment; ``events`` are those that start or end one."""
+    ends: list[tuple[_Mark, _Mark]] = []
+    started: _Mark | None = None
+    columns = (events.time_s, events.values("samples"), events.values("first_step"))
+    marks = map(_Mark, *(values.tolist() for values in columns))
+    for kind, mark in zip(events.columns["key"].tolist(), marks, strict=True):
+        is_start = int(kind) == KEYS.index("block_start")
+        if started is not None and mark.time_s > started.time_s:
+            ends.append((started, mark))
+            started = None
+        if is_start and started is None:
+            started = mark
+    return ends

@@ -16,9 +16,8 @@ import numpy as np
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Witness
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS, DIALECTS, USUAL, Dialect
-from trainmark.programs.log_formats.mlperf.events import Spans, of_key, segments, spans
+from trainmark.programs.log_formats.mlperf.events import Events, Spans, segments, spans
 
-_TIME, _NUMBER, _SAMPLES, _VALUE, _STEP_TIME = 1, 2, 4, 5, 8
 _MOST_STEPS = 1e6
 """Most steps of one epoch or block: larger values count something else."""
 _MOST_RATE = 1e9
@@ -34,7 +33,7 @@ Records = dict[str, Floats]
 class Run:
     """The events of one run, and what every way needs of them."""
 
-    rows: Floats
+    events: Events
     dialect: Dialect
     name: str | None
     is_named: bool
@@ -45,24 +44,24 @@ class Run:
     unpaired: int
 
     @classmethod
-    def of(cls, rows: Floats) -> "Run":
-        """Return the run whose events are ``rows``."""
+    def of(cls, events: Events) -> "Run":
+        """Return the run of ``events``."""
         benchmark, batch = (
-            of_key(rows, key)[:, _VALUE] for key in ("submission_benchmark", "global_batch_size")
+            events.of(key).values("value") for key in ("submission_benchmark", "global_batch_size")
         )
         known = benchmark[np.isfinite(benchmark)]
         name = BENCHMARKS[int(known[0])] if len(known) else None
         size = float(batch[0]) if len(batch) else np.nan
-        epochs, unpaired = spans(rows, "epoch_start", "epoch_stop")
-        blocks, _ = spans(rows, "block_start", "block_stop")
+        epochs, unpaired = spans(events, "epoch_start", "epoch_stop")
+        blocks, _ = spans(events, "block_start", "block_stop")
         return cls(
-            rows=rows,
+            events=events,
             dialect=DIALECTS.get(name or "", USUAL),
             name=name,
             batch=size,
             epochs=epochs,
             blocks=blocks,
-            training=segments(rows, size),
+            training=segments(events, size),
             is_named=len(benchmark) > 0,
             unpaired=unpaired,
         )
@@ -73,15 +72,15 @@ class Run:
         return self.epochs if len(self.epochs) else self.blocks
 
     @property
-    def train_samples(self) -> Floats:
-        """The rows of ``train_samples``."""
-        return of_key(self.rows, "train_samples")
+    def train_samples(self) -> Events:
+        """The events of ``train_samples``."""
+        return self.events.of("train_samples")
 
     @property
     def samples_of_epoch(self) -> float:
         """The samples of one epoch by ``train_samples``; NaN if they do not fit the data set."""
-        rows, dataset = self.train_samples, self.dialect.dataset
-        printed = float(rows[0, _VALUE]) if len(rows) else np.nan
+        values, dataset = self.train_samples.values("value"), self.dialect.dataset
+        printed = float(values[0]) if len(values) else np.nan
         if dataset is None or abs(printed / dataset - 1) < _FITS:
             return printed
         return printed * self.batch if abs(printed * self.batch / dataset - 1) < _FITS else np.nan
@@ -148,15 +147,15 @@ def _devices(ratio: float) -> int | None:
 
 
 def _own(run: Run) -> Records:
-    rows = of_key(run.rows, "tracked_stats")
-    rows = rows[np.isfinite(rows[:, _VALUE]) & (rows[:, _VALUE] > 0)]
-    if not len(rows) or not (len(run.train_samples) or np.isfinite(run.batch)):
+    rates = run.events.of("tracked_stats").values("value")
+    rates = rates[np.isfinite(rates) & (rates > 0)]
+    if not len(rates) or not (len(run.train_samples) or np.isfinite(run.batch)):
         return {}
-    return _without_warm_up({"step": np.arange(1.0, len(rows) + 1), "rate": rows[:, _VALUE]})
+    return _without_warm_up({"step": np.arange(1.0, len(rates) + 1), "rate": rates})
 
 
 def _step_time(run: Run) -> Records:
-    times = of_key(run.rows, "tracked_stats")[:, _STEP_TIME]
+    times = run.events.of("tracked_stats").values("step_time_s")
     times = times[np.isfinite(times) & (times > 0)]
     if not len(times) or not np.isfinite(run.batch):
         return {}
@@ -175,7 +174,7 @@ def _epochs(run: Run) -> Records:
         return {}
     if not (np.diff(found.number) > 0).all() or not (found.epochs > 0).all():
         return {}
-    if run.name == "bert" and run.train_samples[0, _TIME] <= found.start_s[0]:
+    if run.name == "bert" and run.train_samples.time_s[0] <= found.start_s[0]:
         return {}  # the size of the data set, which no run covers
     done = samples * found.epochs
     done[-1] *= _fraction_of_last(run, found)
@@ -187,12 +186,12 @@ def _finished(run: Run) -> Spans:
 
     Some programs train on while an evaluation runs, and stop when it has reached the target.
     """
-    found, stops = run.spans, of_key(run.rows, "run_stop")
+    found, stops = run.spans, run.events.of("run_stop")
     if (
         len(found) < 2
         or not len(stops)
-        or np.isfinite(stops[0, _NUMBER])
-        or found.stop_s[-1] < stops[0, _TIME]
+        or np.isfinite(stops.values("number")[0])
+        or found.stop_s[-1] < stops.time_s[0]
     ):
         return found
     return found[:-1]
@@ -209,7 +208,7 @@ def _steps(run: Run) -> Records:
 
 def _run(run: Run) -> Records:
     found = run.spans
-    starts, stops = (of_key(run.rows, key)[:, _TIME] for key in ("run_start", "run_stop"))
+    starts, stops = (run.events.of(key).time_s for key in ("run_start", "run_stop"))
     if (
         not len(found)
         or not _counts_whole_run(run, found)
@@ -218,8 +217,8 @@ def _run(run: Run) -> Records:
         or stops[0] <= starts[0]
     ):
         return {}
-    whole = Spans(np.array([[1.0, starts[0], stops[0], np.nan, np.nan, np.nan, np.nan]]))
-    return _of_spans(whole, run.train_samples[-1:, _VALUE], np.nan)
+    whole = Spans(*np.array([[1.0, starts[0], stops[0], np.nan, np.nan, np.nan, np.nan]]).T)
+    return _of_spans(whole, run.train_samples.values("value")[-1:], np.nan)
 
 
 _METHODS: Mapping[str, Callable[[Run], Records]] = {
@@ -234,17 +233,18 @@ _METHODS: Mapping[str, Callable[[Run], Records]] = {
 
 def _counts_whole_run(run: Run, found: Spans) -> bool:
     """Return whether ``train_samples`` count the whole run, by the time at which they are printed."""
-    rows = run.train_samples
-    return bool(len(rows) and rows[-1, _TIME] > found.start_s[0 if run.name == "bert" else -1])
+    times = run.train_samples.time_s
+    return bool(len(times) and times[-1] > found.start_s[0 if run.name == "bert" else -1])
 
 
 def _fraction_of_last(run: Run, found: Spans) -> float:
     """Return the trained fraction of the last epoch, by the last evaluation in it; 1 if none prints a fraction."""
-    rows = of_key(run.rows, "eval_accuracy", "run_stop")
-    in_last = rows[(rows[:, _TIME] >= found.start_s[-1]) & np.isfinite(rows[:, _NUMBER])]
+    events = run.events.of("eval_accuracy", "run_stop")
+    numbers = events.values("number")
+    in_last = numbers[(events.time_s >= found.start_s[-1]) & np.isfinite(numbers)]
     if not len(in_last):
         return 1.0
-    whole, part = divmod(float(in_last[-1, _NUMBER]), 1.0)
+    whole, part = divmod(float(in_last[-1]), 1.0)
     return part if part and whole in (found.number[-1] - 1, np.floor(found.number[-1])) else 1.0
 
 
