@@ -80,6 +80,23 @@ def test_a_module_is_a_program_like_its_file(
         assert str(found.script) in program_files(command.split(), found, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["bash", "train.sh"], "train"),
+        (["sh", "-e", "./scripts/pretrain.sh", "--steps", "20"], "pretrain"),
+        (["./train_gpt.sh", "8"], "train_gpt"),
+        (["srun", "-n", "8", "bash", "run.sh"], "run"),
+        (["env", "A=1", "bash", "-x", "launch"], "launch"),
+        (["bash", "-c", "cd src && python finetune.py --lr 1e-4; date"], "finetune"),
+        (["bash", "-lc", "make train"], "bash"),
+        (["make", "train"], "make"),
+    ],
+)
+def test_a_shell_is_named_by_its_script(words: list[str], name: str, tmp_path: Path) -> None:
+    assert program_name(words, recognise(words, tmp_path, {"PATH": ""})) == name
+
+
 def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:
     for name in (
         "train.py",

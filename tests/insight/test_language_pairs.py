@@ -95,6 +95,27 @@ def test_a_setting_of_nanogpt_is_that_of_the_command_and_not_of_its_file() -> No
     assert recipe.value(RecipeAxis.ATTENTION) == "sdpa"
 
 
+@pytest.mark.parametrize(
+    ("settings", "compiler"),
+    [
+        (["Overriding: compile = True"], "torch.compile"),
+        (["Overriding: compile = False"], "none"),
+        (["compile = False # no GPU", "Overriding: compile = True"], "torch.compile"),
+        (["compile = True"], "torch.compile"),
+        (["Overriding: compile = False", "compiling the model... (takes a ~minute)"], "torch.compile"),
+    ],
+)
+def test_nanogpt_compiles_if_its_settings_say_so(settings: list[str], compiler: str) -> None:
+    lines = [
+        *settings,
+        "tokens per iteration will be: 768",
+        "number of parameters: 0.80M",
+        "iter 0: loss 4.1828, time 7961.94ms, mfu -100.00%",
+    ]
+
+    assert recipe_from({}, lines).value(RecipeAxis.COMPILER) == compiler
+
+
 def test_llama_factory_states_attention_and_checkpointing() -> None:
     start = "[INFO|2025-01-28 13:36:26] llamafactory.model.model_utils."
     lines = [

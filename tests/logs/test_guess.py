@@ -346,3 +346,41 @@ def test_an_audit_uses_no_guess(tmp_path: Path) -> None:
 
     assert found.verdict is AuditVerdict.UNREADABLE
     assert "no line matches a known log format" in found.note
+
+
+def _images(epochs: int = 2) -> str:
+    return "".join(
+        f"(epoch: {epoch}, iters: {at}, time: 0.{110 + at // 100 % 3}, data: 0.002) G_A: 0.456 cycle_A: 1.200 \n"
+        for epoch in range(1, epochs + 1)
+        for at in range(100, 1301, 100)
+    )
+
+
+def test_a_counter_that_may_be_of_samples_is_doubted_with_both_numbers(tmp_path: Path) -> None:
+    row = _row(tmp_path, _images(), Facts(gpus=1, batch_per_device=4))
+
+    doubt = next(one for one in row["problems"] if one["code"] == "witnesses-disagree")
+    assert row["status"] == "guessed"
+    assert row["throughput"] == pytest.approx(4 / 0.111, rel=0.01)
+    assert "the number is 36.0" in doubt["message"]
+    assert "by the time of one sample it is 9.0" in doubt["message"]
+    assert "if 'iters' counts samples and 'time' is the time of one: then add --batch 1" in doubt["message"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda at: f"iters: {at}, time: 0.110",  # every step has a line
+        lambda at: f"iters: {100 * at}/9000, time: 0.110",  # up to a total
+        lambda at: f"step: {100 * at}, time: 0.110",
+        lambda at: f"iters: {10 * at}, time: 0.110",  # 10 is no multiple of the batch
+        lambda at: f"iters: {100 * at}, time: 0.110, 36.4 images/s",
+    ],
+)
+def test_a_counter_of_steps_is_not_doubted(tmp_path: Path, form: Callable[[int], str]) -> None:
+    text = "".join(f"{form(at)}\n" for at in range(1, 60))
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=4))
+
+    assert row["throughput"] == pytest.approx(4 / 0.11, rel=0.01)
+    assert "witnesses-disagree" not in [one["code"] for one in row["problems"]]

@@ -39,6 +39,7 @@ _DEVICE_FLAGS = {
 }
 """The flags by which each launcher is told the number of its processes."""
 
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "fish"})
 SRUN = "srun"
 REACHES_NODES = frozenset({"mpirun", "mpiexec", "srun"})
 """The launchers that are started on the first node only and start the ranks of the others."""
@@ -81,13 +82,30 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
 
 
 def program_name(words: Sequence[str], recognised: Recognised) -> str:
-    """Return the name of a command's program: its script's, that of the module after ``-m``, or its first word's."""
+    """Return the name of a command's program: its script's, that of the module after ``-m``, or its first word's.
+
+    The script of a shell counts too: ``bash train.sh``, ``srun ./train.sh``, ``sh -c "python train.py"``.
+    """
     script = recognised.script
     if script is not None:
         return script.parent.name if script.name == "__main__.py" else script.stem
     program = _without_env(words)
     module = _module(program)
-    return module.rpartition(".")[2] if module else Path((program or words)[0]).stem
+    if module:
+        return module.rpartition(".")[2]
+    return Path(_script_of_shell(program) or (program or words)[0]).stem
+
+
+def _script_of_shell(program: Sequence[str]) -> str | None:
+    """Return the shell script in a command: a word that ends like one, or the first operand of a shell."""
+    is_shell = bool(program) and Path(program[0]).name in _SHELLS
+    endings = (".sh", ".py") if is_shell else (".sh",)
+    parts = re.split(r"[\s;&|()'\"]+", " ".join(program))
+    script = next((part for part in parts if part.endswith(endings)), None)
+    if script is not None or not is_shell:
+        return script
+    operand = next((word for word in program[1:] if not word.startswith(("-", "+"))), None)
+    return None if operand is None or " " in operand else operand
 
 
 def program_files(words: Sequence[str], recognised: Recognised, folder: Path) -> tuple[str, ...]:

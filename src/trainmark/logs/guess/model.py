@@ -7,8 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on."""
+    """A description of the log's format as a document for YAML, its assumptions, and the lines that it is based on.
+
+    ``may_count_samples`` names the counter and the time if nothing tells whether they are of steps or of samples.
+    """
 
     document: Mapping[str, Any]
     assumed: tuple[str, ...]
     lines: int
+    may_count_samples: tuple[str, str] | None = None

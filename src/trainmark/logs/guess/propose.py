@@ -30,6 +30,7 @@ _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
+_FEWEST_OF_A_BATCH = 2
 _BEFORE = 24
 """Characters of a line's text that a proposed pattern keeps before a number."""
 
@@ -260,7 +261,33 @@ def _propose(family: Family, fields: _Fields) -> Guess:
         **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
     assumed = tuple(_assumptions(family, fields, unit, per_device=per_device))
-    return Guess(document, assumed, family.count // _copies(family.places[fields.counter].values))
+    lines = family.count // _copies(family.places[fields.counter].values)
+    return Guess(document, assumed, lines, _may_count_samples(family, fields))
+
+
+def _may_count_samples(family: Family, fields: _Fields) -> tuple[str, str] | None:
+    """Return the names of the counter and the time if both may be of samples: nothing else in the lines decides.
+
+    CycleGAN's ``iters`` are images, and its ``time`` is that of one; a counter of every step, or up to a total, is one
+    of steps.
+    """
+    counter = family.places[fields.counter]
+    times = [at for at, one in fields.meant.items() if one.field in _SECONDS]
+    only_time = bool(times) and len(fields.meant) == len(times) + _data_times(fields)
+    is_plain = counter.name and "step" not in counter.name and not _is_of_a_total(family, fields.counter)
+    if (
+        not only_time
+        or not is_plain
+        or family.clock_s is not None
+        or _rise(counter.values) < _FEWEST_OF_A_BATCH
+    ):
+        return None
+    name = family.places[times[0]].name
+    return None if "step" in name or "batch" in name else (counter.name.strip(), name.strip())
+
+
+def _data_times(fields: _Fields) -> int:
+    return sum(one.field.startswith("data_time") for one in fields.meant.values())
 
 
 def _unit_counted(family: Family, fields: _Fields) -> str | None:

@@ -1,10 +1,12 @@
 """Reading of an unknown program's log by a format that is proposed for it."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
@@ -14,6 +16,7 @@ from trainmark.logs.format import Format
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
 from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.model import Witness
 from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import longest_rank, strip_colours
 
@@ -61,7 +64,21 @@ def read_guessed(
     assumed = "; ".join(guess.assumed)
     sentence = f"no known program prints these lines; assumed from their words: {assumed}. {advice}"
     problems = (Problem(NAME, sentence), *log.problems)
-    return replace(log, status=Status.GUESSED, format=NAME, problems=problems)
+    witnesses = (*log.witnesses, *_of_samples(log, guess))
+    return replace(log, status=Status.GUESSED, format=NAME, problems=problems, witnesses=witnesses)
+
+
+def _of_samples(log: ParsedLog, guess: Guess) -> Iterator[Witness]:
+    """Yield the other reading of a counter and a time that may be of samples, if the counter has whole batches."""
+    batch, times, steps = log.global_batch, log.records.step_time_s, log.records.step
+    if guess.may_count_samples is None or batch is None or batch < 2 or times is None or steps is None:
+        return
+    if any((values % batch != 0).any() for values in steps.blocks()):
+        return
+    counter, time = guess.may_count_samples
+    seconds = sum(float(np.nansum(values)) for values in times.blocks()) / len(times)
+    how = f"1 / {seconds:.6g} s, if '{counter}' counts samples and '{time}' is the time of one: then add --batch 1"
+    yield Witness("time of one sample", 1 / seconds, how)
 
 
 def proposed_format(guess: Guess) -> Format:

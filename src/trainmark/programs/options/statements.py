@@ -86,6 +86,12 @@ STATING = (
         mark=_line(r"^iter \d+: loss [^\s,]+, time [\d.]+ms"),
         statements=(
             Statement(RecipeAxis.COMPILER, _line(r"^compiling the model\.\.\."), "torch.compile"),
+            # The command's words win over the configuration file, which is printed before them.
+            *(
+                Statement(RecipeAxis.COMPILER, _line(rf"{start}compile *= *{word}\b"), value)
+                for start in ("^Overriding: ", "^")
+                for word, value in (("True", "torch.compile"), ("False", "none"))
+            ),
             Statement(RecipeAxis.ATTENTION, _line(r"^WARNING: using slow attention"), "eager"),
             *(
                 Statement(axis, _line(rf"{start}{name} *= *(\d+)"))
