@@ -268,8 +268,8 @@ def _propose(family: Family, fields: _Fields) -> Guess:
 def _may_count_samples(family: Family, fields: _Fields) -> tuple[str, str] | None:
     """Return the names of the counter and the time if both may be of samples: nothing else in the lines decides.
 
-    CycleGAN's ``iters`` are images, and its ``time`` is that of one; a counter of every step, or up to a total, is one
-    of steps.
+    CycleGAN's ``iters`` count samples, and its ``time`` is that of one; a counter of every step, or up to a total, is
+    one of steps.
     """
     counter = family.places[fields.counter]
     times = [at for at, one in fields.meant.items() if one.field in _SECONDS]
