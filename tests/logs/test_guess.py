@@ -384,3 +384,68 @@ def test_a_counter_of_steps_is_not_doubted(tmp_path: Path, form: Callable[[int],
 
     assert row["throughput"] == pytest.approx(4 / 0.11, rel=0.01)
     assert "witnesses-disagree" not in [one["code"] for one in row["problems"]]
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "number", "counted"),
+    [
+        (
+            lambda at: f"step {10 * at} | tokens seen {40960 * at:,} | tok/s {16384} | dt 0.5 s",
+            None,
+            16384,
+            8192,
+        ),
+        (
+            lambda at: f"step {10 * at} | consumed samples: {640 * at} | step time: 0.250 s",
+            Facts(gpus=1, batch_per_device=32),
+            128,
+            256,
+        ),
+    ],
+)
+def test_a_counter_of_samples_is_held_against_the_number(
+    tmp_path: Path, form: Callable[[int], str], given: Facts | None, number: float, counted: float
+) -> None:
+    text = "".join(f"{form(at)}\n" for at in range(1, 60))
+
+    row = _row(tmp_path, text, given)
+
+    doubt = next(one for one in row["problems"] if one["code"] == "witnesses-disagree")
+    assert row["throughput"] == pytest.approx(number)
+    assert f"the number is {number}, but by the consumed counter it is {counted}" in doubt["message"]
+
+
+def test_a_counter_of_samples_that_agrees_is_a_witness_without_a_doubt(tmp_path: Path) -> None:
+    text = "".join(
+        f"step {10 * at} | tokens seen {40.96 * at:.2f}K | tok/s 8192 | dt 0.5 s\n" for at in range(9, 90)
+    )
+
+    row = _row(tmp_path, text)
+
+    assert row["throughput"] == pytest.approx(8192)
+    assert [one["name"] for one in row["witnesses"]] == ["printed rate", "consumed counter"]
+    assert "witnesses-disagree" not in [one["code"] for one in row["problems"]]
+
+
+def test_stamps_and_a_counter_of_samples_need_no_batch(tmp_path: Path) -> None:
+    row = _row(tmp_path, _lines(lambda at: f"step {10 * at} loss 2.3 samples seen {640 * at}"))
+
+    assert (row["status"], row["throughput"], row["unit"]) == ("guessed", pytest.approx(320), "samples/s")
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        "throughput 8.1{}k",
+        "throughput 8.1{}K, lr 0.1",
+        "8.1{}K tok/s",
+        "8.1{} k tokens/s |",
+        "tok/s: 8.1{}K |",
+    ],
+)
+def test_a_rate_in_thousands_is_read_with_its_suffix(tmp_path: Path, rate: str) -> None:
+    text = "".join(f"step {10 * at} | loss 2.1 | {rate.format(at % 10)}\n" for at in range(1, 90))
+
+    row = _row(tmp_path, text)
+
+    assert (row["status"], row["throughput"]) == ("guessed", pytest.approx(8145, rel=0.001))

@@ -190,3 +190,18 @@ def test_a_count_of_billions_with_commas_and_with_a_unit_is_read_whole() -> None
     found = derived(extract(pattern, text).columns)
 
     assert found["consumed"].tolist() == [1_048_576_000, 52_428_800, 1.5e9, 2.5e12]
+
+
+@pytest.mark.parametrize(("rise", "agrees"), [(120_000_000, True), (60_000_000, False)])
+def test_fairseq2s_total_of_elements_is_held_against_its_rate(rise: int, agrees: bool) -> None:
+    text = "".join(
+        f"2026-03-01 12:{step:02}:00 INFO: fairseq2 - Train Metrics (step {100 * step}) - "
+        "NLL Loss: 2.41 | Data Time: 1s | Compute Time: 59s | Elements per Second: 2,000,000 | "
+        f"Number of Elements: {rise:,} | Total Number of Elements: {1_000_000_000 + rise * step:,}\n"
+        for step in range(1, 60)
+    )
+
+    _, witnesses, doubts = _read(text, Facts(gpus=8))
+
+    assert witnesses[_COUNTER] == pytest.approx(rise / 60)
+    assert ("witnesses-disagree" in doubts) is not agrees

@@ -50,9 +50,18 @@ class Place:
 
     @property
     def unit(self) -> str:
-        """The word directly after the number, in small letters (``ms``, ``it/s``, ``k``); empty if there is none."""
-        match = re.match(r" ?([A-Za-z%]+(?:/[A-Za-z]+){0,2})", self.after)
+        """The word directly after the number, in small letters (``ms``, ``it/s``, ``k``); empty if there is none.
+
+        Of ``8.2K tok/s`` it is that behind the ``suffix``.
+        """
+        match = re.match(r" ?(?:[KMGBkmg] (?=[A-Za-z]+/))?([A-Za-z%]+(?:/[A-Za-z]+){0,2})", self.after)
         return match[1].lower() if match else ""
+
+    @property
+    def suffix(self) -> str:
+        """The letter for thousands, millions or more directly after the number; empty if there is none."""
+        match = re.match(r" ?([KMGBkmg])(?![A-Za-z])", self.after)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,13 @@ from trainmark.logs.guess.vocabulary import (
 _MOSTLY = 0.7
 _CLOSE = 0.05
 _SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+_SENTENCES = {
+    "steps_per_s": "is steps per second",
+    **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
+    **dict.fromkeys(("data_time_s", "data_time_ms"), "is the wait for data in a step"),
+    "consumed": "counts those of all devices since the start",
+}
+"""What is assumed of a number, by its field, for those that need no more than this."""
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _IS_BAR = re.compile(r"#%\|\|")
@@ -98,6 +105,7 @@ def _fields(family: Family) -> _Fields | None:
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)
+    counter, meant = _with_consumed(family, counter, meant)
     has_rate = any(one.field in ("rate", "steps_per_s") for one in meant.values())
     if not named and not epochs and not has_rate:
         return None  # numbers of requests or pages rise too
@@ -107,12 +115,37 @@ def _fields(family: Family) -> _Fields | None:
     if not has_rate and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
         return None  # the time of a step of another batch each time is no rate
     # The wait for data alone is no time of a step.
-    has_time = any(not one.field.startswith("data_time") for one in meant.values())
+    has_time = any(
+        one.field != "consumed" and not one.field.startswith("data_time") for one in meant.values()
+    )
     if not has_time and family.clock_s is None:
         return None
     return _Fields(
         counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tuple[int, dict[int, Meant]]:
+    """Return the counter and the fields with a counter of samples or tokens next to one of steps, as a witness.
+
+    Without a printed speed it is the counter: over the time stamps it gives the number, whatever the batch is.
+    """
+    if unit_of_counter(family.places[counter].name) is not None:
+        return counter, meant
+    stated = next((one.unit for one in meant.values() if one.field == "rate"), "samples/s")
+    for at, place in enumerate(family.places):
+        unit = unit_of_counter(place.name)
+        if at in (counter, *meant) or unit is None or not np.isfinite(place.values).all():
+            continue
+        rises = np.diff(place.values)
+        if (rises < 0).any() or not (rises > 0).any():
+            continue
+        speeds = [one for one in meant.values() if one.field in ("rate", "steps_per_s", *_SECONDS)]
+        if not speeds and family.clock_s is not None:
+            return at, meant
+        if (unit == "tokens/s") == (stated == "tokens/s"):
+            return counter, {**meant, at: Meant("consumed", unit)}
+    return counter, meant
 
 
 def _differs(values: Floats) -> bool:
@@ -323,15 +356,21 @@ def _pattern(family: Family, fields: _Fields) -> str:
             continue
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
-        parts += [gap, _escaped(place, whole=adjacent), _field(_name(at, fields), place)]
+        before = _without_suffix(place.before, parts[-1]) if adjacent else place.before
+        parts += [gap, _escaped(before, whole=adjacent), _field(_name(at, fields), place)]
         last = at
-    after = family.places[-1 if last is None else last].after
+    after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
     if not is_stamped:
         return "".join(parts) + "[^0-9.].*?{stamp}"
     if last == fields.counter and not family.places[last].name and _is_of_a_total(family, last):
         # Other lines count something up to a total too.
         return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
     return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _without_suffix(text: str, field: str) -> str:
+    """Return the text behind a number without the unit that its ``field`` reads: K, M, …."""
+    return text.lstrip(" ")[1:] if field.endswith(":K}") else text
 
 
 def _row_pattern(family: Family, fields: _Fields) -> str:
@@ -360,13 +399,13 @@ def _name(at: int, fields: _Fields) -> str:
 
 
 def _field(name: str, place: Place) -> str:
-    if place.unit in ("k", "m", "g") and name == "rate":
-        return "{rate:K}"
-    return f"{{{name},}}" if place.commas and name in ("rate", "step") else f"{{{name}}}"
+    if place.suffix and name in ("rate", "consumed"):
+        return f"{{{name}:K}}"
+    return f"{{{name},}}" if place.commas and name in ("rate", "step", "consumed") else f"{{{name}}}"
 
 
-def _escaped(place: Place, *, whole: bool) -> str:
-    text = place.before.rpartition(STAMPED)[2]
+def _escaped(before: str, *, whole: bool) -> str:
+    text = before.rpartition(STAMPED)[2]
     # A number in brackets may be filled up with blanks.
     return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
 
@@ -398,12 +437,8 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         label = f"'{(place.name + ' ' + units[at]).strip()}'"
         if found.field == "rate":
             yield f"{label} is {unit} of {'one device' if per_device else 'all devices'}"
-        elif found.field == "steps_per_s":
-            yield f"{label} is steps per second"
-        elif found.field.startswith("clock"):
-            yield f"{label} is the time since the start"
-        elif found.field.startswith("data_time"):
-            yield f"{label} is the wait for data in a step"
+        elif words := _SENTENCES.get(found.field):
+            yield f"{label} {words}"
         elif (rise := _rise(counter.values)) > 1 and family.clock_s is None and "step" not in place.name:
             yield (
                 f"{label} is the time of one step (if it is that of all {rise} steps since the line before, "
