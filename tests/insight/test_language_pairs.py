@@ -1,5 +1,9 @@
 """Pairs of trainings of language models with a cause that is known from public threads and tables."""
 
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,6 +118,19 @@ def test_nanogpt_compiles_if_its_settings_say_so(settings: list[str], compiler: 
     ]
 
     assert recipe_from({}, lines).value(RecipeAxis.COMPILER) == compiler
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, bytes])
+def test_the_statements_of_a_packed_log_are_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    steps = "".join(
+        f"iter {at}: loss 4.1828, time {100 + at % 3}.00ms, mfu 12.00%\n" for at in range(0, 600, 10)
+    )
+    text = (
+        f"Overriding: compile = True\ntokens per iteration will be: 768\nnumber of parameters: 0.80M\n{steps}"
+    )
+    (tmp_path / "a.log").write_bytes(pack(text.encode()))
+
+    assert run_from_log(tmp_path / "a.log").recipe.value(RecipeAxis.COMPILER) == "torch.compile"
 
 
 def test_llama_factory_states_attention_and_checkpointing() -> None:

@@ -47,6 +47,12 @@ def compared(paths: list[Path], skip: int | None = None):  # type: ignore[no-unt
     return compare_ranks([read_log(str(path)) for path in paths], skip)
 
 
+def test_ranks_are_listed_by_their_numbers_and_not_by_their_files_names(tmp_path: Path) -> None:
+    found = compared(write(tmp_path, {f"rank{rank}.log": 0.4 for rank in (0, 10, 11, 2, 9)}))
+
+    assert [one.rank for one in found.ranks] == [0, 2, 9, 10, 11]
+
+
 def test_a_slow_rank_is_named_with_its_host_and_the_others_are_not(tmp_path: Path) -> None:
     seconds = {f"node0{rank // 2}/rank{rank}.log": 0.5 if rank == 3 else 0.4 for rank in range(4)}
     found = compared(write(tmp_path, seconds))

@@ -293,3 +293,25 @@ def test_the_last_value_of_a_key_is_its_parameter_and_a_damaged_line_is_left_out
     )
 
     assert last_values(text) == {"global_batch_size": "512", "opt_name": "sgd", "seed": "7"}
+
+
+def test_a_harness_without_a_count_leaves_the_number_to_the_program() -> None:
+    """HugeCTR's DLRM in MLPerf's harness: the events time an evaluation only, and the program times its steps."""
+    events = [
+        _json_line("submission_benchmark", "dlrm"),
+        _json_line("run_start", None),
+    ]
+    lines = [
+        f"[HCTR][12:00:{at:02}][INFO][RK0][main]: Iter: {at * 1000} Time(1000 iters): 1.75s Loss: 0.124 lr:24.0"
+        for at in range(1, 41)
+    ]
+    text = "\n".join([*events, *lines, _json_line("run_stop", None)]) + "\n"
+
+    log = read_stream(io.BytesIO(text.encode()), given=Facts(gpus=8, batch_per_device=6912))
+
+    assert (log.format, log.records.count) == ("hugectr", 40)
+    assert measure_log(log).value == pytest.approx(55296 * 1000 / 1.75)
+
+
+def _json_line(key: str, value: object) -> str:
+    return ":::MLLOG " + json.dumps({"time_ms": 1690527000000, "key": key, "value": value, "metadata": {}})

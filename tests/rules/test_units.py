@@ -117,3 +117,12 @@ def test_rounded_and_then_multiplied_is_a_known_mix_up(tmp_path: Path) -> None:
 
     assert finding.verdict is AuditVerdict.UNEXPLAINED
     assert "rounded to 128.3 and then multiplied" in finding.note
+
+
+def test_a_unit_that_the_log_can_be_converted_to_is_no_contradiction(log: ParsedLog) -> None:
+    converted, other = (
+        judge(Claim("a.log", text, unit=unit), log) for text, unit in (("2.000", "it/s"), ("41", "%"))
+    )
+
+    assert converted.note == "the log's number in it/s"
+    assert "the table says %, the log counts images/s" in other.note

@@ -1,8 +1,6 @@
 """Reading a log as a run to be explained: its throughput, its recipe with line numbers, and its environment."""
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from trainmark.insight.sides import ExplainedRun, PublishedRule
 from trainmark.logs import Facts, ParsedLog, Problem, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.events import read_events
+from trainmark.logs.opening import DamagedError, UnusableFileError, open_log, unpack
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
@@ -226,13 +225,11 @@ def _device(hardware: str | None) -> tuple[str | None, int | None]:
 
 
 def _head(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        try:
-            head = gzip.GzipFile(fileobj=file).read(HEAD_BYTES) if packed else file.read(HEAD_BYTES)
-        except (OSError, EOFError, zlib.error):
-            # The log reader reports a damaged archive; no settings can be read from it.
-            head = b""
+    try:
+        with open_log(path) as file, unpack(file) as unpacked:
+            head = unpacked.read(HEAD_BYTES)
+    except (OSError, UnusableFileError, DamagedError):
+        # The log reader reports a damaged archive; no settings can be read from it.
+        head = b""
     # The last line may be incomplete, and a number in it may have lost digits.
     yield from clean(head).decode("utf-8", "replace").split("\n")[:-1]

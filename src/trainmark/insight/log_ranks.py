@@ -94,7 +94,8 @@ def compare_rank_logs(
     first_look = [_speed(series, number, pace, data, everyone) for number in everyone]
     # The slow ranks of a whole node raise the median that they are held against.
     usual = [number for number, one in enumerate(first_look) if not one.is_slower and not one.waits_for_data]
-    speeds = tuple(_speed(series, number, pace, data, usual or everyone) for number in everyone)
+    found = (_speed(series, number, pace, data, usual or everyone) for number in everyone)
+    speeds = tuple(sorted(found, key=lambda one: one.rank))
     hosts = _hosts(speeds, per_node or USUAL_NODE)
     findings = (*_findings(speeds, hosts, "is_slower"), *_findings(speeds, hosts, "waits_for_data"))
     return RankComparison(

@@ -39,6 +39,20 @@ class GivenFormats(NamedTuple):
         return [known for known in self.formats if known.accompanies]
 
 
+class ProgramFormats(NamedTuple):
+    """The formats of programs without those that accompany them."""
+
+    known: KnownFormats
+
+    def candidates(self, text: bytes) -> Sequence[Format]:
+        """Return the candidates that are printed by programs themselves."""
+        return [known for known in self.known.candidates(text) if not known.accompanies]
+
+    def harnesses(self, _text: bytes) -> Sequence[Format]:
+        """Return none."""
+        return ()
+
+
 class PatternWords(NamedTuple):
     """Words in each match of one pattern: at least one of ``any_of`` and every one of ``all_of``."""
 

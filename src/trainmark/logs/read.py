@@ -10,7 +10,7 @@ import numpy as np
 from trainmark.logs.concluding import conclude_log
 from trainmark.logs.gathering import LogCollector
 from trainmark.logs.hints import read_hints
-from trainmark.logs.known_formats import GivenFormats, KnownFormats
+from trainmark.logs.known_formats import GivenFormats, KnownFormats, ProgramFormats
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility
@@ -71,7 +71,25 @@ def read_stream(
         return _beyond(collected, name, error)
     if harness is not None and (log := conclude(harness, name, given, damage)).records.count:
         return log
-    return conclude(collected, name, given, damage)
+    log = conclude(collected, name, given, damage)
+    if not log.records.count and collected.format is not None and collected.format.accompanies:
+        return _by_program(stream, formats, log, given) or log
+    return log
+
+
+def _by_program(
+    stream: BinaryIO, formats: KnownFormats, harness: ParsedLog, given: Facts | None
+) -> ParsedLog | None:
+    """Return the log by the records of the program between the lines of a harness that has none; None without any.
+
+    A stream that cannot be read again has been read by the harness alone.
+    """
+    try:
+        stream.seek(0)
+    except (OSError, ValueError):
+        return None
+    log = read_stream(stream, ProgramFormats(formats), harness.log, given)
+    return log if log.records.count else None
 
 
 def _continue_harness(

@@ -422,7 +422,12 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         yield "no line counts steps, so an epoch counts as one step"
     else:
         counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
-        yield f"'{counter.name.strip() or 'the number that rises'}' counts {counted}"
+        either = (
+            " (if it counts samples, a step has the work of one)"
+            if _may_count_samples(family, fields)
+            else ""
+        )
+        yield f"'{counter.name.strip() or 'the number that rises'}' counts {counted}{either}"
     if fields.restarts:
         yield "it begins anew in each epoch"
     copies = _copies(counter.values)

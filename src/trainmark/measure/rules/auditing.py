@@ -142,6 +142,12 @@ def _is_same_unit(claim: Claim, log: ParsedLog) -> bool:
     return not (claim.unit and log.unit) or same_unit(claim.unit, log.unit)
 
 
+def _is_converted(claim: Claim, log: ParsedLog) -> bool:
+    """Return whether the log's number can be had in the claim's unit."""
+    unit = parse_unit(claim.unit) if claim.unit else None
+    return unit is not None and not isinstance(convert(1.0, unit, _assume(log, claim)), str)
+
+
 def _notes_before(best: RuleResult, tried: Tried) -> Iterator[str]:
     if best not in tried.usual:
         yield f"{best.rule} is a conventional rule: no publisher is known to use it for logs of this format"
@@ -290,6 +296,6 @@ def _contradictions(claim: Claim, log: ParsedLog) -> list[str]:
         and claim.batch != facts.batch_per_device
     ):
         notes.append(f"the table says batch {claim.batch} per device, the log says {facts.batch_per_device}")
-    if not _is_same_unit(claim, log):
+    if not _is_same_unit(claim, log) and not _is_converted(claim, log):
         notes.append(f"the table says {claim.unit}, the log counts {log.unit}")
     return notes

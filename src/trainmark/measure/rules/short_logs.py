@@ -15,7 +15,12 @@ _MOST = 1 << 12
 def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
     """Return the error of a log whose records are all left out."""
     count = log.records.count
-    sentence = f"the log has {count} records, but the first {skipped} are warm-up: pass --skip to use some"
+    if count == 1:
+        sentence = "the log has a single record, which may be warm-up: add a longer part of the log"
+    else:
+        sentence = (
+            f"the log has {count} records, but the first {skipped} are warm-up: pass --skip to use some"
+        )
     return NoNumberError("only-warm-up", sentence, ("--skip",) if count > 1 else ())
 
 
