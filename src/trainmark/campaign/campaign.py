@@ -14,12 +14,14 @@ from trainmark.campaign.executor import Executor
 from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
 from trainmark.campaign.listener import ProgressListener
 from trainmark.campaign.persist import Persistence, explain_full_disk
+from trainmark.campaign.profiling import profile_cases
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
     as_attempts,
     budget_left,
     collect,
     read_manifests,
+    stored_profiles,
     stored_trials,
     timed_seconds,
 )
@@ -126,6 +128,7 @@ class _Campaign:
             self._certify()
             self._catch_up()
             self._run_cases()
+            profile_cases(self.executor, self.order.cases, self.finished.of, self.order.retry_failed)
         except KeyboardInterrupt:
             interrupted = True
         except BaseException:
@@ -205,6 +208,8 @@ class _Campaign:
         manifests, shown = read_manifests(directory, cases), stored_certificates(order.out)
         trials = {case.id: stored_trials(order.suite, case, directory) for case, _ in cases}
         timed_s = timed_seconds(directory, order.suite.cases)
-        results = collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials, timed_s)
+        profiles = stored_profiles(order.suite.cases, directory)
+        command = shlex.join(order.command)
+        results = collect(order.suite, cases, manifests, command, shown, trials, timed_s, profiles)
         write_results(order.out / RESULTS, results)
         return results

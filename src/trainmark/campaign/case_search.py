@@ -1,5 +1,6 @@
 """A run of a case, after the short runs that choose its open axes and then its largest batch."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from trainmark.campaign.batch_search import largest_fitting, next_batch, probe_protocol
@@ -31,17 +32,21 @@ from trainmark.schema.results import Trial, fastest
 def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
     """Run a case on hosts that have its labels, in the folder of this repeat; return the run's record."""
     folder = executor.directory.run(case, repeat)
-    request = Request(case, case, executor.suite.protocol, repeat, folder)
-    there = executor.run_env.of(case)
+    return run_requested(executor, Request(case, case, executor.suite.protocol, repeat, folder))
+
+
+def run_requested(executor: Executor, request: Request) -> OutcomeRecord:
+    """Execute a request with the case's open axes and its largest batch chosen; return the run's record."""
+    there = executor.run_env.of(request.requested)
     if isinstance(there, CannotStart):
         return executor.refuse(request, there)
     on_labelled = executor.on(there)
-    settled = _with_best(on_labelled, case)
+    settled = _with_best(on_labelled, request.requested)
     if isinstance(settled, Case):
         settled = _with_largest_batch(on_labelled, settled)
     if isinstance(settled, CannotStart):
         return executor.refuse(request, settled)
-    return on_labelled.execute(Request(case, settled, executor.suite.protocol, repeat, folder))
+    return on_labelled.execute(replace(request, case=settled))
 
 
 def _with_best(executor: Executor, case: Case) -> Case | CannotStart:

@@ -51,13 +51,17 @@ PORTS_BESIDES_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A requested run in ``folder``; ``case`` is ``requested`` with values for all axes that it leaves open."""
+    """A requested run in ``folder``; ``case`` is ``requested`` with values for all axes that it leaves open.
+
+    ``more_words`` follow the words of the program.
+    """
 
     requested: Case
     case: Case
     protocol: Protocol
     repeat: int
     folder: Path
+    more_words: tuple[str, ...] = ()
 
     def not_started(self, why: CannotStart) -> OutcomeRecord:
         """Return the record of a run that could not be started."""
@@ -154,7 +158,14 @@ class Executor:
         port = free_ports(PORTS_BESIDES_RANKS + ranks, self.run_env.hosts_of(case))
         folder = request.folder.absolute()
         plan = plan_run(
-            self.run_env, case, request.protocol, setting.interpreter, request.repeat, folder, port=port
+            self.run_env,
+            case,
+            request.protocol,
+            setting.interpreter,
+            request.repeat,
+            folder,
+            port=port,
+            more_words=request.more_words,
         )
         if isinstance(plan, CannotStart):
             return plan

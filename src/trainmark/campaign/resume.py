@@ -5,11 +5,14 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
+
+from pydantic import ValidationError
 
 import trainmark
 from trainmark.campaign.best_search import read_trial
@@ -46,8 +49,9 @@ from trainmark.schema.gates import SPOILING, UNINSPECTED, GateCheck
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
-from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
+from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
+from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.results import (
     CaseResult,
@@ -80,12 +84,14 @@ def collect(
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
     timed_s: float = 0.0,
+    profiles: Mapping[str, CaseProfile] = MappingProxyType({}),
 ) -> Results:
     """Return the results of the given cases of the suite, as far as they are finished.
 
     ``manifests`` holds the manifests by the runs' ``manifest`` key; ``command`` made the runs (None: unknown);
     ``certificates`` are those of equal work; ``trials`` are the short runs that chose a case's open axes, by case id;
-    ``timed_s`` are the seconds of the suite's budget spent on first runs that ended early. Raises ``InputError`` for a
+    ``timed_s`` are the seconds of the suite's budget spent on first runs that ended early; ``profiles`` are the
+    profiled runs, by case id. Raises ``InputError`` for a
     case whose runs ran different things.
     """
     for case, runs in finished:
@@ -115,6 +121,7 @@ def collect(
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
             machines[case.id],
+            profiles.get(case.id),
         )
         for case, runs in finished
     )
@@ -281,6 +288,19 @@ def stored_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple
     )
 
 
+def stored_profile(case: Case, directory: ResultDirectory) -> CaseProfile | None:
+    """Return the profiled run of a case; None if it has none, or its file cannot be read."""
+    with suppress(OSError, ValidationError):
+        return CaseProfile.model_validate_json((directory.profile(case) / PROFILE).read_bytes())
+    return None
+
+
+def stored_profiles(cases: Iterable[Case], directory: ResultDirectory) -> dict[str, CaseProfile]:
+    """Return the profiled runs of the cases that have one, by case id."""
+    found = ((case.id, stored_profile(case, directory)) for case in cases)
+    return {case: profile for case, profile in found if profile is not None}
+
+
 def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
     events = read_events(folder / EVENTS)
     evidence = Evidence(
@@ -314,6 +334,7 @@ def _case_result(
     trials: tuple[Trial, ...],
     repeats: Repeats,
     machines: tuple[Suspicion, ...],
+    profile: CaseProfile | None,
 ) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
@@ -337,6 +358,7 @@ def _case_result(
             *_mixed_inspection(runs),
         ),
         repeats=repeats,
+        profile=profile,
     )
 
 
@@ -440,7 +462,8 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
     trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
     manifests, shown = read_manifests(directory, finished), stored_certificates(directory.path)
     timed_s = timed_seconds(directory, suite.cases)
-    return collect(suite, finished, manifests, command, shown, trials, timed_s)
+    profiles = stored_profiles(suite.cases, directory)
+    return collect(suite, finished, manifests, command, shown, trials, timed_s, profiles)
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -493,7 +516,8 @@ def campaign_results(
     directory = ResultDirectory(folder)
     trials = {case.id: stored_trials(suite, case, directory) for case in suite.cases}
     timed_s = timed_seconds(directory, suite.cases)
-    results = collect(suite, finished, stored.manifests, campaign.command, shown, trials, timed_s)
+    profiles = stored_profiles(suite.cases, directory)
+    results = collect(suite, finished, stored.manifests, campaign.command, shown, trials, timed_s, profiles)
     if results.command is None:
         results = results.model_copy(update={"command": _command_in_document(folder, results)})
     return results, folder

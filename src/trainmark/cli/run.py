@@ -61,6 +61,18 @@ def run(
             help="Like --resume, and repeat the runs that failed, timed out or were invalid; their files are kept.",
         ),
     ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="After the measured runs, run each case once more under its framework's profiler: the seconds of a "
+            "step by kind of operation (docs/how-to/profile.md). That run is not measured.",
+        ),
+    ] = False,
+    profile_trace: Annotated[
+        bool,
+        typer.Option("--profile-trace", help="Like --profile, and store the profiler's trace files."),
+    ] = False,
     hosts: Annotated[
         str | None,
         typer.Option(
@@ -240,7 +252,10 @@ def run(
         raise InputError("give a suite's file, or a command after '--': trainmark run -- python train.py")
     _check_minutes(wait_quiet)
     _pin(cpus, hosts)
-    call = Call(out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json)
+    profiles = (profile, profile_trace)
+    call = Call(
+        out, only, resume, retry_failed, hosts, engine, wait_quiet, cpus, Language(lang), as_json, *profiles
+    )
     if words is None:
         assert suite is not None
         check_no_command(suite)
@@ -323,6 +338,8 @@ class Call:
     cpus: str | None
     language: "Language"
     as_json: bool
+    profile: bool = False
+    profile_trace: bool = False
 
     def measure_command(
         self, found: "CommandSuite", directory: Path, baseline: "tuple[Path, Results] | None" = None
@@ -359,7 +376,14 @@ class Call:
             "--cpus": self.cpus,
         }
         given = (text for option, value in options.items() if value is not None for text in (option, value))
-        return (*words, "--out", str(directory), *given)
+        flags = {"--profile": self.profile, "--profile-trace": self.profile_trace}
+        return (
+            *words,
+            "--out",
+            str(directory),
+            *given,
+            *(flag for flag, is_given in flags.items() if is_given),
+        )
 
     def run(self, resolved: "Suite", directory: Path, words: tuple[str, ...]) -> "CampaignEnding":
         """Run a suite's cases, and return how the campaign ended."""
@@ -370,8 +394,12 @@ class Call:
         from trainmark.cli.hosts import chosen_hosts
         from trainmark.cli.progress import ProgressPrinter
         from trainmark.home import default_home
+        from trainmark.schema.profile import ProfileMode
         from trainmark.suite import select
 
+        if self.profile or self.profile_trace:
+            mode = ProfileMode.TRACE if self.profile_trace else ProfileMode.REDUCED
+            resolved = resolved.model_copy(update={"profile": mode})
         order = Order(
             suite=resolved,
             cases=resolved.cases if self.only is None else select(resolved.cases, self.only),

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -113,6 +114,10 @@ class ResultDirectory:
         """Return the folder of a first run that ended early after it had shown how long the case takes."""
         return self._of(case) / "timing"
 
+    def profile(self, case: Case) -> Path:
+        """Return the folder of the case's profiled run, which is no measurement."""
+        return self._of(case) / "profile"
+
     def move_to_timing(self, case: Case, record: OutcomeRecord) -> None:
         """Store a first run that ended early as the case's timing, so that its number is free again."""
         folder = self.run(case, record.repeat)
@@ -187,8 +192,7 @@ def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) 
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
             ResultDirectory(path).require_cases(suite.cases)
-            # Gates and budget do not affect a run.
-            if (there := read_suite(path)).gates != suite.gates or there.budget != suite.budget:
+            if any(getattr(read_suite(path), key) != value for key, value in _without_effect(suite).items()):
                 write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
@@ -222,13 +226,18 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite differently.
     other = suite if there.read_bytes() == document.encode() else _suite_of(there)
-    if other.model_copy(update={"gates": suite.gates, "budget": suite.budget}) != suite:
+    if other.model_copy(update=_without_effect(suite)) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
             "give another --out, or run that file itself to go on with it"
         )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
+
+
+def _without_effect(suite: Suite) -> dict[str, Any]:
+    """Return the parts of a suite that affect no measured run, so that they may change later."""
+    return {"gates": suite.gates, "budget": suite.budget, "profile": suite.profile}
 
 
 def _suite_of(there: Path) -> Suite:

@@ -23,6 +23,7 @@ from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.parameters import Parameters
+from trainmark.schema.profile import CaseProfile
 from trainmark.schema.ranks import RankComparison, RankTimes
 from trainmark.schema.suite import Protocol
 from trainmark.schema.telemetry import TelemetrySummary
@@ -216,6 +217,7 @@ class CaseResult(Frozen):
 
     ``trials`` are the short runs for the axes that the case leaves open; its runs use the values of the fastest.
     ``repeats`` explains the number of runs; null in files of older versions.
+    ``profile`` is its profiled run, which is none of ``runs``; null without one.
     """
 
     id: str
@@ -228,6 +230,7 @@ class CaseResult(Frozen):
     trials: tuple[Trial, ...] = ()
     suspicions: tuple[Suspicion, ...] = ()
     repeats: Repeats | None = None
+    profile: CaseProfile | None = None
 
     @property
     def settled(self) -> Case:

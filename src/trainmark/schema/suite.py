@@ -20,6 +20,7 @@ from trainmark.schema.frozen import Frozen
 from trainmark.schema.gates import GateName
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import Sampling
+from trainmark.schema.profile import ProfileMode
 
 
 class NamingScheme(StrEnum):
@@ -192,6 +193,13 @@ class Gates(Frozen):
     off: tuple[GateName, ...] = ()
 
 
+def _profile_mode(value: Any) -> Any:
+    """Read ``true`` and ``false`` as the usual profile and none."""
+    if isinstance(value, bool):
+        return ProfileMode.REDUCED if value else ProfileMode.OFF
+    return value
+
+
 class Suite(Frozen):
     """A resolved suite: cases in the order in which they run, and everything that their runs need.
 
@@ -206,6 +214,7 @@ class Suite(Frozen):
     take (YAML also takes ``5min``): cases that do not fit are left out, the longest first. Paths are relative to the
     suite's file.
     ``baseline`` selects the case (one for each model) with which a report compares the others, as ``--only`` does.
+    ``profile`` requests one more run of each case, under a profiler: ``true``, or ``trace`` to store its files too.
     ``cases`` is the expanded matrix.
     """
 
@@ -223,6 +232,7 @@ class Suite(Frozen):
     side_by_side: bool = False
     budget: Annotated[PositiveFloat | None, BeforeValidator(_seconds)] = None
     baseline: str | None = None
+    profile: Annotated[ProfileMode, BeforeValidator(_profile_mode)] = ProfileMode.OFF
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import SYNTHETIC, Case, axes_of
+from trainmark.schema.profile import ProfileMode
 from trainmark.schema.suite import Dataset, Suite
 from trainmark.schema.task_catalogue import own_axes, task_of_model
 from trainmark.suite.card_cases import CardCases, read_card_cases
@@ -82,6 +83,8 @@ def dump_suite(suite: Suite) -> str:
         del values["gates"]
     if not values["side_by_side"]:
         del values["side_by_side"]
+    if suite.profile is ProfileMode.OFF:
+        del values["profile"]
     for key in ("budget", "launcher", "baseline"):
         if values[key] is None:
             del values[key]

@@ -29,6 +29,8 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
             f"--steps ({given.steps}) must be more than --warmup-steps ({given.warmup_steps}): "
             "nothing would be left to measure"
         )
+    if given.profile and given.events is None:
+        parser.error("--profile needs --events FILE: the trace is written into the folder of that file")
     learning_rate = given.learning_rate
     if learning_rate is None:
         learning_rate = task.learning_rate(given.batch_per_device * world_size)
@@ -55,6 +57,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         collective=given.collective,
         gradients=given.gradients,
         equivalence=given.equivalence,
+        profile=given.profile,
         epoch_samples=given.epoch_samples,
         recipe=Recipe(
             learning_rate=learning_rate,
@@ -125,6 +128,10 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task]:
     protocol.add_argument(
         "--equivalence", metavar="FILE",
         help="train the three steps in this file (.npz) instead, and write their results as the events",
+    )  # fmt: skip
+    protocol.add_argument(
+        "--profile", type=count, default=0, metavar="N",
+        help="profile N more steps instead of verifying the run; needs --events: the trace is written there",
     )  # fmt: skip
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--learning-rate", type=float, help="if not given: the task's, by the global batch")

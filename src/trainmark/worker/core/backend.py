@@ -7,6 +7,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from .facts import Expected, Facts, ObservedConfig, peak_resident_bytes
@@ -53,6 +55,15 @@ class Device(Protocol):
     def peak_memory_bytes(self) -> int:
         """Return this rank's peak memory, of the kind in ``Facts.peak_memory_of`` (here: the process)."""
         return peak_resident_bytes()
+
+    def profiling(
+        self, _folder: Path | None
+    ) -> AbstractContextManager[Callable[[str], AbstractContextManager[Any]]] | None:
+        """Return a context that profiles into a new folder (None: writes nothing); it returns what opens a named span.
+
+        None: the framework has no such profiler.
+        """
+        return None
 
     def products(self, _size: int) -> Callable[[int], None] | None:
         """Return a function that multiplies two matrices in the run's type a given number of times, and waits.

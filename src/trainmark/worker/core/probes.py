@@ -12,9 +12,11 @@ gradients' size runs alone.
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from .outcomes import UNSUPPORTED, RunError
 from .settings import Settings
 from .task import floor_of, share_of_floor
 from .training import Training
@@ -37,6 +39,42 @@ VALUES: Mapping[str, int] = {"cuda": 2**28, "cpu": 2**25}
 
 VALUE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """The size of a value by the type of a run's computation."""
+
+
+PROFILED_STEPS, PROFILED_FETCH = "trainmark.steps", "trainmark.data"
+"""The spans in a trace: around all profiled steps, the device idle at both ends, and around each fetch of a batch."""
+
+
+def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
+    """Train ``settings.profile`` steps under the framework's profiler, and return their number and their mean seconds.
+
+    All ranks call it, because a profiler slows a step; the trace is that of rank 0. Raises ``RunError`` (unsupported)
+    for a framework without a profiler.
+    """
+    assert settings.events is not None
+    folder = Path(settings.events).parent / "trace" if training.ranks.place.rank == 0 else None
+    profiler = training.profiling(folder)
+    if profiler is None:
+        raise RunError(
+            UNSUPPORTED, f"the {settings.framework} worker has no profiler; the case has no profile"
+        )
+    fetch = training.feed.next
+    with profiler as span:
+
+        def fetch_in_span() -> Any:
+            with span(PROFILED_FETCH):
+                return fetch()
+
+        vars(training.feed)["next"] = fetch_in_span
+        training.barrier()
+        training.synchronize()
+        with span(PROFILED_STEPS):
+            started = time.perf_counter()
+            for index in range(settings.steps, settings.steps + settings.profile):
+                training.step(index)
+            training.synchronize()
+            seconds = time.perf_counter() - started
+    return {"steps": settings.profile, "clock_step_s": seconds / settings.profile}
 
 
 class Peak(NamedTuple):

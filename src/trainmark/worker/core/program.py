@@ -22,7 +22,7 @@ from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, u
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
 from .post_window import verify
-from .probes import share_of_peak, time_in_isolation
+from .probes import profile_steps, share_of_peak, time_in_isolation
 from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_on_signal
@@ -117,8 +117,8 @@ def _run(
     if settings.equivalence is not None:
         _observe(trainer.open_training(settings, place), settings, events)
         return
-    more = steps_after_window(settings)
-    whole = replace(settings, steps=settings.steps + more, witness_steps=more)
+    more = settings.profile or steps_after_window(settings)
+    whole = replace(settings, steps=settings.steps + more, witness_steps=0 if settings.profile else more)
     training: Training = trainer.open_training(whole, place)
     opened(training)
     global_batch = settings.batch_per_device * place.world_size
@@ -142,6 +142,13 @@ def _run(
         after_first_step,
         beat if events is not None else None,
     )
+    if settings.profile:
+        profile = profile_steps(training, settings)
+        if events is not None:
+            plain_s = timeline.window_ns / 1e9 / (settings.steps - settings.warmup_steps)
+            events.write([], {"outcome": "ok", "profile": {**profile, "plain_step_s": plain_s}})
+        training.close()
+        return
     losses = training.losses()[: settings.steps]
     ranks = _gathered(training, settings, timeline)
     if events is not None:

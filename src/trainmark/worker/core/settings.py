@@ -59,6 +59,7 @@ class Settings:
 
     ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
     ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate and, with dropout, at 0.
+    ``profile`` is the number of steps that are profiled instead, after the measured ones; 0 for none.
     ``epoch_samples`` is the length of an epoch of synthetic samples.
     """
 
@@ -83,6 +84,7 @@ class Settings:
     collective: str
     gradients: str
     equivalence: str | None
+    profile: int
     epoch_samples: int
     recipe: Recipe
 

@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -410,6 +411,20 @@ class PyTorchTraining(Training):
         """Wait for the GPU; a CPU is never behind."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+    @contextmanager
+    def profiling(self, folder: Path | None) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
+        """Profile the work of the CPU and of the GPU by torch.profiler."""
+        from torch.profiler import ProfilerActivity, profile, record_function
+
+        activities = [ProfilerActivity.CPU]
+        if self._device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        with profile(activities=activities) as profiler:
+            yield record_function
+        if folder is not None:
+            folder.mkdir()
+            profiler.export_chrome_trace(str(folder / "rank0.pt.trace.json"))
 
     def facts(self) -> Facts:
         """Return what the run is made of."""
