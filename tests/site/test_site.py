@@ -265,8 +265,23 @@ addEventListener("load", () => {
   const x = document.getElementById("x");
   x.value = "devices";
   x.dispatchEvent(new Event("change"));
-  state.plots = [...document.querySelectorAll(".plot")].filter((plot) => !plot.hidden).map((plot) => plot.dataset.x);
-  state.dots = document.querySelectorAll(".plot:not([hidden]) circle:not(.off)").length;
+  const plot = () => ({
+    titles: [...document.querySelectorAll(".plot text[font-weight]")].map((title) => title.textContent),
+    ticks: [...document.querySelectorAll(".plot text[text-anchor=end]")].map((tick) => Number(tick.textContent.replaceAll(",", ""))),
+    places: [...document.querySelectorAll(".plot text[text-anchor=middle]")].map((label) => label.textContent),
+    marks: [...document.querySelectorAll(".plot a")].map((one) => one.textContent),
+    inside: [...document.querySelectorAll(".plot a")].every((one) => one.getAttribute("href").startsWith("results/")),
+  });
+  state.filteredPlot = plot();
+  const devices = document.querySelector('#axes select[name="devices"]');
+  devices.value = "1";
+  devices.dispatchEvent(new Event("change"));
+  state.onePlot = plot();
+  const words = document.getElementById("filter");
+  words.value = "no such words";
+  words.dispatchEvent(new Event("input"));
+  state.emptyPlot = plot();
+  state.saysEmpty = !document.getElementById("no-results").hidden;
   document.title = JSON.stringify(state);
 });
 </script>
@@ -292,8 +307,16 @@ def test_filters_tables_and_plots_follow_the_address(several: Path, tmp_path: Pa
     assert state["sorted"] == "descending"
     assert state["pivot"] == sorted(state["pivot"], key=lambda words: int(words.split()[0]))
     assert state["links"]
-    assert set(state["plots"]) == {"devices"}
-    assert 0 < state["dots"] <= state["filtered"]
+    filtered, one = state["filteredPlot"], state["onePlot"]
+    assert all(title.endswith(" by devices") for title in filtered["titles"])
+    assert 0 < len(filtered["marks"]) <= state["filtered"]
+    assert filtered["inside"]
+    # A filter changes the places and the scale: 1 device is slower than 32 by more than a factor of 10.
+    assert one["places"] == ["1"]
+    assert set(one["places"]) < set(filtered["places"])
+    assert max(one["ticks"]) * 5 < max(filtered["ticks"])
+    assert state["emptyPlot"]["marks"] == []
+    assert state["saysEmpty"]
 
 
 @pytest.mark.browser

@@ -1,12 +1,10 @@
-"""The table of all results with its filters, and its plots: one over each axis, for scripts to choose from."""
+"""The table of all results with its filters; from its rows, the page's script draws plots over chosen axes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, axis_label, by_unit
+from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, axis_label
 from trainmark.report.blocks import Cell, Column, Span, cell
-from trainmark.report.charts.drawing import Panel
-from trainmark.report.charts.scatter import Dot, scatter
 from trainmark.report.context import Mark
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import decimals, interval, number
@@ -32,30 +30,24 @@ class AxisChoice:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A result: the number of its value on each axis, the table's cells, and whether a newer one exists."""
+    """A result: the number of its value on each axis, the table's cells, and whether a newer one exists.
+
+    ``throughput`` is the number as plots need it; None for a result without one.
+    """
 
     values: tuple[int, ...]
     cells: tuple[Cell, ...]
     older: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """The results of one unit over one axis."""
-
-    axis: str
-    unit: str
-    panel: Panel
+    throughput: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Explorer:
-    """The table, its axes and its plots; ``rows`` are newest first."""
+    """The table and its axes; ``rows`` are newest first."""
 
     axes: tuple[AxisChoice, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    plots: tuple[Plot, ...]
     notes: tuple[str, ...]
 
 
@@ -82,14 +74,13 @@ def explorer(
         tuple(places[choice.name].get(one.get(choice.name, "-"), -1) for choice in choices) for one in values
     ]
     rows = tuple(
-        Row(numbers, _cells(entry, axes, say, root), entry.older)
+        Row(numbers, _cells(entry, axes, say, root), entry.older, _throughput(entry))
         for entry, numbers in zip(entries, numbered, strict=True)
     )
     return Explorer(
         axes=tuple(choices),
         columns=columns(say),
         rows=rows,
-        plots=tuple(_plots(entries, choices, numbered, say)),
         notes=tuple(_notes(entries, say)),
     )
 
@@ -145,6 +136,11 @@ def _as_number(value: str) -> tuple[int, float]:
         return 1, 0.0
 
 
+def _throughput(entry: Entry) -> float | None:
+    estimate = entry.result.estimate
+    return None if estimate is None else estimate.median
+
+
 def _cells(entry: Entry, axes: Axes, say: Catalogue, root: str) -> tuple[Cell, ...]:
     result = entry.result
     href = f"{root}results/{entry.key}.html#{entry.anchor}"
@@ -161,27 +157,6 @@ def _cells(entry: Entry, axes: Axes, say: Catalogue, root: str) -> tuple[Cell, .
     signs = (Mark.DOUBT.value if entry.doubtful else "") + (CARRIED if entry.carried else "")
     shown = cell(f"{number(result.estimate.median, digits)}{signs}", interval(bounds, digits))
     return (name, shown, cell(result.unit or "-"), cell(str(entry.runs)), *about)
-
-
-def _plots(
-    entries: Sequence[Entry], choices: Sequence[AxisChoice], numbered: Sequence[Sequence[int]], say: Catalogue
-) -> Iterable[Plot]:
-    measured = [(row, entry) for row, entry in enumerate(entries) if entry.result.estimate is not None]
-    for unit in by_unit([entry.result for _, entry in measured]):
-        of_unit = [(row, entry) for row, entry in measured if entry.result.unit == unit]
-        if not of_unit:
-            continue
-        for place, choice in enumerate(choices):
-            used = sorted({numbered[row][place] for row, _ in of_unit} - {-1})
-            where = {value: i for i, value in enumerate(used)}
-            dots = [
-                Dot(where[numbered[row][place]], entry.result.estimate.median, row)
-                for row, entry in of_unit
-                if entry.result.estimate is not None and numbered[row][place] in where
-            ]
-            if dots and len(used) > 1:
-                title = say("plot_title", unit=unit, axis=choice.title)
-                yield Plot(choice.name, unit, scatter([choice.values[value] for value in used], dots, title))
 
 
 def _notes(entries: Sequence[Entry], say: Catalogue) -> Iterable[str]:

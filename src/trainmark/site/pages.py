@@ -7,9 +7,9 @@ from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment
-from markupsafe import Markup
 
 from trainmark.report.blocks import Chart, Section
+from trainmark.report.charts.theme import PALETTE
 from trainmark.report.html import fitted, page_environment, page_script, page_style, pictures_of
 from trainmark.report.language import Language, catalogue
 from trainmark.site.explorer import Explorer, columns
@@ -117,7 +117,6 @@ def render(page: Page, frame: Frame) -> str:
     say = catalogue(frame.language)
     sections = fitted(page.sections, say)
     charts = [block for section in sections for block in section.blocks if isinstance(block, Chart)]
-    plots = page.explorer.plots if page.explorer else ()
     return (
         _environment()
         .get_template("site.html.j2")
@@ -128,8 +127,6 @@ def render(page: Page, frame: Frame) -> str:
             say=say,
             languages=[one for one in Language if one is not frame.language and not frame.once],
             pictures=pictures_of(charts),
-            # The drawing escapes the text in it.
-            plots=[(plot, Markup(plot.panel.svg())) for plot in plots],  # noqa: S704
             style=STYLE,
             script=SCRIPT,
         )
@@ -158,6 +155,11 @@ def _css_text(words: str) -> str:
 def assets() -> dict[str, str]:
     """Return the files that all pages share, by their path in the site."""
     own = files(__package__) / "page"
-    style, script = ((own / name).read_text(encoding="utf-8") for name in ("site.css", "site.js"))
+    names = ("site.css", "plot.js", "site.js")
+    style, *scripts = ((own / name).read_text(encoding="utf-8") for name in names)
     labels = "\n".join(["@container (max-width: 60rem) {", *map(_labels, Language), "}"])
-    return {STYLE: f"{page_style()}\n{style}\n{labels}", SCRIPT: f'"use strict";\n{page_script()}\n{script}'}
+    colours = f"const PALETTE = {json.dumps(PALETTE)};"
+    return {
+        STYLE: f"{page_style()}\n{style}\n{labels}",
+        SCRIPT: "\n".join(['"use strict";', page_script(), colours, *scripts]),
+    }

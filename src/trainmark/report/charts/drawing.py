@@ -104,15 +104,6 @@ def circle(x: float, y: float, radius: float, fill: str, stroke: str = "none", t
     return _tipped("circle", f'{where} fill="{fill}" stroke="{stroke}"', tip)
 
 
-def dots(places: Iterable[tuple[float, float, int]], fill: str) -> str:
-    """Return a dot at each (x, y, row); scripts find the dot of a table's row by ``data-r``.
-
-    There may be thousands, so their colour is written once, and the page sets their size.
-    """
-    marks = (f'<circle cx="{x:.0f}" cy="{y:.0f}" data-r="{row}"/>' for x, y, row in places)
-    return f'<g fill="{fill}">{"".join(marks)}</g>'
-
-
 def marker(shape: int, x: float, y: float, colour: str, tip: str = "") -> str:
     """Return the mark of a series: a circle, square, triangle or diamond, filled or with an empty middle."""
     corners = {

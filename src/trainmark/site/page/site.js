@@ -78,6 +78,7 @@ if (entries) {
           links.append(...(n ? [document.createElement("br")] : []), link);
         });
         if (held.length > 3) links.append(document.createElement("br"), `+ ${held.length - 3}`);
+        if (!held.length) cell.className = "empty";
         cell.dataset.label = texts[b][c] ?? "-";
         cell.append(links);
         line.append(cell);
@@ -85,46 +86,43 @@ if (entries) {
       body.append(line);
     }
     table.replaceChildren(head, body);
-    const room = 16 + 10 * top.length, step = [20, 30, 40, 50, 60].find((width) => room <= width);
+    const room = 12 + 8 * top.length, step = [20, 30, 40, 50, 60].find((width) => room <= width);
     table.className = step ? `fits-${step}` : "list";
   }
 
-  const dots = [...document.querySelectorAll("circle[data-r]")];
+  const picture = document.getElementById("chart-plot"), legend = document.querySelector(".legend");
+  const values = rows.map((row) => Number.parseFloat(row.dataset.y));
+  const textOf = (row, column) => row.cells[column].textContent.trim().replace(/\s+/g, " ");
   function plot() {
-    const axis = Number(series.value), visible = new Set(shown());
-    const used = [...new Set([...visible].map((i) => numbers[i][axis]))].sort((one, other) => one - other);
-    for (const panel of document.querySelectorAll(".plot")) {
-      let any = false;
-      panel.hidden = panel.dataset.x !== x.value;
-      if (panel.hidden) continue;
-      for (const dot of panel.querySelectorAll("circle[data-r]")) {
-        const i = Number(dot.dataset.r), on = visible.has(i);
-        dot.setAttribute("class", on ? `s${used.indexOf(numbers[i][axis]) % 6}` : "off");
-        any ||= on;
-      }
-      panel.hidden = !any;
-    }
-    const legend = document.querySelector(".legend");
-    legend.replaceChildren(...used.map((value, i) => {
-      const item = document.createElement("li"), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      const mark = document.createElementNS("http://www.w3.org/2000/svg", "circle");
-      for (const [name, size] of [["cx", 5], ["cy", 5], ["r", 5]]) mark.setAttribute(name, size);
-      mark.setAttribute("class", `s${i % 6}`);
-      svg.setAttribute("viewBox", "0 0 10 10");
-      svg.setAttribute("aria-hidden", "true");
-      svg.append(mark);
-      item.append(svg, texts[axis][value] ?? "-");
+    const axis = x.selectedIndex, other = Number(series.value);
+    const visible = shown().filter((i) => !Number.isNaN(values[i]) && numbers[i][axis] >= 0);
+    const used = [...new Set(visible.map((i) => numbers[i][other]))].sort((one, next) => one - next);
+    const colours = used.length <= MOST_SERIES;
+    const results = visible.map((i) => ({
+      value: values[i],
+      unit: textOf(rows[i], 2),
+      place: numbers[i][axis],
+      series: numbers[i][other],
+      colour: colours ? used.indexOf(numbers[i][other]) : 0,
+      name: `${textOf(rows[i], 0)}: ${textOf(rows[i], 1)} ${textOf(rows[i], 2)}`,
+      href: rows[i].querySelector("a").getAttribute("href"),
+    }));
+    const titleOf = (unit) => picture.dataset.title.replace("{unit}", unit).replace("{axis}", x.selectedOptions[0].text);
+    picture.replaceChildren(...panelsOf(results, texts[axis], titleOf, picture.clientWidth));
+    legend.replaceChildren(...(colours ? used : []).map((value, i) => {
+      const item = document.createElement("li"), sign = svg("svg", { viewBox: "-6 -6 12 12", "aria-hidden": true });
+      sign.append(mark(i));
+      item.append(sign, texts[other][value] ?? "-");
       return item;
     }));
+    document.getElementById("no-results").hidden = visible.length > 0;
+    document.getElementById("no-colours").hidden = colours;
   }
+  if (x) addEventListener("resize", plot);
   const tip = document.querySelector(".tip");
-  for (const panel of document.querySelectorAll(".plot")) {
-    panel.addEventListener("pointerover", ({ target }) => {
-      const row = rows[target.dataset?.r];
-      if (row) tip.textContent = `${row.cells[0].textContent.trim()}: ${row.cells[1].textContent.trim()} ${row.cells[2].textContent.trim()}`;
-    });
-    panel.addEventListener("click", ({ target }) => rows[target.dataset?.r]?.querySelector("a").click());
-  }
+  picture?.addEventListener("pointerover", ({ target }) => {
+    tip.textContent = target.closest("a")?.querySelector("title").textContent ?? "";
+  });
   const lists = { rows: down, columns: across, x, series };
   for (const [name, select] of Object.entries(lists)) {
     select?.addEventListener("change", () => { choose(name, select.value); follow(); });
