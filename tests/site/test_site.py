@@ -267,7 +267,8 @@ addEventListener("load", () => {
   x.dispatchEvent(new Event("change"));
   const plot = () => ({
     titles: [...document.querySelectorAll(".plot text[font-weight]")].map((title) => title.textContent),
-    ticks: [...document.querySelectorAll(".plot text[text-anchor=end]")].map((tick) => Number(tick.textContent.replaceAll(",", ""))),
+    ticks: [...document.querySelectorAll(".plot text[text-anchor=end]")]
+      .map((tick) => Number(tick.textContent.replaceAll(",", ""))),
     places: [...document.querySelectorAll(".plot text[text-anchor=middle]")].map((label) => label.textContent),
     marks: [...document.querySelectorAll(".plot a")].map((one) => one.textContent),
     inside: [...document.querySelectorAll(".plot a")].every((one) => one.getAttribute("href").startsWith("results/")),

@@ -5,9 +5,12 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import psutil
 import pytest
@@ -146,6 +149,73 @@ def test_a_reader_gets_a_change_within_two_looks(suite: RunningSuite, serve: Ser
         assert time.monotonic() - ended < 60
     events.close()
     assert LOOK_S <= 1
+
+
+PROGRAM = """
+import sys, time
+for step in range(1, 31):
+    with open(sys.argv[1], "a") as printed:
+        printed.write(f"{step} {time.time()}\\n")
+    print(f"step {step}/30 loss 1.0 throughput: {500 + step % 3} samples/s", flush=True)
+    time.sleep(0.25)
+"""
+READERS = 50
+WITHIN_S = 2.0
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """Return the directory of a suite that runs, and the file in which its program writes the time of each step."""
+    (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
+    out, printed = tmp_path / "out", tmp_path / "printed"
+    words = ["run", "--out", str(out), "--repeats", "2", "--skip", "2"]
+    command = [sys.executable, str(tmp_path / "train.py"), str(printed)]
+    program = [sys.executable, "-m", "trainmark", *words, "--", *command]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as suite:
+        until = time.monotonic() + 120
+        while not printed.exists() and suite.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        yield out, printed
+        suite.terminate()
+
+
+def follow(server: Served, ready: Callable[[str], bool]) -> dict[str, float]:
+    """Return when each state came first to a reader, until one is ``ready``."""
+    found: dict[str, float] = {}
+    events = server.events()
+    for name, data in events:
+        if name == "state":
+            found.setdefault(data, time.time())
+            if ready(data):
+                break
+    events.close()
+    return found
+
+
+def test_fifty_readers_follow_a_running_suite_within_two_seconds(
+    running: tuple[Path, Path], serve: Serve
+) -> None:
+    out, printed = running
+    server = serve(out)
+
+    with ThreadPoolExecutor(READERS) as readers:
+        states = list(readers.map(lambda _: follow(server, lambda data: "2 runs," in data), range(READERS)))
+
+    times = dict(line.split() for line in printed.read_text().splitlines()[30:])
+    ended = {run: next(out.glob(f"runs/*/{run}/outcome.json")).stat().st_mtime for run in (1, 2)}
+    delays, counted = [], []
+    for reader in states:
+        for data, at in reader.items():
+            step = re.search(r"run 2.*?step (\d+)\.", data, re.DOTALL)
+            if step and step[1] in times:
+                delays.append(at - float(times[step[1]]))
+        counted += [
+            min(at for data, at in reader.items() if f"{run} run" in data) - ended[run] for run in (1, 2)
+        ]
+    # Each look shows the newest of the steps since the one before it.
+    assert len(delays) > 3 * READERS
+    for found in (sorted(delays), sorted(counted)):
+        assert found[int(0.9 * len(found))] < WITHIN_S, (median(found), found[-1])
 
 
 def test_doubts_and_failures_are_shown_as_they_arise_and_as_text(suite: RunningSuite, serve: Serve) -> None:

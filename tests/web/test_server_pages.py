@@ -1,9 +1,12 @@
 """The pages of a server: the site's own, with headers, for this machine alone, and nothing outside of the results."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,10 +17,14 @@ from site_pages import Links
 
 from trainmark.cli.main import main
 from trainmark.schema.names import RESULTS
+from trainmark.schema.results import Results
 from trainmark.site.entries import anchor_of
 from trainmark.store import Store, database_url, rebuilt_suite, write_results
+from trainmark.web import app, listing
 
 Serve = Callable[..., Served]
+CAMPAIGNS, PART = 65, 40
+FIRST_DAY = datetime(2025, 1, 1, 12, tzinfo=UTC)
 PAGES = ("index", "compare", "history", "references", "live")
 
 
@@ -238,3 +245,83 @@ def test_a_token_that_protects_nothing_is_refused(
     error = capsys.readouterr().err
     assert problem in error
     assert error.count("\n") == 1
+
+
+def days_of(count: int) -> Iterator[Results]:
+    """Yield the results of one case on so many days."""
+    (case,) = sample.one_case(3).cases
+    manifests = sample.one_case(3).manifests
+    for day in range(count):
+        runs = tuple(
+            run.model_copy(update={"started_at": FIRST_DAY + timedelta(days=day, minutes=run.repeat)})
+            for run in case.runs
+        )
+        moved = case.model_copy(update={"runs": runs})
+        yield sample.one_case(3).model_copy(
+            update={"suite": "nightly", "cases": (moved,), "manifests": manifests, "generated_at": FIRST_DAY}
+        )
+
+
+@pytest.fixture(scope="module")
+def nightly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database with a case on many days."""
+    path = tmp_path_factory.mktemp("nightly") / "runs.db"
+    store = Store(database_url(str(path)))
+    results = list(days_of(CAMPAIGNS))
+    suite = rebuilt_suite(results[0])
+    for number, one in enumerate(results):
+        store.put(one, suite, f"/nonexistent/{number}")
+    store.close()
+    return path
+
+
+def points_of(page: str) -> list[str]:
+    """Return the days of a page's points, as their tips name them."""
+    return re.findall(r"<title>c\d+, (\d{4}-\d\d-\d\d) ", page)
+
+
+def test_the_whole_history_of_a_case_is_reached(
+    nightly: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (app, listing):
+        monkeypatch.setattr(module, "MOST_POINTS", PART)
+    server = serve(nightly)
+    (case,) = sample.one_case(3).cases
+    address = f"/history.html?case={quote(case.id)}"
+
+    page = server.ask(address)
+    days = points_of(page.text)
+    assert len(days) == PART
+    older = [href for href in Links(page.text).links if "first=" in href]
+    assert len(older) == 1
+    days = [*points_of(server.ask(f"/{older[0]}").text), *days]
+
+    wanted = [f"{FIRST_DAY + timedelta(days=day):%Y-%m-%d}" for day in range(CAMPAIGNS)]
+    assert days == wanted
+
+
+def test_the_history_offers_every_case_with_several_results(nightly: Path, serve: Serve) -> None:
+    page = serve(nightly).ask("/history.html").text
+    (case,) = sample.one_case(3).cases
+    assert f'<option value="{case.id}">{case.id} ({CAMPAIGNS})</option>' in page
+    assert 0 < len(points_of(page)) < CAMPAIGNS
+
+
+@pytest.mark.parametrize(
+    "query", ["case=nothing", "case=%00", "case=' or 1=1 --", "first=7", "case=&first=99999999999"]
+)
+def test_a_history_of_nothing_is_a_page(query: str, nightly: Path, folder: Path, serve: Serve) -> None:
+    for source in (nightly, folder):
+        answer = serve(source).ask(f"/history.html?{quote(query, safe='=&%')}")
+        assert answer.status == 200
+        assert "<h1>History</h1>" in answer.text
+
+
+def test_published_figures_are_those_of_every_model(nightly: Path, serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    shutil.copy(nightly, path)
+    store = Store(database_url(str(path)))
+    with store.reading() as connection:
+        connection.exec_driver_sql("UPDATE runs SET model = 'bert_base' WHERE campaign_id = 1")
+    store.close()
+    assert "bert_base" in serve(path).ask("/references.html").text

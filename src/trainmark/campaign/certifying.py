@@ -14,11 +14,12 @@ from trainmark.campaign.best_search import candidates
 from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
-from trainmark.environment import EnvironmentState, entries, fingerprint, state_of
+from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, golden_bytes, golden_of, has_golden, party
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_run_file
+from trainmark.measure.fingerprint import fingerprint
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device

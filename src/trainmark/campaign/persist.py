@@ -13,11 +13,11 @@ from pathlib import Path
 import trainmark
 from trainmark.campaign.identity_check import UnlikeRunsError
 from trainmark.campaign.resume import Finished, collect_run, manifest_in
-from trainmark.environment import environment_of, fingerprint, pooling_differences
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_run_file
 from trainmark.logs.events import read_events
+from trainmark.measure.fingerprint import environment_of, fingerprint, pooling_differences
 from trainmark.measure.peaks import measured_peaks
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate

@@ -29,7 +29,6 @@ from trainmark.campaign.suspicion import (
     version_suspicions,
     work_suspicions,
 )
-from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory, read_record
 from trainmark.insight import judged
@@ -37,6 +36,7 @@ from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
 from trainmark.measure.energy import energy_of
+from trainmark.measure.fingerprint import environment_of, fingerprint
 from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of

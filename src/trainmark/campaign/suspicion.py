@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainmark.environment import fingerprint, pooling_differences
 from trainmark.logs.events import RunEvents
+from trainmark.measure.fingerprint import fingerprint, pooling_differences
 from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Suspicion

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from trainmark.environment.introspection import describe, installed_packages
     from trainmark.environment.listing import EnvironmentRow, overview
     from trainmark.environment.locations import folder_of, log_of
-    from trainmark.environment.manifest import (
-        differences,
-        environment_of,
-        fingerprint,
-        pooling_differences,
-    )
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
         SYSTEM,
@@ -58,18 +52,14 @@ __all__ = [
     "check",
     "create",
     "describe",
-    "differences",
     "entries",
-    "environment_of",
     "find_entry",
-    "fingerprint",
     "folder_of",
     "inspect",
     "installed_packages",
     "log_of",
     "make_lock",
     "overview",
-    "pooling_differences",
     "read_stamp",
     "remove",
     "resolve",
@@ -88,7 +78,6 @@ __getattr__ = attach(
         ".inspection": ("EnvironmentFinding", "Inspection", "inspect", "verify_environment"),
         ".listing": ("EnvironmentRow", "overview"),
         ".locations": ("folder_of", "log_of"),
-        ".manifest": ("differences", "environment_of", "fingerprint", "pooling_differences"),
         ".relock": ("make_lock",),
         ".resolving": (
             "SYSTEM",

@@ -10,7 +10,7 @@ from trainmark.lazy import attach
 if TYPE_CHECKING:
     from trainmark.history.analysis import analyse, analyse_case
     from trainmark.history.change_points import find_changes
-    from trainmark.history.points import Fact, Point, in_order, points_of_results, points_of_store
+    from trainmark.history.points import Fact, Point, in_order, point_of, points_of_results, points_of_store
     from trainmark.history.render import render_history
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "analyse_case",
     "find_changes",
     "in_order",
+    "point_of",
     "points_of_results",
     "points_of_store",
     "render_history",
@@ -30,7 +31,7 @@ __getattr__ = attach(
     {
         ".analysis": ("analyse", "analyse_case"),
         ".change_points": ("find_changes",),
-        ".points": ("Fact", "Point", "in_order", "points_of_results", "points_of_store"),
+        ".points": ("Fact", "Point", "in_order", "point_of", "points_of_results", "points_of_store"),
         ".render": ("render_history",),
     },
 )

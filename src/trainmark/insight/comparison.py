@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from trainmark.environment import differences as manifest_differences
-from trainmark.environment import pooling_differences
 from trainmark.errors import InputError
 from trainmark.insight.findings import judged
 from trainmark.measure import estimate, ratio
@@ -21,6 +19,8 @@ from trainmark.measure.campaigns import (
     ratio_between_campaigns,
 )
 from trainmark.measure.energy import energy_finding
+from trainmark.measure.fingerprint import differences as manifest_differences
+from trainmark.measure.fingerprint import pooling_differences
 from trainmark.measure.pooling import same_hardware
 from trainmark.measure.run_correlation import run_correlation
 from trainmark.schema.comparison import (

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.measure.fingerprint import fingerprint
 from trainmark.measure.pooling import require_different_runs, require_one_identity
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
@@ -153,7 +154,7 @@ def identity(results: Results) -> str:
         raise InputError("nothing to add: none of its runs was started")
     moment, length = min(started, key=lambda pair: pair[0])
     words = (results.suite, moment.isoformat(timespec="microseconds"), repr(length))
-    return f"sha256:{hashlib.sha256(chr(10).join(words).encode()).hexdigest()}"
+    return _digest(chr(10).join(words))
 
 
 def document_of(result: RunResult) -> Any:
@@ -249,6 +250,8 @@ class Store:
         """Add the runs of a result directory that the database does not have; adding it again changes nothing.
 
         ``suite_yaml`` is the resolved suite, ``directory`` absolute. A moved directory is still the same campaign.
+        A manifest whose key the database has for another environment is stored under a key of its own: documents name
+        their manifests themselves, and none may change what another's runs are said to have run on.
         Raises ``InputError`` if the directory has no started run.
         """
         name = identity(results)
@@ -257,7 +260,7 @@ class Store:
                 try:
                     with self._engine.begin() as connection:
                         number = _campaign(connection, name, results, suite_yaml, directory)
-                        return _put(connection, number, results)
+                        return _put(connection, number, _with_own_manifests(connection, results))
                 except IntegrityError:
                     # Another process added the same campaign or manifest at the same time: the next attempt finds it.
                     if attempt == _ATTEMPTS - 1:
@@ -277,7 +280,7 @@ class Store:
         )
         with self._transaction() as connection:
             rows = connection.execute(counts).all()
-        return tuple(replace(CampaignSummary(*row), started_at=_with_zone(row[-1])) for row in rows)
+        return tuple(replace(CampaignSummary(*row), started_at=with_zone(row[-1])) for row in rows)
 
     def campaigns(self) -> tuple[StoredCampaign, ...]:
         """Return the stored campaigns, oldest first."""
@@ -441,6 +444,43 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
     return Added(campaign.id, new, changed, known)
 
 
+def _with_own_manifests(connection: Connection, results: Results) -> Results:
+    """Return results without a manifest whose key the database has for another environment."""
+    here = select(manifests).where(manifests.c.fingerprint.in_(results.manifests))
+    stored = {row.fingerprint: _MANIFEST.validate_python(row.document) for row in connection.execute(here)}
+    others = {
+        key: _digest(f"{key} {_environment(manifest)}")
+        for key, manifest in results.manifests.items()
+        if key in stored and _environment(stored[key]) != _environment(manifest)
+    }
+    if not others:
+        return results
+    cases = tuple(
+        found.model_copy(
+            update={
+                "runs": tuple(
+                    run.model_copy(update={"manifest": others.get(run.manifest or "", run.manifest)})
+                    for run in found.runs
+                )
+            }
+        )
+        for found in results.cases
+    )
+    renamed = {others.get(key, key): manifest for key, manifest in results.manifests.items()}
+    return results.model_copy(update={"cases": cases, "manifests": renamed})
+
+
+def _environment(manifest: StoredManifest) -> str:
+    """Return a digest of an environment; one that only another version can read is compared as a whole."""
+    if isinstance(manifest, Manifest):
+        return fingerprint(manifest)
+    return _digest(json.dumps(manifest, sort_keys=True, default=str))
+
+
+def _digest(words: str) -> str:
+    return f"sha256:{hashlib.sha256(words.encode()).hexdigest()}"
+
+
 def _certify(connection: Connection, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
     rows = [
         {
@@ -459,7 +499,7 @@ def _certify(connection: Connection, campaign: StoredCampaign, shown: Iterable[C
         connection.execute(insert(certificates), rows)
 
 
-def _with_zone(moment: datetime | None) -> datetime | None:
+def with_zone(moment: datetime | None) -> datetime | None:
     """Return a stored time with its zone: SQLite stores none, and all stored times are UTC."""
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 

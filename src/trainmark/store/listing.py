@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import ColumnElement, false, func, select, tuple_
 
-from trainmark.store.database import Store
-from trainmark.store.tables import campaigns, runs
+from trainmark.schema.results import RunResult, StoredManifest
+from trainmark.store.database import Store, with_zone
+from trainmark.store.tables import campaigns, manifests, runs
 
 _TEXT = {
     "model": runs.c.model,
@@ -46,6 +49,80 @@ class NewRun:
     document: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A part of a case's results: its runs and the suite of each campaign by number, oldest first, and the manifests.
+
+    ``total`` is the number of campaigns that have the case, ``unread`` the number of those in the part that only
+    another version of trainmark can read.
+    """
+
+    runs: Mapping[int, Sequence[RunResult]]
+    suites: Mapping[int, str]
+    manifests: Mapping[str, StoredManifest]
+    total: int
+    unread: int = 0
+
+
+_MANIFEST: TypeAdapter[StoredManifest] = TypeAdapter(StoredManifest)
+
+
+def count_cases(store: Store, most: int) -> dict[str, int]:
+    """Return the number of campaigns of each case; at most ``most`` cases, those with most campaigns first."""
+    number = func.count(runs.c.campaign_id.distinct())
+    counted = select(runs.c.case_id, number).group_by(runs.c.case_id)
+    with store.reading() as connection:
+        rows = connection.execute(counted.order_by(number.desc(), runs.c.case_id).limit(most)).all()
+    return {row.case_id: row[1] for row in rows}
+
+
+def read_case(store: Store, case_id: str, first: int, size: int) -> StoredCase:
+    """Return the results of a case in ``size`` campaigns, from number ``first`` (0 is the newest) on."""
+    if "\0" in case_id:
+        return StoredCase({}, {}, {}, 0)
+    of_case = runs.c.case_id == case_id
+    numbers = select(runs.c.campaign_id).where(of_case).distinct().order_by(runs.c.campaign_id.desc())
+    found: dict[int, list[RunResult]] = {}
+    unread: set[int] = set()
+    with store.reading() as connection:
+        every = list(connection.scalars(numbers))
+        part = every[first : first + size]
+        chosen = runs.c.campaign_id.in_(part)
+        rows = connection.execute(
+            select(runs.c.campaign_id, runs.c.result)
+            .where(of_case, chosen)
+            .order_by(runs.c.campaign_id, runs.c.repeat)
+        )
+        for campaign, document in rows:
+            try:
+                found.setdefault(campaign, []).append(RunResult.model_validate(document))
+            except ValidationError:
+                unread.add(campaign)
+        used = select(runs.c.fingerprint).where(of_case, chosen)
+        documents = connection.execute(select(manifests).where(manifests.c.fingerprint.in_(used)))
+        known = {row.fingerprint: _MANIFEST.validate_python(row.document) for row in documents}
+        named = connection.execute(select(campaigns.c.id, campaigns.c.suite).where(campaigns.c.id.in_(part)))
+        suites = {row.id: row.suite for row in named}
+    read = {campaign: of for campaign, of in found.items() if campaign not in unread}
+    return StoredCase(read, suites, known, len(every), len(unread))
+
+
+def campaign_starts(store: Store, suite: str, most: int) -> dict[int, datetime]:
+    """Return the start of the ``most`` newest campaigns of a suite that have a started run, by their numbers."""
+    newest = (
+        select(campaigns.c.id).where(campaigns.c.suite == suite).order_by(campaigns.c.id.desc()).limit(most)
+    )
+    with store.reading() as connection:
+        numbers = list(connection.scalars(newest))
+        started = (
+            select(runs.c.campaign_id, func.min(runs.c.started_at))
+            .where(runs.c.campaign_id.in_(numbers), runs.c.started_at.is_not(None))
+            .group_by(runs.c.campaign_id)
+        )
+        rows = connection.execute(started).all()
+    return {campaign: at for campaign, moment in rows if (at := with_zone(moment)) is not None}
+
+
 def list_results(store: Store, chosen: Mapping[str, str], first: int, size: int) -> ListedResults:
     """Return ``size`` results from number ``first`` (from 0) on, of those with the ``chosen`` value on each axis.
 
@@ -54,11 +131,14 @@ def list_results(store: Store, chosen: Mapping[str, str], first: int, size: int)
     where = _condition(chosen)
     columns = (runs.c.campaign_id, runs.c.case_id)
     groups = select(*columns).where(*where).group_by(*columns)
+    # Counted within each campaign: databases count pairs by a table of all of them, and this by an index.
+    cases = func.count(runs.c.case_id.distinct()).label("cases")
+    counted = select(cases).where(*where).group_by(runs.c.campaign_id).subquery()
     part = groups.order_by(runs.c.campaign_id.desc(), runs.c.case_id.desc()).limit(size).offset(first)
     with store.reading() as connection:
-        total = connection.scalar(select(func.count()).select_from(groups.subquery())) or 0
+        total = connection.scalar(select(func.sum(counted.c.cases))) or 0
         rows = connection.execute(part).all()
-    return ListedResults(tuple(ListedResult(*row) for row in rows), total)
+    return ListedResults(tuple(ListedResult(*row) for row in rows), int(total))
 
 
 def axis_values(store: Store) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
+from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
 from anyio.to_thread import current_default_thread_limiter
@@ -18,23 +19,24 @@ from starlette.requests import ClientDisconnect
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.printable import printable_line
-from trainmark.report.language import Language, catalogue
+from trainmark.report.blocks import Paragraph, Section, Span
+from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.schema.names import LOG
 from trainmark.site import DirectorySource, StoreSource
 from trainmark.site.entries import anchor_of
 from trainmark.site.evidence import environments_of, within
 from trainmark.site.explorer import explorer
+from trainmark.site.history import history_sections
 from trainmark.site.pages import Choice, Form, Frame, Page, PageKind, Paging, assets, render, render_sections
 from trainmark.site.writing import (
     comparison_page,
     detail_page,
     environment_page,
     evidence_page,
-    history_page,
     references_page,
 )
 from trainmark.web.ingest import MOST_BYTES, Ingest
-from trainmark.web.listing import PAGE, DirectoryListing, Listing, StoreListing
+from trainmark.web.listing import MOST_POINTS, PAGE, DirectoryListing, Listing, StoreListing
 from trainmark.web.live import LiveSuites
 from trainmark.web.live_page import live_sections
 from trainmark.web.policy import Policy
@@ -190,13 +192,14 @@ def _add_pages(app: FastAPI, server: Server, language: Language) -> None:
             frame("compare.html"), f"{a}#{b}", lambda: compare_page(server.source, listing, language, a, b)
         )
 
-    def history() -> Response:
-        return server.page(frame("history.html"), "", lambda: history_page(listing.index(), language))
+    def history(case: str = "", first: str = "0") -> Response:
+        start = _whole(first)
+        return server.page(
+            frame("history.html"), f"{case}#{start}", lambda: over_time_page(listing, language, case, start)
+        )
 
     def references() -> Response:
-        return server.page(
-            frame("references.html"), "", lambda: references_page(listing.index().models, language)
-        )
+        return server.page(frame("references.html"), "", lambda: references_page(listing.models(), language))
 
     def live() -> Response:
         say = catalogue(language)
@@ -249,8 +252,6 @@ def results_page(listing: Listing, language: Language, chosen: Mapping[str, str]
 
 
 def _paging(chosen: dict[str, str], first: int, shown: int, total: int) -> Paging:
-    from urllib.parse import urlencode
-
     def address(start: int) -> str:
         return f"index.html?{urlencode({**chosen, 'first': str(start)})}"
 
@@ -271,7 +272,7 @@ def compare_page(
     say = catalogue(language)
     keys = list(source.keys())[-_MOST_CHOICES:]
     if not (a and b):
-        pairs = listing.index().newest_pairs()
+        pairs = listing.newest_pairs()
         a, b = pairs[-1] if pairs else ("", "")
     options = tuple((key, key) for key in reversed(keys))
     form = Form(
@@ -283,6 +284,33 @@ def compare_page(
     )
     pairs_shown = [(listing.campaign(a), listing.campaign(b))] if a and b else []
     return comparison_page(pairs_shown, language, say("compare_choose_lead"), form)
+
+
+def over_time_page(listing: Listing, language: Language, case: str, first: int) -> Page:
+    """Return the page of results over time: of a case, in parts, or of those with most results."""
+    say = catalogue(language)
+    found = listing.over_time(case, first)
+    several = [(name, f"{name} ({count})") for name, count in found.cases.items() if count > 1]
+    form = Form(
+        (Choice("case", say("column_case"), (("", say("most_results")), *several), case),), say("show_case")
+    )
+    sections = history_sections(found.points, found.times, found.suites, language)
+    if found.total is not None and (links := _parts_of_case(case, first, found.total, say)):
+        sections = (*sections, Section("parts", say("history_parts"), (Paragraph(links),)))
+    return Page(say("menu_history"), say("history_lead"), sections, form=form if several else None)
+
+
+def _parts_of_case(case: str, first: int, total: int, say: Catalogue) -> tuple[Span, ...]:
+    """Return links to the newer and older results of a case; nothing if a page has all of them."""
+    if first == 0 and total <= MOST_POINTS:
+        return ()
+    last = max(first, min(first + MOST_POINTS, total))
+    found = [Span(say("paging", first=min(first + 1, total), last=last, total=total))]
+    for start, words in ((first - MOST_POINTS, "newer_results"), (first + MOST_POINTS, "older_results")):
+        if 0 <= start < total:
+            address = f"history.html?{urlencode({'case': case, 'first': str(start)})}"
+            found += [Span(" "), Span(say(words), href=address)]
+    return tuple(found)
 
 
 def _add_evidence(app: FastAPI, server: Server) -> None:

@@ -1,19 +1,22 @@
 """The table of results for a server: a part of a database's results, or all of result directories."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
 from trainmark.errors import TrainmarkError
+from trainmark.history import Point, in_order, point_of
 from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION
+from trainmark.report.charts.history import MOST_CARRIED
 from trainmark.report.language import Catalogue
 from trainmark.site import Campaign, DirectorySource, StoreSource
 from trainmark.site.entries import Entry, anchor_of, entries_of, with_age
 from trainmark.site.explorer import SUITE, AxisChoice, ordered
 from trainmark.site.index import SiteIndex
-from trainmark.store import axis_values, last_run, list_results
+from trainmark.store import axis_values, campaign_starts, count_cases, last_run, list_results, read_case
 
 PAGE = 100
 """The number of results in one part of a table."""
@@ -33,6 +36,22 @@ class Part:
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class CasesOverTime:
+    """The points of some cases for the page over time, and the numbers of all results.
+
+    ``cases`` are the numbers of results by case, those with most first. ``points`` are by case in the order of time,
+    ``times`` and ``suites`` as in ``SiteIndex``. ``total`` is the number of results of the chosen case; None if
+    ``points`` are the newest results of several cases.
+    """
+
+    cases: Mapping[str, int]
+    points: Mapping[str, Sequence[Point]]
+    times: Mapping[str, Mapping[str, datetime]]
+    suites: Mapping[str, str]
+    total: int | None = None
+
+
 class Listing(Protocol):
     """The results of a source as a server shows them."""
 
@@ -48,8 +67,14 @@ class Listing(Protocol):
     def campaign(self, key: str) -> Campaign:
         """Return a campaign; raise ``InputError`` for an unknown key."""
 
-    def index(self) -> SiteIndex:
-        """Return what the pages over time and of comparisons need."""
+    def newest_pairs(self) -> Sequence[tuple[str, str]]:
+        """Return the newest two campaigns of each suite on each machine, the earlier first."""
+
+    def models(self) -> frozenset[str]:
+        """Return the models of all results."""
+
+    def over_time(self, case: str, first: int, /) -> CasesOverTime:
+        """Return the results of a case, from number ``first`` (0 is the newest) on; of several cases without one."""
 
 
 class StoreListing:
@@ -59,7 +84,7 @@ class StoreListing:
         self._source = source
         self._lock = Lock()
         self._values: tuple[str, dict[str, tuple[str, ...]]] | None = None
-        self._index: tuple[str, SiteIndex] | None = None
+        self._pairs: tuple[str, list[tuple[str, str]]] | None = None
 
     def revision(self) -> str:
         """Return the number of the newest run."""
@@ -104,17 +129,50 @@ class StoreListing:
         """Return a campaign with all of its cases."""
         return self._source.campaign(key)
 
-    def index(self) -> SiteIndex:
-        """Return the facts of the newest campaigns."""
+    def newest_pairs(self) -> Sequence[tuple[str, str]]:
+        """Return the newest two campaigns of each suite on each machine, among the newest campaigns."""
         revision = self.revision()
         with self._lock:
-            if self._index is None or self._index[0] != revision:
-                self._index = (revision, _newest(self._source))
-            return self._index[1]
+            if self._pairs is None or self._pairs[0] != revision:
+                self._pairs = (revision, _newest(self._source).newest_pairs())
+            return self._pairs[1]
+
+    def models(self) -> frozenset[str]:
+        """Return the models of all results."""
+        return frozenset(axis_values(self._source.store)[MODEL])
+
+    def over_time(self, case: str, first: int) -> CasesOverTime:
+        """Return the points of a case, whose results alone are read."""
+        store = self._source.store
+        cases = count_cases(store, MOST_CASES)
+        chosen = [case] if case else [name for name, count in cases.items() if count > 1][:CASES_AT_ONCE]
+        points: dict[str, list[Point]] = {}
+        suites: dict[str, str] = {}
+        total = None
+        for name in chosen:
+            found = read_case(store, name, first, MOST_POINTS if case else POINTS_OF_EACH)
+            suites |= {f"c{number}": suite for number, suite in found.suites.items()}
+            made = (point_of(f"c{number}", runs, found.manifests) for number, runs in found.runs.items())
+            points[name] = [point for point in made if point is not None]
+            total = found.total if case else None
+        times = {
+            suite: {f"c{number}": at for number, at in campaign_starts(store, suite, MOST_CARRIED).items()}
+            for suite in (dict.fromkeys(suites.values()) if not first else ())
+        }
+        return CasesOverTime(cases, in_order(points), times, suites, total)
 
 
 MOST_CAMPAIGNS = 60
-"""The number of newest campaigns in the pages over time; ``trainmark history`` reads all."""
+"""The number of newest campaigns among which two are chosen to be compared, unless the reader chooses."""
+
+MOST_CASES = 400
+"""The largest number of cases that a list offers, those with most results first."""
+
+MOST_POINTS = 500
+"""The number of results of a case in one part of its history."""
+
+CASES_AT_ONCE, POINTS_OF_EACH = 10, 60
+"""The numbers of cases and of their newest results, unless the reader chooses a case."""
 
 
 def _newest(source: StoreSource) -> SiteIndex:
@@ -152,8 +210,26 @@ class DirectoryListing:
         campaign = self._campaign(key)
         return self._source.campaign(key) if campaign is None else campaign
 
-    def index(self) -> SiteIndex:
-        """Return the facts of all campaigns."""
+    def newest_pairs(self) -> Sequence[tuple[str, str]]:
+        """Return the newest two campaigns of each suite on each machine, the earlier first."""
+        return self._index().newest_pairs()
+
+    def models(self) -> frozenset[str]:
+        """Return the models of all results."""
+        return self._index().models
+
+    def over_time(self, case: str, first: int) -> CasesOverTime:
+        """Return the points of a case, or of all cases."""
+        index = self._index()
+        counted = sorted(((name, len(points)) for name, points in index.points.items()), key=_most_first)
+        points = in_order(index.points)
+        if not case:
+            return CasesOverTime(dict(counted), points, index.times, index.suites)
+        every = points.get(case, [])
+        part = every[max(0, len(every) - first - MOST_POINTS) : len(every) - first]
+        return CasesOverTime(dict(counted), {case: part}, index.times, index.suites, len(every))
+
+    def _index(self) -> SiteIndex:
         index = SiteIndex()
         for campaign in self._campaigns():
             index.add(campaign)
@@ -175,6 +251,10 @@ class DirectoryListing:
                     known = (signature, None)
                 self._read[key] = known
         return known[1]
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
 
 
 _TELLING = ("results.json", "results.sqlite", "results.sqlite-wal", "suite.yaml")
