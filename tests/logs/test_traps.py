@@ -227,6 +227,7 @@ def _epochs(*bars: str, times: int = 9) -> str:
 
 _KERAS = Facts(gpus=1, batch_per_device=32)
 _DRAWN = "[==============================]"
+_ONE_EPOCH = f"195/195 {_DRAWN} - 99s 507ms/step - loss: 2\n"
 
 
 @pytest.mark.parametrize(
@@ -238,12 +239,31 @@ _DRAWN = "[==============================]"
         (_epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2"), 32 / 0.063, None),
         (
             _epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2", f"195/195 {_DRAWN} - 6s 31ms/step - loss: 0.2"),
+            32 / 0.063,
             None,
-            "evaluation-read",
         ),
+        (
+            _epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2") + f"313/313 {_DRAWN} - 1s 3ms/step\n" * 9,
+            32 / 0.063,
+            None,
+        ),
+        (_ONE_EPOCH * 9 + f"195/195 {_DRAWN} - 98s 505ms/step\n", None, "evaluation-read"),
+        (_ONE_EPOCH * 9 + f"313/313 {_DRAWN} - 160s 511ms/step - loss: 3\n", None, "evaluation-read"),
+        (_ONE_EPOCH * 9, 32 / 0.507, None),
         (_epochs(f"3/3 {_DRAWN} - 60s 20s/step - loss: 0.2"), 1.6, "few-steps"),
     ],
-    ids=["digits", "seconds-are-finer", "first-step", "whole", "evaluate", "last-batch"],
+    ids=[
+        "digits",
+        "seconds-are-finer",
+        "first-step",
+        "whole",
+        "evaluate",
+        "predict",
+        "one-epoch-and-predict",
+        "one-epoch-and-evaluate",
+        "fits-of-one-epoch",
+        "last-batch",
+    ],
 )  # fmt: skip
 def test_keras_two_times_are_compared(
     read: Reader, text: str, value: float | None, doubt: str | None

@@ -64,10 +64,11 @@ class Format:
     computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), and other ways to
     the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns.
     ``figures`` match the tool's own results in the tail; ``computed_figures`` returns others. ``header``
-    matches the start of every complete log. A log without a match of ``required`` in its head or tail is of another
-    program, which prints the same lines. With ``accumulates`` a printed step is an optimizer step of several
-    micro-batches. ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if
-    they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running
+    matches the start of every complete log. Only the first record after a match of ``heading`` counts, as further
+    ones are of an evaluation; before the first heading all do. A log without a match of ``required`` in its head or
+    tail is of another program, which prints the same lines. With ``accumulates`` a printed step is an optimizer step
+    of several micro-batches. ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of
+    ``records`` if they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running
     average printed at step ``n`` covers ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only
     the last steps of its interval. ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``,
     and optionally ``d``, ``h``, ``m``), which the records are checked against. ``doubts`` returns problems of the
@@ -109,6 +110,7 @@ class Format:
     of_last_steps: bool = False
     epoch_seconds: re.Pattern[bytes] | None = None
     header: re.Pattern[bytes] | None = None
+    heading: re.Pattern[bytes] | None = None
     required: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20

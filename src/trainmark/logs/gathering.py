@@ -10,6 +10,7 @@ from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
+from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.known_formats import KnownFormats
 from trainmark.logs.literals import can_match
 from trainmark.logs.shapes import one_of_each
@@ -49,6 +50,7 @@ class LogCollector:
     counts: Counter[Rank] = field(default_factory=Counter)
     streams: Demultiplexer = field(default_factory=Demultiplexer)
     _kinds: set[bytes] = field(default_factory=set)
+    _opened: dict[Rank, bool | None] = field(default_factory=dict)
 
     def take(self, piece: bytes) -> None:
         """Add the next piece of the log."""
@@ -76,7 +78,7 @@ class LogCollector:
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
             for match in noted.finditer(strip_colours(text)):
                 self.notes += match[0].rstrip(b"\n") + b"\n"
-        found = _fields(self.format, self.pattern, text)
+        found = _fields(self.format, self.pattern, self._headed(self.format, rank, text))
         if self.accompanied_by is None and not self.format.accompanies:
             self.accompanied_by = next(self._harnesses(found.samples), None)
         self.loss_not_finite = self.loss_not_finite or any(map(has_bad_loss, found.samples))
@@ -84,6 +86,14 @@ class LogCollector:
             self.later = _second_start(self.format, found.samples if self.counts else found.samples[1:])
         if found.columns:
             self._append(rank, found.columns)
+
+    def _headed(self, known: Format, rank: Rank, text: bytes) -> bytes:
+        """Return ``text`` without the records that are of no heading, for a format that has them."""
+        if known.heading is None:
+            return text
+        record, plain = known.records[self.pattern], strip_colours(text)
+        headed, self._opened[rank] = drop_unheaded(known.heading, record, plain, self._opened.get(rank))
+        return headed
 
     def _harnesses(self, samples: list[bytes]) -> Iterator[Format]:
         """Yield the formats of harnesses whose lines are in the samples of a text."""

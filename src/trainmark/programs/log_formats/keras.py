@@ -7,8 +7,9 @@
 A record is the line that ends an epoch. Its step time is the mean of the epoch's steps without the first one
 (TensorFlow 2.4 and later, verbose 1), in whole milliseconds; the seconds before it cover the whole epoch. The value
 with more digits is used. Keras 3 prints the line twice, first with the ``0s`` that remain. ``evaluate`` and
-``predict`` print such lines too, but without ``Epoch 1/3`` before them. The batch is not printed. With validation data
-the line is printed after the validation, includes its time, and names ``val_`` metrics."""
+``predict`` print such lines too, but without ``Epoch 1/3`` before them: only the first line after a heading is read as
+an epoch. ``fit`` of one epoch prints no heading. The batch is not printed. With validation data the line is printed
+after the validation, includes its time, and names ``val_`` metrics."""
 
 import re
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from trainmark.logs.columns import Floats, median
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
 from trainmark.logs.hardware import read_hardware
+from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.logs.synthetic import SampleRun, lines_of
 
@@ -58,13 +60,8 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     if b"val_" in text and _VALIDATED.search(text):
         sentence = "the epoch times include validation (the lines name val_ metrics)"
         found.append(Problem("evaluation-included", sentence))
-    epochs = context.notes.count(b"\n")
-    if epochs and context.records > epochs + 1:
-        sentence = (
-            f"{context.records} bars but only {epochs} epochs: bars of evaluate or predict are read as epochs"
-        )
-        found.append(Problem("evaluation-read", sentence))
-    return (*found, *_doubts_of_bars(_whole_lines(context)))
+    bars = _whole_lines(context)
+    return (*found, *_doubts_of_evaluation(bars), *_doubts_of_bars(bars))
 
 
 def _whole_lines(context: LogContext) -> bytes:
@@ -74,12 +71,33 @@ def _whole_lines(context: LogContext) -> bytes:
     return context.head[: context.head.rfind(b"\n") + 1] + context.tail[context.tail.find(b"\n") + 1 :]
 
 
-def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
-    """Yield doubts about the bars of complete epochs, without the first epoch if there are others."""
-    found = [derived(extract(pattern, text).columns) for pattern in FORMAT.records]
+def _doubts_of_evaluation(text: bytes) -> Iterator[Problem]:
+    """Yield a doubt if a bar without a heading names no metric, or has other steps than another bar."""
+    start = heading.start() if (heading := _HEADING.search(text)) else len(text)
+    if not len(without := _bars(text[:start])):
+        return
+    differ = len({int(steps) for steps in (*without[:, 0], *_bars(text)[:, 0])}) > 1
+    if differ or _PREDICTED.search(text[:start]):
+        sentence = (
+            "there are bars without 'Epoch 1/3' before them: those of evaluate or predict are read as epochs"
+        )
+        yield Problem("evaluation-read", sentence)
+
+
+def _bars(text: bytes) -> Floats:
+    """Return the bars that are read as epochs, a row each: its steps, its seconds and the time of a step."""
+    found = [
+        derived(extract(pattern, drop_unheaded(_HEADING, pattern, text, None)[0]).columns)
+        for pattern in FORMAT.records
+    ]
     names = ("bar_steps", "bar_s", "step_time_s")
     tables = [np.stack([columns[name] for name in names], axis=1) for columns in found if columns]
-    table = np.concatenate([*tables, np.empty((0, 3))])
+    return np.concatenate([*tables, np.empty((0, 3))])
+
+
+def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
+    """Yield doubts about the bars of complete epochs, without the first epoch if there are others."""
+    table = _bars(text)
     table = table[1:] if len(table) > 1 else table
     table = table[(table[:, 0] > 0) & (table[:, 2] > 0)]
     if not len(table):
@@ -108,6 +126,9 @@ def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
 _VALIDATED = re.compile(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step")
 _EXACT = 0.02
 _FEWEST_STEPS = 20
+_HEADING = re.compile(rb"Epoch \d+/\d+\s")
+_PREDICTED = re.compile(rb"(?:\] -|\xe2\x94\x81) \d+s \d+[mu]?s/(?:step|sample) *[\r\n]")
+"""A bar of ``predict``, which names no metric."""
 _TIME = rb"(?:(?P<step_time_ms>[\d.]+)ms|(?P<step_time_us>[\d.]+)us|(?P<step_time_s>[\d.]+)s)/(?:step|sample)[\s-]"
 _STEPS = rb"\b(?P<bar_steps>\d+)/(?P=bar_steps) "
 
@@ -129,7 +150,7 @@ FORMAT = Format(
     end_state=unknown_end,
     transform=transform,
     doubts=doubts,
-    notes=re.compile(rb"Epoch \d+/\d+\n"),
+    heading=_HEADING,
     warmup_steps=1,
     header=re.compile(rb"Epoch 1/\d+"),
     without_records="the log has no complete epoch",
