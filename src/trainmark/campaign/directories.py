@@ -10,7 +10,8 @@ from trainmark.schema.results import Results
 def results_of(folder: Path) -> Results:
     """Return the results of a directory: from its runs, or from ``results.json`` if it has no runs.
 
-    The runs come first because a campaign that was killed leaves runs without a ``results.json``.
+    The runs come first because a campaign that was killed leaves runs without a ``results.json``. They cannot be read
+    without their cards: where one was moved or deleted, the document counts.
     """
     from trainmark.store import read_results
 
@@ -19,7 +20,10 @@ def results_of(folder: Path) -> Results:
     from trainmark.campaign.resume import collect_results, stored_command
     from trainmark.execution import ResultDirectory, read_suite
 
-    return collect_results(read_suite(folder), ResultDirectory(folder), stored_command(folder))
+    suite = read_suite(folder)
+    if (folder / RESULTS).is_file() and not all(Path(card).is_file() for card in suite.cards):
+        return read_results(folder / RESULTS)
+    return collect_results(suite, ResultDirectory(folder), stored_command(folder))
 
 
 def result_folders(folder: Path) -> list[Path]:

@@ -67,7 +67,7 @@ from trainmark.schema.suite import NamingScheme, Suite
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.store import Store, StoredCampaign, existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
-from trainmark.workload import Workloads, load_workloads
+from trainmark.workload import Workloads, recorded_workloads
 
 _REPEATS = re.compile(r"ModuleNotFoundError|ImportError|SyntaxError|cannot start \S+:")
 """Reasons of a failure that another run would only repeat."""
@@ -454,7 +454,7 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
     Raises ``InputError`` if the directory has finished runs that belong to none of the suite's cases.
     """
     directory.require_cases(suite.cases)
-    workloads = load_workloads(Path(card) for card in suite.cards)
+    workloads = recorded_workloads(Path(card) for card in suite.cards)
     finished = [
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases

@@ -12,7 +12,15 @@ from trainmark.workload.card import (
     Where,
     WorkingDirectory,
 )
-from trainmark.workload.cards import CHECKOUT, NoCardError, Workload, Workloads, load_workloads, read_card
+from trainmark.workload.cards import (
+    CHECKOUT,
+    NoCardError,
+    Workload,
+    Workloads,
+    load_workloads,
+    read_card,
+    recorded_workloads,
+)
 from trainmark.workload.command import (
     COMMIT,
     UnsupportedByCard,
@@ -90,6 +98,7 @@ __all__ = [
     "reaches_nodes",
     "read_card",
     "recognise",
+    "recorded_workloads",
     "srun_on",
     "tasks_per_node",
     "work_of_step",

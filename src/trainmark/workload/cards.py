@@ -1,6 +1,6 @@
 """Finding and reading cards: of built-in programs, of other known programs, and of the files that a suite names."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from trainmark.programs import card_files
 from trainmark.schema.case import BUILT_IN, Case
 from trainmark.suite import Document, read_document
 from trainmark.workload.card import Card, WorkingDirectory
-from trainmark.workload.card_checks import card_mistakes, validated
+from trainmark.workload.card_checks import Key, card_mistakes, validated
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.source import BuiltinSource, FilesSource, FolderSource, GitSource
 
@@ -22,6 +22,8 @@ WORKER = Path(__file__).parent.parent / "worker"
 
 Check = Callable[[Document], Iterable[InputError]]
 """A further check of a card's document: it returns the mistakes."""
+_Missing = Callable[[Document, Card], Iterator[tuple[Key, InputError]]]
+"""A check for files of a card's program that are not on this machine: it yields errors, each with the card's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,21 @@ def load_workloads(files: Iterable[Path] = (), checks: Sequence[Check] = ()) -> 
     Raises ``InputError`` for the mistakes in all of ``files``, which ``checks`` inspect too, and for two with the same
     workload, framework and task.
     """
+    return _combined(files, lambda path: read_card(path, checks))
+
+
+def recorded_workloads(files: Iterable[Path]) -> Workloads:
+    """Read the cards of recorded runs like ``load_workloads``; their programs may have been moved or deleted since."""
+    return _combined(files, lambda path: _workload(read_document(path), missing=_nothing_missing))
+
+
+def _combined(files: Iterable[Path], read_one: Callable[[Path], Workload]) -> Workloads:
     named: dict[tuple[str, str, str], tuple[Path, Workload]] = {}
     mistakes: list[InputError] = []
     read: list[tuple[Path, Workload]] = []
     for path in files:
         try:
-            read.append((path, read_card(path, checks)))
+            read.append((path, read_one(path)))
         except InputError as error:
             mistakes.append(error)
     _raise(mistakes)
@@ -139,24 +150,42 @@ def read_card(path: Path, checks: Sequence[Check] = ()) -> Workload:
     return _workload(read_document(path), checks)
 
 
-def _workload(document: Document, checks: Sequence[Check] = ()) -> Workload:
+def _base(document: Document) -> Path:
+    return document.path.parent.resolve()
+
+
+def _missing_files(document: Document, card: Card) -> Iterator[tuple[Key, InputError]]:
+    """Yield an error for a working directory, a program's file or its folder that is not on this machine."""
+    base, directory = _base(document), card.working_directory
+    if directory not in set(WorkingDirectory) and not (folder := (base / directory).resolve()).is_dir():
+        text = f"no such folder: {folder} (or write 'run' or 'source')"
+        yield ("working_directory",), document.error(("working_directory",), text)
+    match card.source:
+        case FilesSource(files=files):
+            missing = next((name for name in files if not (base / name).exists()), None)
+            if missing is not None:
+                yield ("source",), document.error(("source", "files"), f"no such file: {base / missing}")
+        case FolderSource(path=path):
+            if not (folder := (base / path).resolve()).is_dir():
+                yield ("source",), document.error(("source", "path"), f"no such folder: {folder}")
+
+
+def _nothing_missing(_document: Document, _card: Card) -> Iterator[tuple[Key, InputError]]:
+    return iter(())
+
+
+def _workload(
+    document: Document, checks: Sequence[Check] = (), missing: _Missing = _missing_files
+) -> Workload:
     card, wrong, mistakes = validated(document)
     if card is None:
         _raise(mistakes)
         raise document.error((), "is no card")
-    found = list(card_mistakes(document, card))
-    try:
-        placed = _with_absolute_folder(document, card)
-    except InputError as error:
-        placed, found = card, [*found, (("working_directory",), error)]
-    try:
-        source = _source_of(document, card)
-    except InputError as error:
-        source, found = Path(), [*found, (("source",), error)]
+    found = [*card_mistakes(document, card), *missing(document, card)]
     mistakes += [error for key, error in found if key[:1] not in {(name,) for name in wrong}]
     mistakes += [error for check in checks for error in check(document)]
     _raise(mistakes)
-    return Workload(placed, source, document.path.parent.resolve())
+    return Workload(_with_absolute_folder(document, card), _source_of(document, card), _base(document))
 
 
 def _raise(mistakes: Sequence[InputError]) -> None:
@@ -166,14 +195,12 @@ def _raise(mistakes: Sequence[InputError]) -> None:
 
 
 def _with_absolute_folder(document: Document, card: Card) -> Card:
-    """Return the card with an absolute path as working directory, where it names a path; check that it exists."""
-    name = card.working_directory
-    if name in set(WorkingDirectory):
+    """Return the card with an absolute path as working directory, where it names a path."""
+    if card.working_directory in set(WorkingDirectory):
         return card
-    folder = (document.path.parent / name).resolve()
-    if not folder.is_dir():
-        raise document.error(("working_directory",), f"no such folder: {folder} (or write 'run' or 'source')")
-    return card.model_copy(update={"working_directory": str(folder)})
+    return card.model_copy(
+        update={"working_directory": str((_base(document) / card.working_directory).resolve())}
+    )
 
 
 def _source_of(document: Document, card: Card) -> Path:
@@ -182,14 +209,7 @@ def _source_of(document: Document, card: Card) -> Path:
             return WORKER
         case GitSource(folder=inside):
             return Path(CHECKOUT, inside)
-        case FilesSource(files=files):
-            base = document.path.parent.resolve()
-            missing = next((name for name in files if not (base / name).exists()), None)
-            if missing is not None:
-                raise document.error(("source", "files"), f"no such file: {base / missing}")
-            return base
+        case FilesSource():
+            return _base(document)
         case FolderSource(path=path):
-            folder = (document.path.parent / path).resolve()
-            if not folder.is_dir():
-                raise document.error(("source", "path"), f"no such folder: {folder}")
-            return folder
+            return (_base(document) / path).resolve()
