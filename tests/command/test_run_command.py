@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -319,3 +320,40 @@ def test_a_command_on_several_devices_runs_as_it_is(tmp_path: Path) -> None:
 def test_records_that_arrive_at_once_have_no_window() -> None:
     assert ArrivalClock(np.full(60, 1.78e9)).window(20, 40) is None
     assert ArrivalClock(np.array([1.0, 2.0, 4.0])).window(1, 2) == (1.0, 4.0)
+
+
+def test_an_exit_code_of_1_for_doubtful_work_names_the_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--style counter --batch-size 256 --steps 600"
+    code, _ = measured(tmp_path, words, "--repeats", "1", "--work-per-step", "256", "--unit", "samples/s")
+
+    assert code == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("exit code 1: the work of mlp is not certain (guessed")
+
+
+def test_results_can_be_read_when_the_program_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for out in ("before", "after"):
+        measured(source, "--style nanogpt", "--repeats", "1")
+        (source / "out").rename(tmp_path / out)
+    os.chdir(tmp_path)
+    shutil.rmtree(source)
+    capsys.readouterr()
+
+    assert main(["compare", "before", "after"]) in (0, 1)
+    assert main(["report", "after"]) == 0
+    assert "tokens/s" in capsys.readouterr().out
+
+
+def test_results_can_be_read_when_a_card_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(tmp_path, "--style nanogpt", "--repeats", "1")
+    (tmp_path / "out" / "card.yaml").unlink()
+    capsys.readouterr()
+
+    assert main(["compare", "out", "out"]) in (0, 1)
+    assert "mlp" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import numpy as np
 from trainmark.campaign.log_facts import contradictions, missing_facts
 from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
-from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
@@ -18,6 +18,7 @@ from trainmark.logs.format import Format
 from trainmark.logs.guess import Guess
 from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
 from trainmark.measure import NotMeasurable, measure_events
+from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.node import read_tail
 from trainmark.node.arrivals import INTERVAL_S
@@ -258,11 +259,7 @@ def _measure_log(
         witnessed=_witnessed(alone),
         steadiness=judge_records(read, result.skipped),
         suspicions=(
-            *(
-                Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
-                for problem in problems
-                if problem.severity is Severity.DOUBT
-            ),
+            *log_suspicions(problems),
             *_buffering(clock),
             *_work_differs(work, printed),
             *contradictions(case, card, commands, alone, read, log),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
     from trainmark.cli.command_suite import CommandSuite
     from trainmark.report import Language
-    from trainmark.schema.results import Results
+    from trainmark.schema.results import CaseResult, Results
     from trainmark.schema.suite import Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -239,8 +239,8 @@ def run(
     measures the command as it is, in this folder and environment: three runs, its log read, its processes watched.
 
     Exit code 0: every case has a result; some may be marked as disturbed or not steady. 1: a case has no result (out
-    of memory, failed, unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be
-    used. With --against, 1: the command is slower than the other one.
+    of memory, failed, unsupported, ...), or its work is in doubt (other than requested, or guessed); the last line
+    names it. 2: the suite or the directory cannot be used. With --against, 1: the command is slower than the other one.
     """
     from trainmark.cli.suite_reading import read_suite
     from trainmark.report import Language
@@ -436,6 +436,7 @@ class Call:
             sys.stderr.write(f"interrupted; all finished runs are saved; continue with: {again} --resume\n")
             raise typer.Exit(INTERRUPTED)
         sys.stderr.write(_retry_advice(ending.results))
+        sys.stderr.write(_work_in_doubt(ending.results))
         raise typer.Exit(0 if ending.results.holds else 1)
 
 
@@ -450,6 +451,24 @@ def _retry_advice(results: "Results") -> str:
     again = shlex.join(shlex.split(results.command or "trainmark run"))
     them = "them" if len(failed) > 1 else "it"
     return f"{runs}{more}; repeat {them} with: {again} --retry-failed\n"
+
+
+def _work_in_doubt(results: "Results") -> str:
+    """Return one line on the cases whose work is in doubt, which is why the exit code is 1; empty if there are none."""
+    cases = {case.id: doubts for case in results.cases if (doubts := _doubts_of_work(case))}
+    if not cases:
+        return ""
+    first, doubts = next(iter(cases.items()))
+    more = f", nor is that of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
+    return f"exit code 1: the work of {first} is not certain ({', '.join(doubts)}){more}\n"
+
+
+def _doubts_of_work(case: "CaseResult") -> tuple[str, ...]:
+    """Return the codes of the doubts about the work of a case's runs."""
+    from trainmark.schema.measurement import About
+
+    doubts = (doubt for run in case.runs for doubt in run.suspicions)
+    return tuple(dict.fromkeys(doubt.code for doubt in doubts if doubt.about is About.WORK))
 
 
 def _check_minutes(given: float | None) -> None:

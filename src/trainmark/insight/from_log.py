@@ -14,7 +14,7 @@ from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import SideFacts
 from trainmark.insight.sides import ExplainedRun, PublishedRule
-from trainmark.logs import Facts, ParsedLog, Problem, Severity
+from trainmark.logs import Facts, ParsedLog, Problem
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.events import read_events
 from trainmark.logs.opening import DamagedError, UnusableFileError, open_log, unpack
@@ -22,12 +22,12 @@ from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
 from trainmark.measure.device_peaks import find_peak
+from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
 from trainmark.programs import formats, read_log
 from trainmark.schema.bound import RunBound
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import model_word
@@ -110,11 +110,7 @@ def own_data_wait(path: Path) -> float | None:
 
 def _doubts(problems: Sequence[Problem], waited: float | None) -> tuple[str, ...]:
     """Return the sentences of the doubts, causes first; a long wait for data is one of the causes."""
-    found = [
-        Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
-        for problem in problems
-        if problem.severity is Severity.DOUBT
-    ]
+    found = list(log_suspicions(problems))
     if waited is not None and waited >= MIN_DATA_WAIT:
         found.append(data_wait_doubt(waited))
     return tuple(doubt.sentence for doubt in in_causal_order(found))

@@ -60,11 +60,13 @@ _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
 _ANY_STEP = re.compile(rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)s?\b[ \t:=\[#]*(\d+)")
-# A batch of an epoch: in words, or the position of Keras' or tqdm's progress bar.
+# A batch of an epoch: in words, or the position of a progress bar (Keras, tqdm) or in brackets (examples/imagenet,
+# timm); `[640/60000 (1%)]`, whose share is not padded, counts samples.
 _ANY_BATCH = re.compile(
     rb"(?i)(?<![/\w])batch(?:_?(?:id|idx))?\b[ \t:=\[#]*(\d+)"
-    rb"|\b(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"
+    rb"|(?:\b|(?<=\x1b\[1m))(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"
     rb"|\| *(\d+)/\d+ \["
+    rb"|(?<!poch )(?<!poch: )\[ *(\d+)/\d+(?:\]| \( +\d+%\)\])"
 )
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 
@@ -390,7 +392,7 @@ def last_step(tail: bytes) -> int | None:
     """Return the last step in the end of a log: a built-in worker's, else any program's step, else its batch."""
     steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _ANY_STEP.findall(tail)
     if not steps:
-        steps = [first or second or third for first, second, third in _ANY_BATCH.findall(tail)]
+        steps = [max(places) for places in _ANY_BATCH.findall(tail)]
     # Python refuses to convert thousands of digits, which are no number of a step.
     return int(steps[-1]) if steps and len(steps[-1]) <= LONGEST_STEP else None
 
