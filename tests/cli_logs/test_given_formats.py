@@ -229,3 +229,25 @@ def test_a_folder_that_cannot_be_walked_is_named_with_its_own_sentence() -> None
     (log,) = _logs_at(found, None, Facts())
 
     assert [problem.message for problem in log.problems] == ["the folder cannot be read: Permission denied"]
+
+
+def test_a_pattern_that_matches_no_line_is_explained(tmp_path: Path, log: Path) -> None:
+    mine = _described(tmp_path, _MINE.replace("done {step} of", "done {step} out of"))
+
+    plain = call_trainmark("parse", log, "--format", mine)
+    explained = call_trainmark("parse", log, "--format", mine, "--explain")
+
+    assert "no line matches the format 'mine': --explain" in plain.stdout
+    assert "it matches up to 'done 1 o'; then 'ut of '" in explained.stdout
+    assert "and 'f 90 at 101.0 img/s now' follows" in explained.stdout
+
+
+def test_blanks_that_only_some_lines_have_more_of_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(
+        "".join(f"done {at:>3} of 150 at 100.0 img/s now\n" for at in range(1, 151))
+    )
+
+    done = call_trainmark("parse", tmp_path / "a.log", "--format", _described(tmp_path), "--explain")
+
+    assert "matches 51 of the first 150 lines" in done.stdout
+    assert "the line has several blanks, so write ' +' for them" in done.stdout

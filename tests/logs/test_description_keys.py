@@ -461,3 +461,64 @@ def test_a_log_without_any_time_is_refused_with_what_to_print() -> None:
     log = _read(lines, "^{step} loss")
 
     assert any("print the time before each line" in problem.message for problem in measure_log(log).problems)
+
+
+def test_a_stamp_of_glog_is_a_clock_over_the_end_of_a_month() -> None:
+    lines = "".join(
+        f"I{day} {time}.500000 139 train.cc:48] step {step} done\n"
+        for step, (day, time) in enumerate((("1130", "23:59:50"), ("1201", "00:00:00"), ("1201", "00:00:10")))
+    )
+
+    log = _read(lines, "^{glog_stamp} .* step {step} done")
+
+    assert log.records.clock_s is not None
+    assert np.diff(log.records.clock_s.array(0, 3)).tolist() == [10, 10]
+
+
+def test_lines_every_few_seconds_are_weighted_by_their_steps() -> None:
+    covered = [(37 * at) % 101 + 20 for at in range(40)]
+    lines = "".join(
+        f"[{step}] steps_per_sec={steps / 10} now\n"
+        for step, steps in zip(np.cumsum(covered), covered, strict=True)
+    )
+    log = _read(lines, r"\[{step}\] steps_per_sec={steps_per_s} now")
+
+    result = measure_log(log)
+
+    assert result.skipped == 1
+    assert result.value == pytest.approx(32 * sum(covered[1:]) / 390)
+    assert [one.value for one in result.witnesses if one.name == "step time"] == [pytest.approx(result.value)]
+    assert "uneven-steps" not in {problem.code for problem in (*log.problems, *result.problems)}
+
+
+def test_a_clock_of_whole_seconds_agrees_with_faster_records() -> None:
+    lines = "".join(
+        f"step {at} {53 + at % 2}.0 img/s {int(0.6 * at) // 60:02}:{int(0.6 * at) % 60:02} left\n"
+        for at in range(300)
+    )
+    log = _read(lines, "step {step} {rate} img/s {elapsed} left")
+
+    result = measure_log(log)
+
+    (stamps,) = [one.value for one in result.witnesses if one.name == "time stamps"]
+    assert stamps == pytest.approx(53.5, rel=0.02)
+    assert not {"witnesses-disagree", "rates-contradict-clock"} & {
+        problem.code for problem in (*log.problems, *result.problems)
+    }
+
+
+def test_a_step_time_with_a_rate_and_a_counter_of_samples_is_no_time_of_a_sample() -> None:
+    lines = "".join(
+        f"total {64 * at} at 32.0 samples/s, took 2.0 s, {2 * at // 60:02}:{2 * at % 60:02} left\n"
+        for at in range(1, 100)
+    )
+    known = _format(
+        records=["total {step} at {rate} samples/s, took {step_time_s} s, {elapsed} left"],
+        counts_samples=True,
+    )
+    log = logs.read_stream(io.BytesIO(lines.encode()), GivenFormats((known,)), "-", Facts())
+
+    result = measure_log(log)
+
+    assert [one.value for one in result.witnesses if one.name == "time stamps"] == [pytest.approx(32.0)]
+    assert "rates-contradict-clock" not in {problem.code for problem in (*log.problems, *result.problems)}

@@ -71,6 +71,7 @@ def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "For
 
 def _lines(path: str, known: "Format") -> Iterator[str]:
     """Yield how many of the first lines each pattern matches, and the first lines that none matches."""
+    from trainmark.logs.description.near_miss import find_near_miss
     from trainmark.logs.guess.reading import read_head
 
     lines = [line + b"\n" for line in read_head(Path(path)).split(b"\n") if line.strip()]
@@ -79,6 +80,12 @@ def _lines(path: str, known: "Format") -> Iterator[str]:
         hits = {at for at, line in enumerate(lines) if pattern.search(line)}
         matched |= hits
         yield f"  records, pattern {number}: matches {len(hits)} of the first {len(lines)} lines"
+        miss = find_near_miss(pattern, [line for at, line in enumerate(lines) if at not in hits])
+        if miss and (not hits or miss.is_of_blanks):
+            if miss.line:
+                yield f"  the {'other ' if hits else ''}line of which it matches most:"
+                yield f"    {_shown(miss.line)}"
+            yield f"    {miss}"
         for at in sorted(hits)[:1]:
             match = pattern.search(lines[at])
             assert match is not None

@@ -63,6 +63,7 @@ _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that an irregular line slows down only its neighbours."""
 _MOSTLY = 0.95
 _STAMP_BYTES = 29
+_FEBRUARY = 2
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
 FIELDS = (
@@ -159,14 +160,16 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     """Return ``columns`` converted to the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``, and ``extra_time_s`` seconds
-    that ``step_time_s`` leaves out; ``batch`` is the samples of one step over all devices, which turns its time
-    into a rate; ``seconds`` (of the record) turns a rate into samples, samples into a rate, or the ``steps`` of the
-    record into the time of one;
+    microseconds; ``clock_h`` and ``clock_m`` are hours and minutes to add to ``clock_s``, ``clock_month`` and
+    ``clock_d`` a day of the year, and ``extra_time_s`` seconds that ``step_time_s`` leaves out; ``batch`` is the
+    samples of one step over all devices, which turns its time into a rate; ``seconds`` (of the record) turns a rate
+    into samples, samples into a rate, or the ``steps`` of the record into the time of one;
     ``…_suffix`` is the factor of the unit that a line prints after a number (``1.2K``, ``35 ms``).
     """
     for name in [name for name in columns if name.endswith(SUFFIX)]:
         columns[name.removesuffix(SUFFIX)] *= columns.pop(name)
+    if (months := columns.pop("clock_month", None)) is not None:
+        columns["clock_d"] += _days_before(months)
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:
             part = np.where(np.isnan(values), 0.0, values) * factor if name in _PARTS else values * factor
@@ -196,11 +199,17 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     return columns
 
 
+def _days_before(months: Floats) -> Floats:
+    """Return the days of a leap year before each of ``months``, as for ``SHORT_STAMP``; NaN without a month."""
+    known = np.nan_to_num(months).astype(np.int64) & 15
+    return np.where(np.isnan(months), np.nan, _DAYS_BEFORE_MONTH[known] + (known > _FEBRUARY))
+
+
 def column_of(group: str) -> str:
     """Return the name of the column in which the value of a pattern's group is after ``derived``."""
     if group in ("steps_per_s", "average_steps_per_s"):
         return {"steps_per_s": "step_time_s"}.get(group, "average_time_s")
-    return "clock_s" if group == "stamp" else _UNITS.get(group, (group, 1.0))[0]
+    return "clock_s" if group in ("stamp", "clock_month") else _UNITS.get(group, (group, 1.0))[0]
 
 
 def _sum(left: Floats, right: Floats, is_part: bool) -> Floats:
@@ -271,7 +280,7 @@ def stamps(words: Sequence[bytes]) -> Floats:
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     past = year - 1
     days = past * 365 + past // 4 - past // 100 + past // 400 - 719162
-    days += _DAYS_BEFORE_MONTH[month & 15] + (leap & (month > 2)) + two(8) - 1
+    days += _DAYS_BEFORE_MONTH[month & 15] + (leap & (month > _FEBRUARY)) + two(8) - 1
     seconds: Floats = (days * 86400 + two(11) * 3600 + two(14) * 60 + two(17)).astype(np.float64)
     # Summed separately: adding to 1.7e9 seconds would lose a tenth of a microsecond each time.
     whole, places, is_digit = np.zeros(len(words), np.int64), 0, np.ones(len(words), bool)

@@ -52,7 +52,7 @@ def read_by_format(path: str | Path, known: Format | None, given: Facts | None) 
     if known is None:
         return read_log(path, given, guess=True)
     with _bounded(str(path), known):
-        return logs.read_log(path, _only(known), given)
+        return _explained(logs.read_log(path, _only(known), given), known)
 
 
 def read_stream_by_format(
@@ -62,7 +62,19 @@ def read_stream_by_format(
     if known is None:
         return read_stream(stream, name, given, guess=True)
     with _bounded(name, known):
-        return logs.read_stream(stream, _only(known), name, given)
+        return _explained(logs.read_stream(stream, _only(known), name, given), known)
+
+
+def _explained(log: ParsedLog, known: Format) -> ParsedLog:
+    """Return ``log`` with the way to the reason if no line matches ``known``."""
+    sentence = f"no line matches the format '{known.name}': --explain shows how far its patterns match"
+    return replace(
+        log,
+        problems=tuple(
+            replace(problem, message=sentence) if problem.code == "unknown-format" else problem
+            for problem in log.problems
+        ),
+    )
 
 
 def _only(known: Format) -> GivenFormats:

@@ -36,6 +36,7 @@ FIELDS = {
     "clock_m": "minutes to add to clock_s",
     "clock_h": "hours to add to clock_s",
     "clock_d": "days to add to clock_s",
+    "clock_month": "the month of the year (1 to 12), whose day is clock_d",
     "average_rate": "units per second since the start of the epoch",
     "average_steps_per_s": "steps per second since the start of the epoch",
     "average_time_s": "seconds of one step since the start of the epoch",
@@ -50,6 +51,7 @@ _COUNTERS = (
     "steps",
     "batch",
     "consumed",
+    "clock_month",
     "clock_d",
     "clock_h",
     "clock_m",
@@ -61,6 +63,10 @@ _ELAPSED = r"(?:(?:(?P<clock_d>\d+) days?, )?(?P<clock_h>\d+):)?(?P<clock_m>\d+)
 _SPECIAL = {
     "stamp": rf"(?P<stamp>{STAMP.decode()})",
     "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",
+    "glog_stamp": (
+        r"[IWEF](?P<clock_month>[01]\d)(?P<clock_d>[0-3]\d) (?P<clock_h>\d\d):(?P<clock_m>\d\d):"
+        r"(?P<clock_s>\d\d\.\d+)(?=\D)"
+    ),
     "elapsed": _ELAPSED,
     "step_duration": (
         r"(?:(?P<step_time_h>\d+):)?(?P<step_time_m>\d+):(?P<step_time_s>\d\d(?:\.\d+)?)(?=[^\d.:])"

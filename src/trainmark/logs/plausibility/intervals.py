@@ -12,6 +12,10 @@ from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 _BLOCK = 1 << 15
 STRETCH = 4
 """Number of equal counter increments from which a larger interval counts as the program's print interval."""
+_SAMPLE = 4096
+_FEWEST_RISES = 8
+_USUAL = 0.25
+"""A program that prints every so many steps has at least this share of equal increments; lost lines change the rest."""
 _MOST_DECIMALS = 7
 _FEW = 64
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
@@ -87,8 +91,9 @@ def steps_covered(steps: Column, start: int, stop: int, usual: int, *, from_zero
     """Return the number of ``steps`` that each of the records ``start`` … ``stop`` covers.
 
     These are the steps since the previous record or, after a counter restart, since the restart; at most ``usual``
-    (lines may be missing), unless the program prints at a larger interval for a while.
+    (lines may be missing), unless the program prints at a larger interval for a while, or every so many seconds.
     """
+    usual = longest_interval(steps) or usual
     first = max(start - STRETCH, 0)
     step = steps.array(first, stop + STRETCH)
     rises = np.diff(step, prepend=-np.inf if first == 0 else np.nan)
@@ -97,6 +102,16 @@ def steps_covered(steps: Column, start: int, stop: int, usual: int, *, from_zero
     anew = steps_since_restart(step[here], from_zero, usual)
     known = (rises[here] > 0) & np.isfinite(rises[here])
     return np.where(known, covered[here], anew)
+
+
+def longest_interval(steps: Column) -> int | None:
+    """Return the largest increment of a counter without a usual one, as lines printed every 10 s have; else None."""
+    rises = differences(steps.array(0, _SAMPLE))
+    rises = rises[rises > 0]
+    if len(rises) < _FEWEST_RISES:
+        return None
+    counts = np.unique(rises, return_counts=True)[1]
+    return int(rises.max()) if counts.max() < _USUAL * len(rises) else None
 
 
 def wider_intervals(rises: Floats, usual: int) -> NDArray[np.bool_]:
@@ -155,7 +170,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         own = _since(passed, differences(step), joined, from_start=from_start)
         printed = columns["rate" if log.records.average_rate is None else "average_rate"]
         slack = _rounding(printed, passed)
-    elif log.records.step_time_s is not None:
+    elif log.records.step_time_s is not None and not (log.counts_samples and log.records.rate is not None):
         own = columns["step_time_s"][1:] * steps
     elif log.records.samples is not None:
         own = columns["samples"][1:] * _devices(log) / rates[1:]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ _MAD = 1.4826
 _FEWEST = 5
 _CHUNKS = 64
 """Chunks per block of intervals, used to find a change of pace."""
+_FINE = 50
+"""A duration of so many grains of the clock is known well enough."""
 _MANY = 0.05
 """Largest share of outliers of a run whose pace changes."""
 
@@ -145,7 +148,7 @@ class Pace:
         if self.of_last_steps:
             gaps.sort()
             self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
-        ratio = _median(clock / own)
+        ratio = _typical_ratio(clock, own, grain)
         self.ratios.append(ratio)
         self._add_false(records, clock, own * ratio, 2 * grain + slack)
 
@@ -169,6 +172,15 @@ class Pace:
 def _where(good: Bools, records: Ints, *columns: Floats) -> tuple[Any, ...]:
     """Return the ``good`` elements of ``records`` and ``columns``; the arrays themselves if all are good."""
     return (records, *columns) if good.all() else (records[good], *(column[good] for column in columns))
+
+
+def _typical_ratio(clock: Floats, own: Floats, grain: float) -> float:
+    """Return the median ratio of ``clock`` to ``own``, of intervals joined until ``grain`` hardly matters in each."""
+    size = ceil(min(_FINE * grain / _median(own), len(own)))
+    if size > 1:
+        first = np.arange(0, max(len(own) - size, 0) + 1, size)
+        clock, own = np.add.reduceat(clock, first), np.add.reduceat(own, first)
+    return _median(clock / own)
 
 
 def _median(values: Floats) -> float:

@@ -14,8 +14,8 @@ from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
 from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.averages import has_averages
 from trainmark.measure.rules.consumed import COUNTER, count_consumed
-from trainmark.measure.rules.formulas import harmonic_mean, mean
-from trainmark.measure.rules.series import NoNumberError, global_batch, series
+from trainmark.measure.rules.formulas import harmonic_mean
+from trainmark.measure.rules.series import NoNumberError, Series, global_batch, series
 
 TOLERANCE = 0.05
 """Two witnesses agree if they differ by at most this share of the number."""
@@ -58,7 +58,11 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
     is_comparable = is_comparable and not has_averages(log) and not log.counts_samples
     if records.step_time_s is not None and batch is not None and is_comparable:
         times = records.step_time_s
-        seconds = mean(lambda: times.blocks(skipped, records.count))
+        # A longer interval has more steps of its time.
+        weights = Series(log, 1.0, batch).weights
+        seconds = 1 / harmonic_mean(
+            lambda: (1 / block for block in times.blocks(skipped, records.count)), lambda: weights(skipped)
+        )
         yield Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
     if records.clock_s is not None:
         yield from _of_stamps(log, rate.value if rate else None, batch)
@@ -88,7 +92,7 @@ def _of_stamps(log: ParsedLog, rate: float | None, batch: int | None) -> Iterato
     pace = measure_timing(log)
     if rate is not None and pace.ratios:
         ratio = median(pace.ratios)
-        if not ratio > 0:
+        if not ratio > 0 or 2 * log.clock_resolution_s > TOLERANCE * pace.clock_s:
             return
         yield Witness(
             "time stamps", rate / ratio, f"the printed rate / {ratio:.4g}, the clock's time over the records'"
