@@ -2,7 +2,7 @@
 
     python benchmarks/compare.py [--quick] [--seed N]
 
-prints Markdown tables; ``docs/how-to/compare.md`` has them. The functions that judge are trainmark's own. Runs of a
+prints Markdown tables; ``docs/appendix/comparing.md`` has them. The functions that judge are trainmark's own. Runs of a
 case spread by 1 %; an effect is the standard deviation between campaigns, of each case alone, common to all cases of a
 campaign, or of both in equal parts.
 """

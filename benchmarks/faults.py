@@ -29,7 +29,7 @@ from clusters import Cluster
 
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of docs/how-to/clusters.md."""
+    """Return the table of docs/appendix/cluster-faults.md."""
     rows = [
         "| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most "
         "| other case measured | left behind |"

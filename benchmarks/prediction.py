@@ -2,8 +2,8 @@
 
     python benchmarks/prediction.py
 
-prints Markdown tables, which ``scripts/prediction_page.py`` writes into ``docs/how-to/predict.md``. It runs for seconds
-and has no random numbers. The documents 000 to 003 are those of ``docs/reference/published-figures.md``.
+prints Markdown tables, which ``scripts/prediction_page.py`` writes into ``docs/appendix/predicting.md``. It runs for
+seconds and has no random numbers. The documents 000 to 003 are those of ``docs/reference/published-figures.md``.
 """
 
 import math

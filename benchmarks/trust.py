@@ -2,7 +2,7 @@
 
     python benchmarks/trust.py [--part NAME ...] [--quick] [--seed N]
 
-prints Markdown tables, which are in ``docs/explanation/trust.md``. Each part has its own seed, so that it prints the
+prints Markdown tables, which are in ``docs/appendix/trust.md``. Each part has its own seed, so that it prints the
 same alone and with others. A part is a function from a random generator and a number of repetitions to lines of text,
 in ``PARTS``.
 """

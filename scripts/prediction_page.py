@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the errors in docs/how-to/predict.md from the published tables; ``--check`` only compares (exit code 1)."""
+"""Write the errors in docs/appendix/predicting.md from the published tables; ``--check`` only compares (exit 1)."""
 
 import sys
 
@@ -10,7 +10,7 @@ sys.path.append(str(DOCS.parent / "benchmarks"))
 import prediction
 
 SECTION = GeneratedSection(
-    "how-to/predict.md",
+    "appendix/predicting.md",
     "<!-- errors: written by scripts/prediction_page.py -->",
     "<!-- end of errors -->",
     "scripts/prediction_page.py",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the matrix of measured programs in docs/reference/workloads.md from docs/results; ``--check`` only compares.
+"""Write the matrix of measured programs in docs/appendix/programs.md from docs/results; ``--check`` only compares.
 
 With ``--check`` the exit code is 1 if the page differs. A row is an entry of a file ``docs/results/programs-*.json``.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from generated_section import DOCS, GeneratedSection
 
 SECTION = GeneratedSection(
-    "reference/workloads.md",
+    "appendix/programs.md",
     "<!-- programs: written by scripts/programs_page.py -->",
     "<!-- end of programs -->",
     "scripts/programs_page.py",

@@ -34,7 +34,7 @@ _LEAST_FACTOR = 1.4
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants that were chosen by published tables; ``docs/how-to/predict.md`` has the errors with others.
+    """The constants that were chosen by published tables; ``docs/appendix/predicting.md`` has the errors with others.
 
     A doubling of the hosts adds ``first_share`` of what the first one added, halved with each further doubling, and
     ``doubling_cost`` of the time.

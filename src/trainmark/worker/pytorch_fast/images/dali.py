@@ -30,7 +30,7 @@ FIRST_LABEL = 1
 """The first label of ImageNet's TFRecord files, in which 0 means "background"."""
 BY_ENGINES = 1.0
 """The share of the pictures that a GPU's JPEG engines decode, if it has any. With DALI's default of 0.65 the host
-decodes the Huffman codes of the others; an H200's engines can decode all (docs/how-to/gpus.md)."""
+decodes the Huffman codes of the others; an H200's engines can decode all (docs/appendix/gpus.md)."""
 
 
 def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:

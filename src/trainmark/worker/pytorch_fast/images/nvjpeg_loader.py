@@ -376,7 +376,7 @@ READY = 1
 
 A_PROCESS, MOST_BY_PROCESSES = 0.02, 0.5
 """The share of the pictures that each process decodes, which is 180 of 9 000 a second where one of an H200's processors
-decodes 330 of 110 kB by itself; and the most that all of them do. Half is too much there (docs/how-to/gpus.md)."""
+decodes 330 of 110 kB by itself; and the most that all of them do. Half is too much there (docs/appendix/gpus.md)."""
 
 USUAL_PROCESSES = 8
 """Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then."""
