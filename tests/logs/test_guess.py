@@ -449,3 +449,19 @@ def test_a_rate_in_thousands_is_read_with_its_suffix(tmp_path: Path, rate: str) 
     row = _row(tmp_path, text)
 
     assert (row["status"], row["throughput"]) == ("guessed", pytest.approx(8145, rel=0.001))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda n: f"step {n}/300 loss {1 / n:.4f} 20.0 ms/step",
+        lambda n: f"step {n}/300 lr 3e-4 {1 / n:.4f} nats 50.0 it/s",
+    ],
+)
+def test_a_number_that_only_its_unit_names_is_not_mistaken_for_another(
+    tmp_path: Path, form: Callable[[int], str]
+) -> None:
+    text = "".join(f"{form(at)}\n" for at in range(1, 301))
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=1))
+
+    assert row["throughput"] == pytest.approx(50)

@@ -347,7 +347,7 @@ def _pattern(family: Family, fields: _Fields) -> str:
         return _row_pattern(family, fields)
     is_stamped = family.clock_s is None
     parts: list[str] = []
-    last = None
+    last, unit = None, ""
     for at, place in enumerate(family.places):
         if not is_stamped and STAMPED in place.before:
             parts += [".*?" if parts else "", "{stamp}"]
@@ -356,9 +356,18 @@ def _pattern(family: Family, fields: _Fields) -> str:
             continue
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
-        before = _without_suffix(place.before, parts[-1]) if adjacent else place.before
-        parts += [gap, _escaped(before, whole=adjacent), _field(_name(at, fields), place)]
+        before = _escaped(
+            _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
+        )
+        field = _field(_name(at, fields), place)
+        # Without a text before it, any number between would do: the unit behind tells which one it is.
+        is_bare = not (before or adjacent or _is_read(at + 1, fields))
+        parts += [gap, before, field]
+        unit = _unit_behind(_without_suffix(place.after, field), place.unit) if is_bare else ""
+        parts += [unit] if unit else []
         last = at
+    if unit:
+        return "".join(parts) + ("" if is_stamped else ".*?{stamp}")
     after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
     if not is_stamped:
         return "".join(parts) + "[^0-9.].*?{stamp}"
@@ -408,6 +417,12 @@ def _escaped(before: str, *, whole: bool) -> str:
     text = before.rpartition(STAMPED)[2]
     # A number in brackets may be filled up with blanks.
     return _escape(text if whole else text[-_BEFORE:].lstrip()) + (" *" if text.endswith(("[", "(")) else "")
+
+
+def _unit_behind(after: str, unit: str) -> str:
+    """Return the pattern of the text from a number to the end of its unit; empty if it has none there."""
+    at = after.lower().find(unit) if unit else -1
+    return _escape(after[: at + len(unit)]) if at >= 0 else ""
 
 
 def _escape(text: str) -> str:
