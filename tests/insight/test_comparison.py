@@ -449,7 +449,7 @@ class TestTheVerb:
     @pytest.mark.parametrize(
         ("more", "words"),
         [
-            (["--ignoring", "compilr"], "no case has this axis; did you mean 'compiler'?"),
+            (["--ignoring", "compilr"], "no case has this axis or option; did you mean 'compiler'?"),
             (["--only", "framework=cobol"], "framework=cobol"),
         ],
     )

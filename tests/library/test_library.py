@@ -113,7 +113,7 @@ def test_a_log_without_a_number_has_a_status_and_a_reason() -> None:
         (lambda _: tm.compare([], STORED / "h200"), "compare() needs a baseline"),
         (
             lambda _: tm.compare(STORED / "h200", STORED / "h200", ignoring=["colour"]),
-            "no case has this axis",
+            "no case has this axis or option",
         ),
         (lambda folder: tm.audit(folder / "t.csv", folder), "t.csv"),
         (lambda folder: tm.explain(folder / "none.log"), "none.log"),

@@ -269,6 +269,21 @@ def test_only_chooses_by_axes_and_by_name(tmp_path: Path) -> None:
         select(cases, " , ")
 
 
+def test_only_chooses_by_an_option_of_the_program() -> None:
+    cases = [
+        Case.model_validate(
+            {"task": "program", "workload": "train", "framework": "unknown", "options": options}
+        )
+        for options in ({"batch": 128, "layout": "nchw"}, {"batch": 256, "layout": "nchw"}, {})
+    ]
+    assert select(cases, "batch=256,layout=nchw") == (cases[1],)
+    assert select(cases, "batch!=128") == (cases[1], cases[2])
+    with pytest.raises(InputError, match=r"no case has this value \(batch of the cases: 128, 256\)"):
+        select(cases, "batch=64")
+    with pytest.raises(InputError, match="'batches' is not an axis; did you mean 'batch'"):
+        select(cases, "batches=64")
+
+
 @given(
     st.lists(st.integers(1, 512), min_size=1, max_size=6, unique=True), st.sets(st.sampled_from(Precision))
 )

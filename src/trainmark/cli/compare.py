@@ -213,12 +213,13 @@ def _history(given: str | None, sources: tuple[str, str], sides: "list[Results]"
 
 
 def axes_to_ignore(ignoring: str | None, sides: "list[Results]") -> list[str]:
-    """Return the axes in a list of names; raise ``InputError`` for one that no case has."""
+    """Return the axes and options in a list of names; raise ``InputError`` for one that no case has."""
     from trainmark.errors import InputError, nearest
 
     names = [name.strip() for name in (ignoring or "").split(",") if name.strip()]
-    known = {axis: None for side in sides for result in side.cases for axis in result.case.axes}
+    cases = [result.case for side in sides for result in side.cases]
+    known = {name: None for case in cases for name in (*case.axes, *case.options)}
     for name in names:
         if name not in known:
-            raise InputError(f"--ignoring {name}: no case has this axis{nearest(name, known)}")
+            raise InputError(f"--ignoring {name}: no case has this axis or option{nearest(name, known)}")
     return names

@@ -97,11 +97,12 @@ def compare(
     ignoring: Collection[str] = (),
     history: History | None = None,
 ) -> Comparison:
-    """Return the comparison of a candidate with its baselines; cases match if all axes not in ``ignoring`` are equal.
+    """Return the comparison of a candidate with its baselines.
 
-    ``paths`` are those of the baselines and of the candidate. Several baselines are campaigns of the same thing: their
-    variation is included in the intervals. Changes are judged at the level of the whole table and must exceed the share
-    ``within`` (default: that of ``history``, else 0).
+    Cases match if all axes and options that are not in ``ignoring`` are equal. ``paths`` are those of the baselines and
+    of the candidate. Several baselines are campaigns of the same thing: their variation is included in the intervals.
+    Changes are judged at the level of the whole table and must exceed the share ``within`` (default: that of
+    ``history``, else 0).
     Raises ``InputError`` if no case is in both results, if ``ignoring`` makes two cases of one result equal, or if two
     baselines ran different things or on different hardware.
     """
@@ -240,7 +241,9 @@ def all_differences(
 def _by_axes(results: Results, ignoring: Collection[str]) -> dict[_Axes, CaseResult]:
     found: dict[_Axes, CaseResult] = {}
     for case in results.cases:
-        axes = tuple((axis, str(case.case.value(axis))) for axis in case.case.axes if axis not in ignoring)
+        options = {name: value for name, value in case.case.options.items() if name not in ignoring}
+        values = {axis: case.case.value(axis) for axis in case.case.axes} | {"options": options}
+        axes = tuple((axis, str(value)) for axis, value in values.items() if axis not in ignoring)
         if axes in found:
             raise InputError(
                 f"{found[axes].id} and {case.id} are the same case when {', '.join(ignoring)} is ignored: "
@@ -442,7 +445,7 @@ def _between(
     for axis in was.case.axes:
         found = _word(was.settled.value(axis)), _word(is_.settled.value(axis))
         if found[0] != found[1]:
-            yield axis if axis in ignoring else f"{axis} (chosen as best)", *found
+            yield axis if axis in (*ignoring, "options") else f"{axis} (chosen as best)", *found
     one, other = _first(was), _first(is_)
     if one is None or other is None:
         return

@@ -1,4 +1,4 @@
-"""``--only``: selecting cases of a suite by their axes or ids."""
+"""``--only``: selecting cases of a suite by their axes, options or ids."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -11,14 +11,15 @@ def select(cases: Sequence[Case], expression: str, option: str = "--only") -> tu
     """Return the cases that ``expression`` selects, in their order.
 
     ``precision=fp32|tf32,nodes=1`` selects the cases that match every ``axis=value`` (``|`` separates
-    alternatives, ``!=`` excludes them); anything without ``=`` is a pattern for the case's id, such as
-    ``*-b8-*``. Raises ``InputError``, which names the ``option``, for an unknown axis and for an expression that
-    matches no case.
+    alternatives, ``!=`` excludes them), where an axis may also be an option of the program; anything without ``=`` is
+    a pattern for the case's id, such as ``*-b8-*``. Raises ``InputError``, which names the ``option``, for an unknown
+    axis and for an expression that matches no case.
     """
     conditions = [part.strip() for part in expression.split(",") if part.strip()]
     if not conditions:
         raise InputError(f"{option} '': has no condition; omit it to select every case")
-    chosen = tuple(case for case in cases if all(_holds(case, condition, option) for condition in conditions))
+    _require_known_axes(cases, conditions, option)
+    chosen = tuple(case for case in cases if all(_holds(case, condition) for condition in conditions))
     if not chosen:
         for condition in conditions:
             _require_known_values(cases, condition, option)
@@ -28,13 +29,29 @@ def select(cases: Sequence[Case], expression: str, option: str = "--only") -> tu
     return chosen
 
 
+def _require_known_axes(cases: Sequence[Case], conditions: Sequence[str], option: str) -> None:
+    known = dict.fromkeys((*axes_of(), *(name for case in cases for name in case.options)))
+    for condition in conditions:
+        axis, sign, _ = condition.partition("=")
+        axis = axis.removesuffix("!").strip()
+        if sign and axis not in known:
+            raise InputError(f"{option}: '{axis}' is not an axis{nearest(axis, known)}")
+
+
+def _value(case: Case, axis: str) -> str | None:
+    """Return the value of an axis, or of a program's option of that name; None if the case has neither."""
+    if axis in case.axes:
+        return str(case.value(axis))
+    return str(case.options[axis]) if axis in case.options else None
+
+
 def _require_known_values(cases: Sequence[Case], condition: str, option: str) -> None:
     """Raise ``InputError`` with the values of the axis if a condition requires one that no case has."""
     axis, sign, text = condition.partition("=")
     axis = axis.strip()
-    if not sign or axis.endswith("!") or axis not in axes_of():
+    if not sign or axis.endswith("!"):
         return
-    known = dict.fromkeys(str(case.value(axis)) for case in cases if axis in case.axes)
+    known = dict.fromkeys(value for case in cases if (value := _value(case, axis)) is not None)
     for word in (word.strip() for word in text.split("|")):
         if word not in known:
             raise InputError(
@@ -62,14 +79,11 @@ def select_baselines(cases: Sequence[Case], expression: str, option: str) -> tup
     return chosen
 
 
-def _holds(case: Case, condition: str, option: str) -> bool:
+def _holds(case: Case, condition: str) -> bool:
     axis, sign, text = condition.partition("=")
     if not sign:
         return fnmatchcase(case.id, condition)
     negated = axis.endswith("!")
-    axis = axis.removesuffix("!").strip()
-    if axis not in axes_of():
-        raise InputError(f"{option}: '{axis}' is not an axis{nearest(axis, axes_of())}")
-    # A case whose task lacks the axis matches no value.
-    value = str(case.value(axis)) if axis in case.axes else None
+    # A case without the axis matches no value.
+    value = _value(case, axis.removesuffix("!").strip())
     return (value in [word.strip() for word in text.split("|")]) is not negated
