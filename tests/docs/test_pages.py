@@ -90,6 +90,19 @@ def test_a_chinese_page_has_the_headings_rows_items_and_commands_of_the_english_
     assert ours == original
 
 
+PROSE = re.compile(r"^(?!\||#|    |<|- |\* |!|\d+\. |```)", re.DOTALL)
+GUIDES = [page for page in PAGES if page.parent.name in ("tutorials", "how-to", "explanation")]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_paragraph_has_one_idea(page: Path) -> None:
+    """A line is a sentence; more than five of them hold more than one idea. Reference pages are looked up, not read."""
+    blocks = re.split(r"\n\s*\n", FENCED.sub("", page.read_text(encoding="utf-8")))
+    long = [block.strip("\n") for block in blocks if len(block.strip("\n").splitlines()) > 5]
+
+    assert [block.splitlines()[0] for block in long if PROSE.match(block) and "\n   |" not in block] == []
+
+
 PRIVATE = re.compile(r"\b(spoil(?:ed|t|s)?|strays|drained|recorded step|told|whoever|begun)\b", re.IGNORECASE)
 """Words of this project's past: nobody else measures by them. Names of fields and codes are in backticks."""
 
