@@ -1,13 +1,18 @@
 """Exports to files and to a Pushgateway, read back by the readers of the tools that they are for."""
 
 import json
+import shutil
+import socket
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import sample_results as sample
@@ -177,6 +182,60 @@ def test_a_gateway_that_refuses_or_is_missing_is_one_line(
     assert (refused.count("\n"), missing.count("\n")) == (1, 1)
     assert "HTTP Error 400" in refused
     assert f"{address}: the Pushgateway refuses or is not reached: " in missing
+
+
+PUSHGATEWAY = shutil.which("prometheus-pushgateway")
+
+
+@contextmanager
+def real_gateway(folder: Path) -> Iterator[str]:
+    """Run Prometheus' Pushgateway on a free port and yield its address once it answers."""
+    assert PUSHGATEWAY is not None
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with (folder / "gateway.log").open("w") as log:
+        process = subprocess.Popen([PUSHGATEWAY, f"--web.listen-address={address}"], stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urlopen(f"http://{address}/-/ready", timeout=5).close()
+                break
+            except OSError:
+                assert process.poll() is None, (folder / "gateway.log").read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(PUSHGATEWAY is None, reason="prometheus-pushgateway is not installed")
+def test_the_real_pushgateway_takes_every_outcome_and_a_second_push_replaces_the_first(
+    tmp_path: Path,
+) -> None:
+    results = with_every_outcome()
+    with real_gateway(tmp_path) as address:
+        export(sample.two_sizes(), ExportFormat.OPENMETRICS, address)
+        export(results, ExportFormat.OPENMETRICS, address)
+        export(results, ExportFormat.OPENMETRICS, address)
+        text = urlopen(f"{address}/metrics", timeout=30).read().decode()
+
+    pushed = samples_of(text)
+    export(results, ExportFormat.OPENMETRICS, str(tmp_path / "metrics.prom"))
+    written = samples_of((tmp_path / "metrics.prom").read_text())
+    for name, samples in written.items():
+        ours = [one for one in pushed[name] if one.labels["suite"] == results.suite]
+        assert {(one.labels.get("case"), one.value) for one in ours} == {
+            (one.labels.get("case"), one.value) for one in samples
+        }
+        assert {one.labels["job"] for one in ours} == {"trainmark"}
+    (failed,) = {
+        one.value for one in pushed["push_failure_time_seconds"] if one.labels["suite"] == results.suite
+    }
+    assert failed == 0
 
 
 def test_junit_fails_what_a_ci_must_not_accept(tmp_path: Path) -> None:
