@@ -1,8 +1,13 @@
-"""The report's fixed sentences: one catalogue per language, under ``texts/``, with the same keys in each."""
+"""The report's fixed sentences, and the meanings of doubts: a catalogue per language under ``texts/``.
+
+The sentences have the same keys in each language. A doubt has its sentence from where it was raised, in English; other
+languages have its meaning by its code.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 
@@ -28,6 +33,7 @@ class Catalogue:
 
     language: Language
     sentences: Mapping[str, str]
+    doubts: Mapping[str, str]
 
     def __call__(self, key: str, **values: object) -> str:
         """Return the sentence ``key`` with ``values`` inserted into its placeholders."""
@@ -41,6 +47,11 @@ class Catalogue:
         """Return the text that a table shows for an outcome without a number."""
         return self(f"outcome_{outcome.value}")
 
+    def doubt(self, code: str, sentence: str) -> str:
+        """Return a doubt in words: its meaning in this language, if that is not English, and its sentence."""
+        meaning = doubt_meaning(self.doubts, code)
+        return sentence if meaning is None else f"{meaning}{self('colon')}{sentence}"
+
     def joined(self, words: tuple[str, ...] | list[str]) -> str:
         """Return the words as a list in one line."""
         return self("comma").join(words)
@@ -49,5 +60,16 @@ class Catalogue:
 @cache
 def catalogue(language: Language) -> Catalogue:
     """Return the sentences of ``language``."""
-    text = (files(__package__) / "texts" / f"{language.value}.yaml").read_text(encoding="utf-8")
-    return Catalogue(language, parse_yaml(text))
+    texts = files(__package__) / "texts"
+    sentences = parse_yaml((texts / f"{language.value}.yaml").read_text(encoding="utf-8"))
+    doubts = texts / f"doubts.{language.value}.yaml"
+    return Catalogue(
+        language, sentences, parse_yaml(doubts.read_text(encoding="utf-8")) if doubts.is_file() else {}
+    )
+
+
+def doubt_meaning(doubts: Mapping[str, str], code: str) -> str | None:
+    """Return the meaning of a doubt's code: its own, else that of the first pattern with ``*`` that fits it."""
+    if code in doubts:
+        return doubts[code]
+    return next((text for key, text in doubts.items() if "*" in key and fnmatchcase(code, key)), None)

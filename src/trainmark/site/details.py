@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainmark.report.blocks import Block, Bullets, Paragraph, Section, Span, plain
 from trainmark.report.context import Context, context, marks, shown
-from trainmark.report.language import Language
+from trainmark.report.language import Catalogue, Language
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.report.sections import overview
 from trainmark.schema.findings import Doubt
@@ -52,7 +52,7 @@ def _case(about: Context, found: CaseResult, key: str, root: str) -> Section:
     blocks: list[Block] = [Paragraph(plain(_headline(about, found)))]
     doubts = [doubt for doubt in about.findings.doubts if doubt.case == found.id]
     if doubts:
-        blocks.append(Bullets(tuple(plain(_doubt(doubt)) for doubt in doubts), say("column_doubt")))
+        blocks.append(Bullets(tuple(plain(_doubt(doubt, say)) for doubt in doubts), say("column_doubt")))
     if found.runs:
         blocks.append(_runs(about, found))
     if found.runs:
@@ -80,9 +80,9 @@ def _number(about: Context, found: CaseResult) -> str:
     return f"{number(found.estimate.median, digits)}{signs} {found.unit or ''}{within}".strip()
 
 
-def _doubt(doubt: Doubt) -> str:
+def _doubt(doubt: Doubt, say: Catalogue) -> str:
     run = f"{doubt.repeat}: " if doubt.repeat else ""
-    return f"{run}{doubt.sentence} ({doubt.code})"
+    return f"{run}{say.doubt(doubt.code, doubt.sentence)} ({doubt.code})"
 
 
 def _runs(about: Context, found: CaseResult) -> Bullets:

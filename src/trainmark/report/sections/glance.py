@@ -263,8 +263,8 @@ def _doubts(context: Context) -> Iterator[tuple[str, str]]:
     for doubt in context.findings.doubts:
         cases.setdefault(doubt.code, {}).setdefault(doubt.case, doubt.sentence)
     for code, sentences in sorted(cases.items(), key=lambda item: -len(item[1])):
-        text = next(iter(sentences.values()))
-        yield f"{context.say.count('distrust_doubt', len(sentences))}{_short(text)} ({code})", "suspect"
+        text = _short(context.say.doubt(code, next(iter(sentences.values()))))
+        yield f"{context.say.count('distrust_doubt', len(sentences))}{text} ({code})", "suspect"
 
 
 def _short(text: str, most: int = 140) -> str:

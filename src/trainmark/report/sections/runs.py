@@ -64,7 +64,7 @@ def doubts(context: Context) -> Section:
             cell(names[doubt.case]),
             cell(str(doubt.repeat) if doubt.repeat else say("all_repeats")),
             cell(say(f"about_{doubt.about.value}")),
-            Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"), *plain(_causes(context, doubt)))),
+            Cell(plain(f"{say.doubt(doubt.code, doubt.sentence)} ({doubt.code}){_causes(context, doubt)}")),
         )
         for doubt in context.findings.doubts
     )
