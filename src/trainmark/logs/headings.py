@@ -16,16 +16,16 @@ def drop_unheaded(
     starts = [match.start() for match in heading.finditer(text)] if can_match(heading, text) else []
     if opened is None and not starts:
         return text, None
-    kept, position, headings = [], 0, iter([*starts, len(text)])
+    parts, position, headings = [], 0, iter([*starts, len(text)])
     upcoming = next(headings)
     for match in record.finditer(text):
         while upcoming <= match.start():
             opened, upcoming = True, next(headings)
         if opened is False:
-            kept.append(text[position : match.start()])
+            parts.append(text[position : match.start()])
             position = match.end()
         elif opened:
             opened = False
     if upcoming < len(text):
         opened = True
-    return b"".join((*kept, text[position:])), opened
+    return b"".join((*parts, text[position:])), opened

@@ -60,8 +60,8 @@ _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
 _ANY_STEP = re.compile(rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)s?\b[ \t:=\[#]*(\d+)")
-# A batch of an epoch: in words, or the position of a progress bar (Keras, tqdm) or in brackets (examples/imagenet,
-# timm); `[640/60000 (1%)]`, whose share is not padded, counts samples.
+# A batch of an epoch: in words, or the position of a progress bar (Keras, tqdm) or in brackets (timm);
+# `[640/60000 (1%)]`, whose share is not padded, counts samples.
 _ANY_BATCH = re.compile(
     rb"(?i)(?<![/\w])batch(?:_?(?:id|idx))?\b[ \t:=\[#]*(\d+)"
     rb"|(?:\b|(?<=\x1b\[1m))(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"

@@ -27,7 +27,7 @@ class NearMiss(NamedTuple):
 
     @property
     def is_of_blanks(self) -> bool:
-        """Whether the line has more blanks than the pattern."""
+        """True if the line has more blanks than the pattern."""
         return self.matched.endswith(" ") and self.found.startswith(" ")
 
     def __str__(self) -> str:

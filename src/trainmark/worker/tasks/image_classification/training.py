@@ -267,9 +267,9 @@ class ImageTraining(Training):
                     batches.append([part_of(image) for image in images])
             finally:
                 feed.close()
-        data, doubts = judged(batches, sizes, own.image_size)
+        found_there, doubts = judged(batches, sizes, own.image_size)
         found, wrong = check_labels([part for batch in batches for part in batch], labels)
-        return {**data, **found}, [*doubts, *wrong]
+        return {**found_there, **found}, [*doubts, *wrong]
 
     def _labels_in(self, batch: Any) -> list[float]:
         """Return the labels of a batch that is not trained on."""
