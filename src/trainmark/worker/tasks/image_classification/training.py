@@ -251,8 +251,8 @@ class ImageTraining(Training):
         with tempfile.TemporaryDirectory(prefix="known-picture-") as folder:
             form = self.forms.get(own.loader, FOLDER)
             count = max(PICTURES, 2 * own.batch_per_device)
-            data = write_known(form, Path(folder), count, own.classes)
-            feed = self.open_feed(replace(own, data=str(data), loader_workers=0))
+            source = write_known(form, Path(folder), count, own.classes)
+            feed = self.open_feed(replace(own, data=str(source), loader_workers=0))
             if feed is None:
                 return None
             batches: list[list[Part]] = []
