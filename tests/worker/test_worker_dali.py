@@ -127,6 +127,9 @@ def test_whole_shards_are_trained_on(whole: Path, tmp_path: Path) -> None:
     ran = train(tmp_path, data=whole, **FLAGS)
     assert ran.code == 0, ran.stderr
     assert ran.parameters["decoder"] == "dali"
+    path = ran.last["after_window"]["loader_path"]
+    assert path["labels"] > 0.7 * path["pictures"]
+    assert path["wrong_labels"] == 0
 
 
 COUNTS_RECORDS = """
