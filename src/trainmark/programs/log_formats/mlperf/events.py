@@ -31,6 +31,7 @@ _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 _KEY = re.compile(rb'"key"\s*:\s*"([^"]*)"')
 _COUNTING = re.compile(rb'"key"\s*:\s*"(?:%s)"' % b"|".join(key.encode() for key in KEYS))
 _CLOSE = 0.01
+_SHORT_BYTES = 1 << 15
 _LARGEST = 1e18
 """Largest valid time, count or rate: larger numbers come from damaged lines."""
 
@@ -66,7 +67,8 @@ class Rows(NamedTuple):
 @lru_cache(maxsize=1)
 def rows_of(text: bytes) -> Rows:
     """Return the events in ``text``. A short log is asked for its records and for its doubts."""
-    regular = rows_by_shape(text, _PREFIX, len(COLUMNS), _row)
+    # Of many ranks, each prints a few lines, for which arrays do not pay.
+    regular = rows_by_shape(text, _PREFIX, len(COLUMNS), _row) if len(text) > _SHORT_BYTES else None
     if regular is not None:
         return Rows(_columns(regular.columns), regular.samples)
     bodies = (body for body in _EVENT.findall(text) if _COUNTING.search(body))
