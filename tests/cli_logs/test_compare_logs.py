@@ -52,6 +52,22 @@ def test_what_differs_is_listed(tmp_path: Path) -> None:
     assert "gpus: 8 in A, 4 in B" in done.stdout
 
 
+def test_the_settings_of_nanogpt_are_compared_by_what_the_command_overrides(tmp_path: Path) -> None:
+    paths = []
+    for name, command in (("a.log", "compile = False"), ("b.log", "compile = True")):
+        steps = "".join(
+            f"iter {at}: loss 4.1, time {100 + at % 3}.00ms, mfu 12.00%\n" for at in range(0, 600, 10)
+        )
+        text = f"compile = True # the file's\nn_layer = 12\nOverriding: {command}\ntokens per iteration will be: 768\n"
+        paths.append(tmp_path / name)
+        paths[-1].write_text(text + steps)
+
+    done = call_trainmark("compare", *paths)
+
+    assert "compile: False in A, True in B" in done.stdout
+    assert "n_layer" not in done.stdout
+
+
 def test_few_records_give_a_ratio_without_a_verdict(tmp_path: Path) -> None:
     done = call_trainmark(
         "compare", _log(tmp_path, "a.log", 0.5, count=30), _log(tmp_path, "b.log", 0.6, count=30)

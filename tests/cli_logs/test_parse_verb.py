@@ -458,3 +458,12 @@ def test_a_layout_that_cannot_be_read_is_refused_with_the_reason(
 
     assert code == 2
     assert reason in err
+
+
+def test_more_skipped_records_than_there_are_is_named_as_that(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(synthetic_log("ngc-pytorch-convnets", SampleRun([0.5] * 60)))
+
+    done = call_trainmark("parse", log, "--skip", "500")
+
+    assert "--skip leaves out 500 records, and the log has 60: give a smaller number" in done.stdout

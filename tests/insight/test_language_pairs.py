@@ -133,6 +133,23 @@ def test_the_statements_of_a_packed_log_are_read(tmp_path: Path, pack: Callable[
     assert run_from_log(tmp_path / "a.log").recipe.value(RecipeAxis.COMPILER) == "torch.compile"
 
 
+def test_a_setting_that_is_an_axis_is_named_once(tmp_path: Path) -> None:
+    runs = []
+    for name, compiles, layers in (("a.log", False, 12), ("b.log", True, 24)):
+        steps = "".join(
+            f"iter {at}: loss 4.1, time {100 + at % 3}.00ms, mfu 12.00%\n" for at in range(0, 600, 10)
+        )
+        head = f"Overriding: compile = {compiles}\nOverriding: n_layer = {layers}\n"
+        head += "tokens per iteration will be: 768\nnumber of parameters: 0.80M\n"
+        (tmp_path / name).write_text(head + steps)
+        runs.append(run_from_log(tmp_path / name))
+
+    found = explain(runs[0], side_of_run(runs[1]), (), ())
+
+    assert [str(one.axis) for one in found.differences] == ["compiler", "setting n_layer"]
+    assert RecipeAxis.COMPILER not in found.same
+
+
 def test_llama_factory_states_attention_and_checkpointing() -> None:
     start = "[INFO|2025-01-28 13:36:26] llamafactory.model.model_utils."
     lines = [

@@ -356,13 +356,21 @@ def _images(epochs: int = 2) -> str:
     )
 
 
-def test_a_counter_that_may_be_of_samples_is_doubted_with_both_numbers(tmp_path: Path) -> None:
-    row = _row(tmp_path, _images(), Facts(gpus=1, batch_per_device=4))
+@pytest.mark.parametrize("is_stamped", [False, True])
+def test_a_counter_that_may_be_of_samples_is_doubted_with_both_numbers(
+    tmp_path: Path, is_stamped: bool
+) -> None:
+    text = "".join(
+        f"{_START + timedelta(seconds=11.1 * at):%Y-%m-%d %H:%M:%S} {line}\n" if is_stamped else f"{line}\n"
+        for at, line in enumerate(_images().splitlines())
+    )
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=4))
 
     doubt = next(one for one in row["problems"] if one["code"] == "witnesses-disagree")
     assert row["status"] == "guessed"
     assert row["throughput"] == pytest.approx(4 / 0.111, rel=0.01)
-    assert "the number is 36.0" in doubt["message"]
+    assert "the number is 36" in doubt["message"]
     assert "by the time of one sample it is 9.0" in doubt["message"]
     assert "if 'iters' counts samples and 'time' is the time of one: then add --batch 1" in doubt["message"]
 

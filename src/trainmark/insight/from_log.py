@@ -25,7 +25,7 @@ from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
-from trainmark.programs import formats, read_log
+from trainmark.programs import formats, read_log, settings_of_axes
 from trainmark.schema.bound import RunBound
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
@@ -73,7 +73,12 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     waited = data_wait(lines)
     if waited is None:
         waited = own_data_wait(path)
-    settings = {name: value for name, value in parsed.parameters.items() if recipe.program is None}
+    of_axes = settings_of_axes(lines)
+    settings = {
+        name: value
+        for name, value in parsed.parameters.items()
+        if recipe.program is None and name not in of_axes
+    }
     return ExplainedRun(
         name=path.name,
         recipe=recipe,

@@ -13,7 +13,7 @@ from trainmark.lazy import attach
 if TYPE_CHECKING:
     from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log
     from trainmark.programs.options import Dialect, Parameters, RecipeSetting, dialects
-    from trainmark.programs.options.statements import stated_settings
+    from trainmark.programs.options.statements import settings_of_axes, stated_settings
     from trainmark.programs.reading import follow_log, read_log, read_stream
 
 
@@ -30,6 +30,7 @@ __all__ = [
     "read_log",
     "read_stream",
     "samples",
+    "settings_of_axes",
     "stated_settings",
     "synthetic_log",
 ]
@@ -39,7 +40,7 @@ __getattr__ = attach(
     {
         ".log_formats": ("find_format", "format_of", "formats", "samples", "synthetic_log"),
         ".options": ("Dialect", "Parameters", "RecipeSetting", "dialects"),
-        ".options.statements": ("stated_settings",),
+        ".options.statements": ("settings_of_axes", "stated_settings"),
         ".reading": ("follow_log", "read_log", "read_stream"),
     },
 )

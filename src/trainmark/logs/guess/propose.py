@@ -271,9 +271,10 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
             if (np.diff(values) > 0).all() and len(values) > 2:
                 consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
                 continue
-            if passed is not None and passed.sum() > 10 and rises.sum() > 0:
+            up = rises > 0  # a counter that begins anew with an epoch falls there
+            if passed is not None and passed[up].sum() > 10:
                 own = median(values) * _SECONDS[found.field]
-                by_clock = float(passed.sum() / rises.sum())
+                by_clock = float(passed[up].sum() / rises[up].sum())
                 if not 0.5 < own / by_clock < 1.5:
                     continue  # the time of something else: of a whole record, of a part of the step
         consistent[at] = found
@@ -301,19 +302,14 @@ def _propose(family: Family, fields: _Fields) -> Guess:
 def _may_count_samples(family: Family, fields: _Fields) -> tuple[str, str] | None:
     """Return the names of the counter and the time if both may be of samples: nothing else in the lines decides.
 
-    CycleGAN's ``iters`` count samples, and its ``time`` is that of one; a counter of every step, or up to a total, is
-    one of steps.
+    Time stamps do not either: they agree with the time of what is counted. CycleGAN's ``iters`` count samples, and its
+    ``time`` is that of one; a counter of every step, or up to a total, is one of steps.
     """
     counter = family.places[fields.counter]
     times = [at for at, one in fields.meant.items() if one.field in _SECONDS]
     only_time = bool(times) and len(fields.meant) == len(times) + _data_times(fields)
     is_plain = counter.name and "step" not in counter.name and not _is_of_a_total(family, fields.counter)
-    if (
-        not only_time
-        or not is_plain
-        or family.clock_s is not None
-        or _rise(counter.values) < _FEWEST_OF_A_BATCH
-    ):
+    if not only_time or not is_plain or _rise(counter.values) < _FEWEST_OF_A_BATCH:
         return None
     name = family.places[times[0]].name
     return None if "step" in name or "batch" in name else (counter.name.strip(), name.strip())

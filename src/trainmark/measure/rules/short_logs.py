@@ -24,6 +24,12 @@ def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
     return NoNumberError("only-warm-up", sentence, ("--skip",) if count > 1 else ())
 
 
+def all_skipped(log: ParsedLog, skip: int) -> NoNumberError:
+    """Return the error of a log that has no record after the ``skip`` ones that its reader leaves out."""
+    sentence = f"--skip leaves out {skip} records, and the log has {log.records.count}: give a smaller number"
+    return NoNumberError("only-warm-up", sentence, ("--skip",) if log.records.count > 1 else ())
+
+
 def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     """Return how many first records to leave out of a short log, and the problem of that choice.
 

@@ -33,7 +33,7 @@ from trainmark.measure.rules.series import (
     series,
     weight_of,
 )
-from trainmark.measure.rules.short_logs import only_warm_up, short_warmup
+from trainmark.measure.rules.short_logs import all_skipped, short_warmup
 
 _FEWEST_GRAINS = 100
 """The least length of a window, in units of the time stamps' resolution: its error is then below 2 %."""
@@ -55,7 +55,7 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     problems = scope_problems(log)
     if log.records.count <= skipped:
         if skip is not None:
-            raise only_warm_up(log, skipped)
+            raise all_skipped(log, skip)
         skipped, doubt = short_warmup(log, skipped)
         problems.append(doubt)
     if has_averages(log):

@@ -25,6 +25,7 @@ from trainmark.schema.precision import Precision
 
 _ITERATION = re.compile(rb"iter (?P<step>\d+): loss [^\s,]+, time (?P<step_time_ms>[\d.]+)ms[,\s]")
 _EVALUATION = re.compile(rb"step (\d+): train loss [^\n]*, val loss ")
+_SETTING = re.compile(rb"^(Overriding: )?([a-z]\w*) *= *([^\n#]+)", re.MULTILINE)
 _PRECISIONS = {"float16": Precision.AMP_FP16, "bfloat16": Precision.AMP_BF16, "float32": Precision.FP32}
 
 
@@ -38,6 +39,16 @@ def facts(context: LogContext) -> Facts:
         global_batch=tokens,
         hardware=read_hardware(context.text),
     )
+
+
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return the settings of the configuration file, and those of the command, which win over them."""
+    start, found, _ = context.head.partition(b"tokens per iteration will be: ")
+    settings = _SETTING.findall(start) if found else []
+    settings.sort(key=lambda each: each[0] != b"")
+    return {
+        name.decode(): value.decode("utf-8", "replace").strip().strip("'\"") for _, name, value in settings
+    }
 
 
 def extract(text: bytes) -> Extract:
@@ -81,6 +92,7 @@ FORMAT = Format(
     records=(),
     mark=re.compile(rb"tokens per iteration will be: [\d,]+|\niter \d+: loss [^\s,]+, time [\d.]+ms"),
     facts=facts,
+    parameters=parameters,
     end_state=unknown_end,
     extract=extract,
     transform=transform,

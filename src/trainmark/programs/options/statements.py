@@ -31,7 +31,8 @@ class StatingProgram:
     """A program, named for display, and its statements; of those about one axis the first that is found counts.
 
     ``mark`` is in each of its logs. ``defaults`` are the values of axes that it does not mention; they count if the log
-    has all of ``setup``, the lines at the beginning and the end of the program's start.
+    has all of ``setup``, the lines at the beginning and the end of the program's start. ``settings`` are the names of
+    printed settings that are read as axes.
     """
 
     name: str
@@ -39,6 +40,7 @@ class StatingProgram:
     statements: tuple[Statement, ...]
     setup: tuple[re.Pattern[str], ...] = ()
     defaults: Mapping[AxisName, AxisValue] = field(default_factory=dict)
+    settings: frozenset[str] = frozenset()
 
 
 def _line(pattern: str) -> re.Pattern[str]:
@@ -105,6 +107,7 @@ STATING = (
         ),
         setup=(_line(r"^tokens per iteration will be: "), _line(r"^number of parameters: ")),
         defaults={RecipeAxis.COMPILER: "none", RecipeAxis.ATTENTION: "sdpa"},
+        settings=frozenset(("compile", "dtype", "block_size", "batch_size", "gradient_accumulation_steps")),
     ),
     StatingProgram(
         name="nanochat",
@@ -138,8 +141,18 @@ StatedSetting = tuple[AxisName, AxisValue, str]
 def stated_settings(lines: Sequence[str]) -> tuple[StatedSetting, ...]:
     """Return the settings that a program states in the lines of a log's head; nothing for any other program."""
     text = "\n".join(islice(lines, _SEARCHED_LINES))
-    found = next((program for program in STATING if program.mark.search(text)), None)
+    found = _program(text)
     return () if found is None else tuple(_settings(found, text))
+
+
+def settings_of_axes(lines: Sequence[str]) -> frozenset[str]:
+    """Return the names of the printed settings that ``stated_settings`` reads as axes."""
+    found = _program("\n".join(islice(lines, _SEARCHED_LINES)))
+    return frozenset() if found is None else found.settings
+
+
+def _program(text: str) -> StatingProgram | None:
+    return next((program for program in STATING if program.mark.search(text)), None)
 
 
 def _settings(program: StatingProgram, text: str) -> Iterator[StatedSetting]:
