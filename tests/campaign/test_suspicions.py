@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.measure.gpus import gpus_of
@@ -43,6 +45,30 @@ def test_a_programs_own_way_of_counting_its_steps_is_no_doubt() -> None:
     }
     assert counted[79] == ()
     assert [doubt.code for doubt in counted[78]] == ["steps-differ"]
+
+
+@pytest.mark.parametrize(
+    ("records", "last_step", "doubts"),
+    [
+        (40, 390, []),
+        (41, 400, []),
+        (20, 190, ["steps-differ"]),
+        (20, None, ["steps-differ"]),
+        (20, 20, ["steps-differ"]),
+    ],
+    ids=["from 0", "from 10", "ended early", "no step in the log", "each step"],
+)
+def test_a_record_for_every_tenth_step_is_no_doubt(
+    records: int, last_step: int | None, doubts: list[str]
+) -> None:
+    case = case_of(workload="makemore", framework="pytorch", task="program", device="cpu")
+    card = load_workloads().find(case).card
+    protocol = Protocol.model_validate({"name": "adaptive", "steps": 400})
+    measurement = measured(records).model_copy(update={"warmup_steps": 0})
+
+    found = work_suspicions(case, card, protocol, measurement, parse_events([]), last_step)
+
+    assert [doubt.code for doubt in found] == doubts
 
 
 def test_an_axis_that_a_run_tells_with_its_settings_is_held_against_its_name() -> None:

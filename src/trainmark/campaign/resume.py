@@ -191,8 +191,9 @@ def collect_run(
         flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry, record.commands)
         if flops is not None:
             measurement = measurement.model_copy(update={"model_flops": flops})
-        work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         own = has_own_window(card, events)
+        last_step = None if own else record.last_step
+        work = work_suspicions(case, card, suite.protocol, measurement, events, last_step)
         evidence = Evidence(
             case=case,
             events=events,

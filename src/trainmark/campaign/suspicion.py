@@ -69,14 +69,31 @@ def _differences(one: Manifest, other: Manifest) -> Iterator[str]:
         yield f"{path} is {now} instead of {before}"
 
 
+def _is_sparse(measurement: Measurement, last_step: int | None, steps: int) -> bool:
+    """Return whether a log has a record for every few steps, and its last one is within these of the run's end."""
+    records = measurement.measured_steps + measurement.warmup_steps
+    interval = (last_step or 0) // max(records - 1, 1)
+    return interval > 1 and last_step is not None and abs(steps - last_step) <= interval
+
+
 def work_suspicions(
-    case: Case, card: Card, protocol: Protocol, measurement: Measurement, events: RunEvents
+    case: Case,
+    card: Card,
+    protocol: Protocol,
+    measurement: Measurement,
+    events: RunEvents,
+    last_step: int | None = None,
 ) -> tuple[Suspicion, ...]:
-    """Return a doubt for each axis on which the run's records contradict the case, and for damaged events."""
+    """Return a doubt for each axis on which the run's records contradict the case, and for damaged events.
+
+    ``last_step`` is the last one in the log of a program of another project.
+    """
     doubts = []
     # A program without a flag for the number of steps runs as many as its data allow.
     expected = protocol.measured_steps - card.unlogged_steps
-    if card.takes_steps and measurement.measured_steps != expected:
+    all_steps = protocol.steps - card.unlogged_steps
+    differ = measurement.measured_steps != expected and not _is_sparse(measurement, last_step, all_steps)
+    if card.takes_steps and differ:
         sentence = f"{measurement.measured_steps} steps were measured instead of {expected}"
         doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
     if events.damaged_lines:
