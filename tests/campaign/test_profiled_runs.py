@@ -106,3 +106,37 @@ def test_a_profile_that_fails_is_its_own_outcome_and_is_repeated_on_request(benc
     (again,) = bench.run(resume=True, retry_failed=True).cases
     assert again.profile is not None
     assert again.profile.outcome is Outcome.OK
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("framework", "compiler"),
+    [
+        pytest.param("jax", "xla", marks=needs_framework("jax")),
+        pytest.param("tensorflow", "none", marks=needs_framework("tensorflow")),
+    ],
+)
+def test_the_workers_of_jax_and_tensorflow_are_profiled(bench: Bench, framework: str, compiler: str) -> None:
+    case = {**SMALL, "framework": framework, "layout": "nhwc", "compiler": compiler}
+    bench.write(
+        case,
+        environment=framework_python(framework),
+        protocol=SHORT,
+        equivalence=False,
+        profile=True,
+    )
+
+    (found,) = bench.run().cases
+
+    assert found.profile is not None
+    assert found.profile.profile is not None, found.profile.reason
+    profile = found.profile.profile
+    assert sum(profile.kinds.values()) == pytest.approx(profile.step_s)
+    assert profile.step_s == pytest.approx(found.profile.clock_step_s, rel=0.02)
+    assert profile.kinds[WorkKind.CONVOLUTION] == max(
+        profile.kinds[kind] for kind in COMPUTED & profile.kinds.keys()
+    )
+    assert profile.kinds.get(WorkKind.OTHER, 0.0) < 0.1 * profile.step_s
+
+
+COMPUTED = {WorkKind.CONVOLUTION, WorkKind.MATMUL, WorkKind.OTHER}

@@ -12,17 +12,13 @@ from trainmark.placement import free_ports
 from trainmark.profiles import read_profile
 from trainmark.schema.profile import StepProfile, WorkKind
 
-pytestmark = [pytest.mark.training, needs_framework("pytorch"), pytest.mark.xdist_group("planted-steps")]
+pytestmark = [pytest.mark.training, pytest.mark.xdist_group("planted-steps")]
 
 STEPS = 4
 
-PROGRAM = """
+START = """
 import json, os, sys, time
-import torch
-from torch.profiler import ProfilerActivity, profile, record_function
-
 folder, steps = sys.argv[1], int(sys.argv[2])
-torch.set_num_threads(1)
 clocks = dict.fromkeys(("wait", "product", "exposed", "step"), 0.0)
 
 def timed(name, work):
@@ -35,22 +31,85 @@ def measure(step):
     step()
     for name in clocks:
         clocks[name] = 0.0
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        with record_function("trainmark.steps"):
+    with profiling():
+        with span("trainmark.steps"):
             for _ in range(steps):
                 timed("step", step)
-    profiler.export_chrome_trace(os.path.join(folder, "rank0.pt.trace.json"))
     print(json.dumps({name: seconds / steps for name, seconds in clocks.items()}))
 """
 
+PYTORCH = (
+    START
+    + """
+import torch
+from contextlib import contextmanager
+from torch.profiler import ProfilerActivity, profile, record_function as span
+torch.set_num_threads(1)
 
-def profiled(folder: Path, code: str, *arguments: str) -> tuple[StepProfile, dict[str, float]]:
+@contextmanager
+def profiling():
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        yield
+    profiler.export_chrome_trace(os.path.join(folder, "steps.pt.trace.json"))
+
+def values(*shape):
+    return torch.randn(*shape)
+
+def product(x, w):
+    return x @ w
+"""
+)
+
+JAX = (
+    START
+    + """
+import jax, jax.numpy as jnp
+from jax.profiler import TraceAnnotation as span
+
+def profiling():
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    return jax.profiler.trace(folder, profiler_options=options)
+
+def values(*shape):
+    return jnp.ones(shape)
+
+@jax.jit
+def compiled(x, w):
+    return x @ w
+
+def product(x, w):
+    return compiled(x, w).block_until_ready()
+"""
+)
+
+TENSORFLOW = (
+    START
+    + """
+import tensorflow as tf
+span = tf.profiler.experimental.Trace
+
+def profiling():
+    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+    return tf.profiler.experimental.Profile(folder, options)
+
+def values(*shape):
+    return tf.random.normal(shape)
+
+product = tf.function(lambda x, w: x @ w)
+"""
+)
+
+
+def profiled(
+    folder: Path, code: str, *arguments: str, framework: str = "pytorch"
+) -> tuple[StepProfile, dict[str, float]]:
     """Run a step under the profiler; return its profile, and the mean seconds of a step by the program's clock."""
     folder.mkdir()
-    words = [framework_python("pytorch"), "-c", PROGRAM + code, str(folder), str(STEPS), *arguments]
+    words = [framework_python(framework), "-c", code, str(folder), str(STEPS), *arguments]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert ended.returncode == 0, ended.stderr
-    return read_profile(folder, STEPS), json.loads(ended.stdout.splitlines()[-1])
+    return read_profile(folder, STEPS, framework), json.loads(ended.stdout.splitlines()[-1])
 
 
 def agrees(seconds: float) -> Any:
@@ -60,19 +119,20 @@ def agrees(seconds: float) -> Any:
 
 PRODUCTS = """
 channels = int(sys.argv[3])
-x, w = torch.randn(512, channels), torch.randn(channels, channels)
+x, w = values(1024, channels), values(channels, channels)
 def step():
-    timed("product", lambda: x @ w)
-    with record_function("trainmark.data"):
+    timed("product", lambda: product(x, w))
+    with span("trainmark.data"):
         timed("wait", lambda: time.sleep(float(sys.argv[4])))
 measure(step)
 """
 
 
+@needs_framework("pytorch")
 def test_a_planted_wait_and_doubled_channels_are_found_as_a_clock_finds_them(tmp_path: Path) -> None:
-    plain, of_plain = profiled(tmp_path / "a", PRODUCTS, "512", "0.0")
-    waits, of_waits = profiled(tmp_path / "b", PRODUCTS, "512", "0.05")
-    wider, of_wider = profiled(tmp_path / "c", PRODUCTS, "1024", "0.0")
+    plain, of_plain = profiled(tmp_path / "a", PYTORCH + PRODUCTS, "512", "0.0")
+    waits, of_waits = profiled(tmp_path / "b", PYTORCH + PRODUCTS, "512", "0.05")
+    wider, of_wider = profiled(tmp_path / "c", PYTORCH + PRODUCTS, "1024", "0.0")
 
     for profile, clock in ((plain, of_plain), (waits, of_waits), (wider, of_wider)):
         assert profile.kinds[WorkKind.MATMUL] == agrees(clock["product"])
@@ -82,6 +142,26 @@ def test_a_planted_wait_and_doubled_channels_are_found_as_a_clock_finds_them(tmp
     # At least as long as the sleep; nothing else grew by as much.
     assert waits.kinds[WorkKind.DATA_WAIT] >= 0.05
     assert plain.operations[0].name == "aten::mm"
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param("jax", marks=needs_framework("jax")),
+        pytest.param("tensorflow", marks=needs_framework("tensorflow")),
+    ],
+)
+def test_products_and_waits_of_other_frameworks_are_found_as_a_clock_finds_them(
+    tmp_path: Path, framework: str
+) -> None:
+    program = {"jax": JAX, "tensorflow": TENSORFLOW}[framework]
+    profile, clock = profiled(tmp_path / "a", program + PRODUCTS, "1024", "0.05", framework=framework)
+
+    # The clock has the call and the wait for its end too.
+    assert 0.5 * clock["product"] < profile.kinds[WorkKind.MATMUL] < 1.01 * clock["product"]
+    assert profile.kinds[WorkKind.DATA_WAIT] == agrees(clock["wait"])
+    assert profile.step_s == agrees(clock["step"])
+    assert sum(profile.kinds.values()) == pytest.approx(profile.step_s)
 
 
 EXCHANGE = """
@@ -101,13 +181,14 @@ measure(step)
 """
 
 
+@needs_framework("pytorch")
 def test_an_exchange_of_two_ranks_is_hidden_behind_work_and_exposed_after_it(tmp_path: Path) -> None:
     port = free_ports(1)
     address = f"os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='{port}')\n"
     (tmp_path / "b").mkdir()
-    words = [framework_python("pytorch"), "-c", PROGRAM + address + EXCHANGE, str(tmp_path / "b"), str(STEPS)]
+    words = [framework_python("pytorch"), "-c", PYTORCH + address + EXCHANGE, str(tmp_path / "b"), str(STEPS)]
     with subprocess.Popen([*words, "", "1"], stdout=subprocess.DEVNULL) as other:
-        profile, clock = profiled(tmp_path / "a", address + EXCHANGE, "", "0")
+        profile, clock = profiled(tmp_path / "a", PYTORCH + address + EXCHANGE, "", "0")
         assert other.wait(60) == 0
 
     assert clock["exposed"] > 0.02

@@ -145,7 +145,7 @@ def gpu_trace(tmp_path: Path) -> Path:
 
 
 def test_kernels_of_a_gpu_are_divided_by_stream_and_launch(tmp_path: Path) -> None:
-    profile = read_profile(gpu_trace(tmp_path), 2)
+    profile = read_profile(gpu_trace(tmp_path), 2, "pytorch")
 
     per_step = {kind: pytest.approx(2 * seconds * 1e3) for kind, seconds in profile.kinds.items()}
     assert per_step == {
@@ -171,9 +171,9 @@ def test_a_file_that_is_no_trace_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "rank0.pt.trace.json").write_text(text)
 
     with pytest.raises(TraceError, match=r"rank0\.pt\.trace\.json: is no trace"):
-        read_profile(tmp_path, 1)
+        read_profile(tmp_path, 1, "pytorch")
 
 
 def test_a_missing_trace_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="has 0 traces"):
-        read_profile(tmp_path, 1)
+        read_profile(tmp_path, 1, "pytorch")

@@ -75,7 +75,7 @@ def _profile(executor: Executor, case: Case, measured: RunResult) -> None:
     record = run_requested(executor, Request(case, case, protocol, 1, folder, words))
     with deferred_signals():
         write_record(folder, record)
-        found = _result(folder, record, measured)
+        found = _result(folder, record, measured, case.framework)
         if executor.suite.profile is not ProfileMode.TRACE:
             shutil.rmtree(folder / TRACES, ignore_errors=True)
         if record.started_at is not None or record.outcome is Outcome.UNSUPPORTED:
@@ -91,7 +91,7 @@ def _write(directory: ResultDirectory, folder: Path, found: CaseProfile) -> None
     write_run_file(folder / PROFILE, whole.model_dump_json(indent=1) + "\n")
 
 
-def _result(folder: Path, record: OutcomeRecord, measured: RunResult) -> CaseProfile:
+def _result(folder: Path, record: OutcomeRecord, measured: RunResult, framework: str) -> CaseProfile:
     if record.outcome is not Outcome.OK:
         return CaseProfile(outcome=record.outcome, reason=record.reason, directory="")
     if record.identity is not None and measured.identity is not None:
@@ -99,14 +99,14 @@ def _result(folder: Path, record: OutcomeRecord, measured: RunResult) -> CasePro
         if changed:
             reason = f"the program is not that of the measured runs: {changed}"
             return CaseProfile(outcome=Outcome.INVALID, reason=reason, directory="")
-    return _read(folder)
+    return _read(folder, framework)
 
 
-def _read(folder: Path) -> CaseProfile:
+def _read(folder: Path, framework: str) -> CaseProfile:
     reported: Any = read_events(folder / EVENTS).summary.get("profile")
     try:
         steps, clock_s, plain_s = (reported[key] for key in ("steps", "clock_step_s", "plain_step_s"))
-        profile = read_profile(folder / TRACES, int(steps))
+        profile = read_profile(folder / TRACES, int(steps), framework)
         return CaseProfile(
             outcome=Outcome.OK, directory="", profile=profile, clock_step_s=clock_s, plain_step_s=plain_s
         )

@@ -8,6 +8,7 @@ from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
 from trainmark.insight.comparison import WHY_NO_INTERVAL
 from trainmark.insight.from_log import manifest_readings, run_from_log
+from trainmark.insight.profiles import profiled_side
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import facts_of
 from trainmark.insight.sides import ExplainedRun
@@ -64,6 +65,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         else None,
         bound=next(iter(judge_bounds([case], results.manifests)), None),
         facts=facts_of(case.case, runs, results.manifests, folder),
+        profile=profiled_side(case),
     )
 
 
@@ -91,6 +93,7 @@ def with_results(run: ExplainedRun, folder: Path) -> ExplainedRun:
         run,
         recipe=StatedRecipe({**stated, **options}, run.recipe.program),
         bound=run.bound or bound_of(case.case, found, results.manifests),
+        profile=profiled_side(case),
         unrepeated="is one run, so the variation between runs is unknown",
         data_wait=found.measurement.data_wait if run.data_wait is None else run.data_wait,
         facts=facts_of(case.case, [found], results.manifests, directory),

@@ -9,6 +9,7 @@ from trainmark.insight.difference import RANKED, Basis, RecipeDifference
 from trainmark.insight.evidence import Effect, Match, Nearness, Strength
 from trainmark.insight.explanation import NO_GAP, Explanation, Nearer
 from trainmark.insight.factors import OPEN, Candidate, Factor, FactorEvidence
+from trainmark.insight.profiles import comparison_lines, kind_differences
 from trainmark.insight.sides import ExplainedRun
 from trainmark.schema.recipe import AxisName, Condition
 
@@ -43,6 +44,7 @@ def render_text(explanation: Explanation) -> str:
         for number, difference in enumerate(against, start=len(causes) + 1):
             lines += [*_difference(number, difference), ""]
     lines += _product(explanation)
+    lines += _profiles(explanation)
     lines += _nearer(explanation)
     lines += _lists(explanation)
     lines += _sources(explanation)
@@ -222,6 +224,46 @@ def _product(explanation: Explanation) -> Iterator[str]:
     yield ""
 
 
+def _profiles(explanation: Explanation) -> Iterator[str]:
+    """Yield the two profiles kind by kind; if one side has none, how to get it."""
+    here = explanation.run.profile
+    there = None if explanation.other.run is None else explanation.other.run.profile
+    if here is not None and there is not None:
+        yield "Where a step goes (one profiled run of each; a profiler slows the step)"
+        yield from comparison_lines(here, there)
+        yield ""
+    elif (here or there) is not None and explanation.other.figure is None:
+        name = explanation.other.name if there is None else explanation.run.name
+        yield f"Only one side has a profile; `trainmark run SUITE --resume --profile` adds that of {name}."
+        yield ""
+
+
+def _profile_document(run: ExplainedRun | None) -> dict[str, Any] | None:
+    side = None if run is None else run.profile
+    if side is None:
+        return None
+    document = side.case.model_dump(mode="json")
+    return document | {"measured_step_s": side.measured_step_s, "samples_per_step": side.samples}
+
+
+def _profiles_document(explanation: Explanation) -> list[dict[str, Any]] | None:
+    """Return both profiles' seconds by kind, the largest difference first; None unless both sides have a profile."""
+    here = explanation.run.profile
+    there = None if explanation.other.run is None else explanation.other.run.profile
+    if here is None or there is None:
+        return None
+    return [
+        {
+            "kind": one.kind.value,
+            "here_s": one.here_s,
+            "there_s": one.there_s,
+            "difference_s": one.difference_s,
+            "share": one.share,
+        }
+        for one in kind_differences(here, there)
+    ]
+
+
 def _factor_text(factor: Factor) -> str:
     low, value, high = (f"{number:.3f}" for number in (factor.low, factor.value, factor.high))
     return f"x{value}" if low == high else f"x{value} [{low}, {high}]"
@@ -297,6 +339,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
     there: dict[str, Any] = {"id": other.name, "value": other.throughput, "unit": other.unit}
     if other.run is not None:
         there |= {"data_wait": other.run.data_wait, "bound": _bound_document(other.run)}
+        there |= {"profile": _profile_document(other.run)}
     return {
         "run": {
             "name": run.name,
@@ -308,6 +351,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             "noise": run.noise,
             "doubts": run.doubts,
             "bound": _bound_document(run),
+            "profile": _profile_document(run),
         },
         "reference" if other.figure is not None else "against": there,
         "ratio": explanation.ratio,
@@ -319,6 +363,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         "accounted": explanation.accounted,
         "open": explanation.open,
         "factors": [_factor_document(factor) for factor in explanation.factors],
+        "profiles": _profiles_document(explanation),
         "nearer": [
             {
                 "id": nearer.reference.id,

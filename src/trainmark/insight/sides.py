@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from trainmark.insight.profiles import ProfiledSide
 from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.insight.side_facts import SideFacts
 from trainmark.logs.plausibility import Stall
@@ -27,7 +28,7 @@ class ExplainedRun:
     its own records or repeats, ``stall`` the stalls in it, and ``by_publishers`` its values by the rules of publishers
     of such logs. ``bound`` is what the run was bound by. ``facts`` are what a result records besides. ``figure`` is the
     published figure, if the number is one. ``unrepeated`` is the end of a sentence on why the variation between runs is
-    unknown, and with it how far another run would differ.
+    unknown, and with it how far another run would differ. ``profile`` is that of its case.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ExplainedRun:
     facts: SideFacts = field(default_factory=SideFacts)
     figure: Reference | None = None
     unrepeated: str | None = None
+    profile: ProfiledSide | None = None
 
 
 @dataclass(frozen=True, slots=True)

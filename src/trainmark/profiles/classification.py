@@ -54,10 +54,11 @@ def classifier(framework: str) -> Classifier:
     """Return the classifier of a framework; one without patterns calls every operation ``other``."""
     table: Mapping[str, Any] = yaml.safe_load(files(__package__).joinpath(TABLE).read_text(encoding="utf-8"))
     rules = table.get(framework, {})
-    overhead = rules.get("overhead")
+    after = table.get(rules.get("then"), {})
+    overhead = [*rules.get("overhead", ()), *after.get("overhead", ())]
     return Classifier(
         tuple(_rules(rules.get("region", ()))),
-        tuple(_rules(rules.get("operation", ()))),
+        tuple(_rules([*rules.get("operation", ()), *after.get("operation", ())])),
         _any_of(overhead) if overhead else None,
     )
 

@@ -61,9 +61,7 @@ def _opened(span: Span, end: float, around: _Open | None, names: Classifier) -> 
         return _Open(end, (kind, span.name), fixed=True)
     if role is Role.OPERATION:
         return _Open(end, (kind, span.name), fixed=False)
-    if role is Role.OVERHEAD:
-        return _Open(end, None, fixed=False)
     inherited = None if around is None else around.decides
-    if inherited is None and span.is_operation:
+    if inherited is None and span.is_operation and role is not Role.OVERHEAD:
         return _Open(end, (kind, span.name), fixed=False)
     return _Open(end, inherited, fixed=False)

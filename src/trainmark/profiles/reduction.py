@@ -6,12 +6,16 @@ from pathlib import Path
 from trainmark.profiles.timeline import divide
 from trainmark.profiles.torch_trace import read_torch_trace
 from trainmark.profiles.trace import Trace, TraceError
+from trainmark.profiles.xplane import read_xplane
 from trainmark.schema.profile import Operation, StepProfile, WorkKind
 
 MOST_OPERATIONS = 10
 
-_READERS: dict[str, Callable[[Path], Trace]] = {"*.pt.trace.json": read_torch_trace}
-"""The reader of a trace file, by the pattern of its name."""
+_READERS: dict[str, Callable[[Path, str], Trace]] = {
+    "*.pt.trace.json": lambda path, _framework: read_torch_trace(path),
+    "*.xplane.pb": read_xplane,
+}
+"""The reader of a trace file, by the pattern of its name; its second argument is the framework."""
 
 
 def trace_files(folder: Path) -> list[Path]:
@@ -19,13 +23,13 @@ def trace_files(folder: Path) -> list[Path]:
     return sorted(path for pattern in _READERS for path in folder.rglob(pattern))
 
 
-def read_profile(folder: Path, steps: int) -> StepProfile:
+def read_profile(folder: Path, steps: int, framework: str) -> StepProfile:
     """Return the profile of the only trace in a folder, which has this many steps; raise ``TraceError`` otherwise."""
     found = [(path, read) for pattern, read in _READERS.items() for path in folder.rglob(pattern)]
     if len(found) != 1:
         raise TraceError(f"{folder}: has {len(found)} traces, not one")
     path, read = found[0]
-    return reduce(read(path), steps)
+    return reduce(read(path, framework), steps)
 
 
 def reduce(trace: Trace, steps: int) -> StepProfile:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainmark.insight.profiles import ProfiledSide, profiled_side
+from trainmark.insight.profiles import ProfiledSide, is_distant, profiled_side
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Span, Style, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import decimals, number, percent
@@ -29,6 +29,8 @@ def _blocks(context: Context, case: CaseResult) -> Iterator[Block]:
         yield Paragraph(plain(context.say("profile_none", case=label, outcome=outcome, reason=reason)))
         return
     yield Paragraph(plain(_steps(context, label, side)))
+    if is_distant(side):
+        yield Paragraph(plain(context.say("profile_distant")))
     yield _kinds(context, label, side.profile)
     if side.profile.operations:
         yield _operations(context, side.profile)

@@ -57,9 +57,9 @@ class Device(Protocol):
         return peak_resident_bytes()
 
     def profiling(
-        self, _folder: Path | None
+        self, _folder: Path
     ) -> AbstractContextManager[Callable[[str], AbstractContextManager[Any]]] | None:
-        """Return a context that profiles into a new folder (None: writes nothing); it returns what opens a named span.
+        """Return a context that writes a trace of the work in it into a folder; it returns what opens a named span.
 
         None: the framework has no such profiler.
         """

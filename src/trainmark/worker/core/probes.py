@@ -13,7 +13,9 @@ gradients' size runs alone.
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shutil import rmtree
 from statistics import median
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 from .outcomes import UNSUPPORTED, RunError
@@ -52,7 +54,11 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
     for a framework without a profiler.
     """
     assert settings.events is not None
-    folder = Path(settings.events).parent / "trace" if training.ranks.place.rank == 0 else None
+    folder = Path(settings.events).parent / "trace"
+    rank = training.ranks.place.rank
+    # Other ranks' traces are not read.
+    folder = folder if rank == 0 else Path(mkdtemp(prefix="trainmark-trace-"))
+    folder.mkdir(exist_ok=True)
     profiler = training.profiling(folder)
     if profiler is None:
         raise RunError(
@@ -74,6 +80,8 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
                 training.step(index)
             training.synchronize()
             seconds = time.perf_counter() - started
+    if rank:
+        rmtree(folder, ignore_errors=True)
     return {"steps": settings.profile, "clock_step_s": seconds / settings.profile}
 
 

@@ -2,8 +2,9 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax
@@ -464,6 +465,17 @@ class JaxTraining(Training):
         """Wait until all that was handed over is done."""
         self.marks.synchronize()
         jax.block_until_ready(self.state)
+
+    @contextmanager
+    def profiling(self, folder: Path) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
+        """Trace the work of XLA's threads and of the GPU; tracing Python's functions would slow the steps down."""
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        jax.profiler.start_trace(str(folder), profiler_options=options)
+        try:
+            yield jax.profiler.TraceAnnotation
+        finally:
+            jax.profiler.stop_trace()
 
     def facts(self) -> Facts:
         """Return the facts of the run."""

@@ -413,7 +413,7 @@ class PyTorchTraining(Training):
             torch.cuda.synchronize(self._device)
 
     @contextmanager
-    def profiling(self, folder: Path | None) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
+    def profiling(self, folder: Path) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
         """Profile the work of the CPU and of the GPU by torch.profiler."""
         from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -422,9 +422,7 @@ class PyTorchTraining(Training):
             activities.append(ProfilerActivity.CUDA)
         with profile(activities=activities) as profiler:
             yield record_function
-        if folder is not None:
-            folder.mkdir()
-            profiler.export_chrome_trace(str(folder / "rank0.pt.trace.json"))
+        profiler.export_chrome_trace(str(folder / "steps.pt.trace.json"))
 
     def facts(self) -> Facts:
         """Return what the run is made of."""

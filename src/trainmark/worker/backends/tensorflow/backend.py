@@ -4,7 +4,8 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -495,6 +496,13 @@ class TensorFlowTraining(Training):
     def synchronize(self) -> None:
         """Wait for the device."""
         wait_for(self.device)
+
+    @contextmanager
+    def profiling(self, folder: Path) -> Iterator[Callable[[str], AbstractContextManager[Any]]]:
+        """Trace the operations of TensorFlow's threads and of the GPU, without Python's functions."""
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+        with tf.profiler.experimental.Profile(str(folder), options):
+            yield tf.profiler.experimental.Trace
 
     def facts(self) -> Facts:
         """Return the facts of the run."""
