@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write docs/pictures/NAME-WIDTH.png: the first screen of the reports of kept results, by Chromium.
+"""Write docs/pictures/NAME-WIDTH.png: the first screen of reports and of the site of stored results, by Chromium.
 
     .venv/bin/python scripts/report_pictures.py [NAME ...]
 
-It needs chromium and Pillow. Results are shown that are complete and name the program of every run. The digests of
-what the pictures show are in docs/pictures/shown.json; a test compares them with today's reports.
+It needs chromium and Pillow. Results are shown that are complete and name the program of every run; ``site`` is the
+site of all, also dark. The digests of what the pictures show are in docs/pictures/shown.json; a test compares them with
+today's pages.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.report import render_html
+from trainmark.site import open_source, write_site
 from trainmark.store import read_results
 
 if TYPE_CHECKING:
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SHOWN = ("frameworks", "h200-language", "cluster-ssh")
 """Six frameworks, language models, and a scaling table of four hosts."""
+SITE = "site"
 SIZES = ((1300, 900), (400, 900))
 LEAST_WINDOW = 520
 """Chromium's windows are not narrower: a narrow page is shown in a frame, and the picture is cut."""
-COLOURS = 64
+COLOURS, PLOT_COLOURS = 64, 256
 
 
 FIRST_SCREEN = re.compile(r'<section id="(?!glance)')
@@ -52,13 +55,30 @@ def first_screen(name: str) -> str:
     return " ".join(text.split())
 
 
+def site_screen() -> str:
+    """Return what the site's first screen shows: its words above the tables, and the results that are plotted."""
+    with tempfile.TemporaryDirectory() as made:
+        page = _site(Path(made)).read_text(encoding="utf-8")
+    body = page[page.index("<body") : page.index('<section id="table"')]
+    return " ".join([*re.sub(r"<[^>]+>", " ", body).split(), *re.findall(r'data-[vy]="[^"]*"', page)])
+
+
+def _site(folder: Path) -> Path:
+    """Write the site of the stored results; return its first page."""
+    write_site(open_source(str(DOCS / "results")), folder)
+    return folder / "index.html"
+
+
 def main(names: list[str]) -> int:
     """Write the pictures of ``names``, by default of all; return the exit code."""
     browser = shutil.which("chromium")
     if browser is None:
         sys.stderr.write("chromium is not installed\n")
         return 1
-    for name in names or SHOWN:
+    for name in names or (*SHOWN, SITE):
+        if name == SITE:
+            _show_site(browser)
+            continue
         folder = DOCS / "results" / name
         results = read_results(folder / "results.json")
         runs = [run for case in results.cases for run in case.runs]
@@ -68,37 +88,51 @@ def main(names: list[str]) -> int:
         page = page_of(name)
         for width, height in SIZES:
             path = DOCS / "pictures" / f"{name}-{width}.png"
-            _picture(browser, page, width, height).save(path, optimize=True)
+            with tempfile.TemporaryDirectory() as made:
+                (Path(made) / "page.html").write_text(page, encoding="utf-8")
+                _picture(browser, Path(made) / "page.html", width, height).save(path, optimize=True)
             sys.stderr.write(f"wrote {path}\n")
-        _note(name)
+        _note(name, first_screen(name))
     return 0
 
 
-def _note(name: str) -> None:
-    """Keep the digest of what a result's pictures show."""
+def _show_site(browser: str) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        page = _site(Path(made))
+        for width, height, dark in (*((*size, False) for size in SIZES), (*SIZES[0], True)):
+            path = DOCS / "pictures" / f"{SITE}{'-dark' if dark else ''}-{width}.png"
+            _picture(browser, page, width, height, dark, PLOT_COLOURS).save(path, optimize=True)
+            sys.stderr.write(f"wrote {path}\n")
+    _note(SITE, site_screen())
+
+
+def _note(name: str, shown: str) -> None:
+    """Store the digest of what a page's pictures show."""
     path = DOCS / "pictures" / "shown.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    kept[name] = hashlib.sha256(first_screen(name).encode()).hexdigest()
+    kept[name] = hashlib.sha256(shown.encode()).hexdigest()
     path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _picture(browser: str, page: str, width: int, height: int) -> "Image.Image":
+def _picture(
+    browser: str, page: Path, width: int, height: int, dark: bool = False, colours: int = COLOURS
+) -> "Image.Image":
     from PIL import Image
 
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        (folder / "page.html").write_text(page, encoding="utf-8")
-        frame = f'<iframe src="page.html" style="border:0;width:{width}px;height:{height}px"></iframe>'
+        frame = f'<iframe src="{page.as_uri()}" style="border:0;width:{width}px;height:{height}px"></iframe>'
         (folder / "frame.html").write_text(f'<!DOCTYPE html><body style="margin:0">{frame}', encoding="utf-8")
         words = [
             browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
             f"--window-size={max(width, LEAST_WINDOW)},{height}", f"--user-data-dir={folder / 'profile'}",
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
             "--virtual-time-budget=5000", f"--screenshot={folder / 'picture.png'}", (folder / "frame.html").as_uri(),
         ]  # fmt: skip
         subprocess.run(words, check=True, capture_output=True, timeout=300)
         with Image.open(folder / "picture.png") as picture:
             whole = picture.convert("RGB").crop((0, 0, width, height))
-    return whole.quantize(COLOURS)
+    return whole.quantize(colours)
 
 
 if __name__ == "__main__":

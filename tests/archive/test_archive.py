@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import sys
 import tarfile
 from collections.abc import Callable
@@ -22,11 +23,11 @@ PROGRAM = (
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the result directory of a command that was run once."""
+    """Return the result directory of a command that was run three times."""
     folder = tmp_path_factory.mktemp("command")
     (folder / "train.py").write_text(PROGRAM)
     out = folder / "out"
-    words = ["run", "--out", str(out), "--repeats", "1", "--skip", "2"]
+    words = ["run", "--out", str(out), "--repeats", "3", "--skip", "2"]
     # Exit code 1: the format of an unknown program is guessed.
     assert main([*words, "--", sys.executable, str(folder / "train.py")]) in (0, 1)
     return out
@@ -63,7 +64,7 @@ def test_an_archive_gives_the_same_numbers_on_arrival(
 
     out = capsys.readouterr().out
     assert "all files are as listed" in out
-    assert "1 runs of 1 cases give the same numbers, to the last digit" in out
+    assert "3 runs of 1 cases give the same numbers, to the last digit" in out
 
 
 def test_the_extracted_directory_is_that_of_the_run(archive: Path, results: Path, tmp_path: Path) -> None:
@@ -88,6 +89,40 @@ def test_a_number_that_does_not_follow_from_its_log_is_found(
     assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
     assert "by its log" in capsys.readouterr().out
     assert (results / "results.json").read_text() == document
+
+
+@pytest.mark.parametrize(
+    ("path", "figure"),
+    [
+        (("runs", 1, "measurement", "throughput"), "run 2: its throughput"),
+        (("estimate", "mean"), "its mean"),
+        (("estimate", "std"), "its std"),
+        (("estimate", "maximum"), "its maximum"),
+    ],
+    ids=lambda found: found if isinstance(found, str) else found[-1],
+)
+def test_a_figure_that_was_edited_by_its_last_digit_is_found(
+    path: tuple[str | int, ...],
+    figure: str,
+    results: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (results / "results.json").read_text()
+    document = json.loads(text)
+    place = document["cases"][0]
+    for key in path[:-1]:
+        place = place[key]
+    # The next number above, which is a change of the last binary digit.
+    place[path[-1]] = math.nextafter(place[path[-1]], math.inf)
+    (results / "results.json").write_text(json.dumps(document))
+    try:
+        write_archive(results, tmp_path / "a.tar.zst", "s", None, (results / "card.yaml",))
+    finally:
+        (results / "results.json").write_text(text)
+
+    assert main(["verify", str(tmp_path / "a.tar.zst")]) == 1
+    assert figure in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -174,3 +174,49 @@ def test_the_slow_value_of_an_axis_is_found_by_runs_of_a_command(
     assert code == 0
     assert found["verdict"]["culprits"] == [2]
     assert json.loads((tmp_path / "bisect" / "bisect.json").read_text()) == found
+
+
+REAL = """
+import time
+from model import WORK
+for step in range(1, 13):
+    began = time.process_time()
+    for _ in range(WORK):
+        sum(range(5000))
+    # Time of its own processor: other programs on this machine do not change it much.
+    print(f"step {step} loss 1.0 throughput: {1 / (time.process_time() - began):.3f} samples/s", flush=True)
+"""
+
+
+@pytest.mark.rare
+def test_the_slow_commit_among_forty_is_found_by_real_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for number in range(COMMITS):
+        work = 100 if number < CULPRIT else 140
+        text = f"def broken{number}(:" if number in BROKEN else f"# {number}\nWORK = {work}\n"
+        (folder / "model.py").write_text(text)
+        (folder / "train.py").write_text(REAL)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", f"change {number}")
+    monkeypatch.chdir(folder)
+
+    words = [
+        "--good",
+        f"HEAD~{COMMITS - 1}",
+        "--bad",
+        "HEAD",
+        "--build",
+        f"{sys.executable} -m py_compile model.py",
+    ]
+    words += ["--run", "--skip 2", "--out", str(tmp_path / "out"), "--json"]
+    code = main(["bisect", *words, "--", sys.executable, "train.py"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert found["verdict"]["culprits"] == [CULPRIT]
+    assert len(found["runs"]) <= 5 * 8 / 2
+    assert git(folder, "worktree", "list").count("\n") == 1

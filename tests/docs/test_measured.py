@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appendix_tables import deviations, loaders, two_h100
-from report_pictures import SHOWN, first_screen
+from report_pictures import SHOWN, SITE, first_screen, site_screen
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -135,3 +135,10 @@ def test_a_picture_shows_what_the_report_shows_today(name: str) -> None:
     digest = hashlib.sha256(first_screen(name).encode()).hexdigest()
 
     assert stored[name] == digest, f"run scripts/report_pictures.py {name}"
+
+
+def test_the_sites_pictures_show_what_it_shows_today() -> None:
+    stored = json.loads((DOCS / "pictures" / "shown.json").read_text(encoding="utf-8"))
+    digest = hashlib.sha256(site_screen().encode()).hexdigest()
+
+    assert stored[SITE] == digest, "run scripts/report_pictures.py site"

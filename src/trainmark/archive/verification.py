@@ -1,8 +1,10 @@
 """Verify an archive: its digests, and its numbers computed anew from its logs."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from trainmark.archive.packing import extract_archive
 from trainmark.campaign import collect_results
@@ -10,7 +12,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.schema.archive import ArchiveContents, Verification
 from trainmark.schema.names import RESULTS, RUNS, SUITE
-from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.results import CaseResult, Results
 from trainmark.store import read_results
 
 
@@ -65,23 +67,43 @@ def _differences(stored: Results, analysed: Results) -> Iterator[str]:
         yield from _case_differences(case, now)
 
 
+_OF_RUN = ("throughput", "unit", "rule", "samples", "window_s", "measured_steps", "warmup_steps")
+_OF_RUN += ("first_step_s", "compile_s", "step_times", "data_wait", "peak_memory_bytes", "final_loss")
+_OF_CASE = ("n", "median", "mean", "minimum", "maximum", "std", "interval")
+"""The figures that are compared; others depend on the version of trainmark that analyses."""
+
+
 def _case_differences(case: CaseResult, now: CaseResult) -> Iterator[str]:
     runs = {run.repeat: run for run in now.runs}
     for run in case.runs:
         again = runs.pop(run.repeat, None)
         if again is None:
             yield f"{case.id}: run {run.repeat} has no log in the archive"
-        elif _numbers(run) != _numbers(again):
-            yield f"{case.id}: run {run.repeat} is {_numbers(run)} in {RESULTS}, but {_numbers(again)} by its log"
+        elif run.outcome is not again.outcome:
+            outcomes = f"{run.outcome.value} in {RESULTS}, but {again.outcome.value} by its log"
+            yield f"{case.id}: run {run.repeat} is {outcomes}"
+        else:
+            yield from _figures(
+                f"{case.id}: run {run.repeat}", run.measurement, again.measurement, _OF_RUN, "log"
+            )
     for repeat in runs:
         yield f"{case.id}: run {repeat} is not in {RESULTS}"
-    medians = [None if one.estimate is None else (one.estimate.n, one.estimate.median) for one in (case, now)]
-    if medians[0] != medians[1]:
-        yield f"{case.id}: its number is {medians[0]} in {RESULTS}, but {medians[1]} by its logs"
+    yield from _figures(case.id, case.estimate, now.estimate, _OF_CASE, "logs")
 
 
-def _numbers(run: RunResult) -> tuple[object, ...]:
-    found = run.measurement
-    if found is None:
-        return (run.outcome.value,)
-    return (run.outcome.value, found.throughput, found.unit, found.rule, found.measured_steps)
+def _figures(
+    owner: str, stored: BaseModel | None, anew: BaseModel | None, names: Sequence[str], source: str
+) -> Iterator[str]:
+    """Yield each figure of ``owner`` that differs between its stored numbers and those computed anew."""
+    if stored is None or anew is None:
+        if stored is not anew:
+            yield f"{owner}: has {_known(stored)} in {RESULTS}, but {_known(anew)} by its {source}"
+        return
+    for name in names:
+        before, now = getattr(stored, name), getattr(anew, name)
+        if before != now:
+            yield f"{owner}: its {name} is {before} in {RESULTS}, but {now} by its {source}"
+
+
+def _known(found: BaseModel | None) -> str:
+    return "no number" if found is None else "a number"

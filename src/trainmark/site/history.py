@@ -56,7 +56,7 @@ def _case(found: CaseHistory, carried: Sequence[datetime], number: int, say: Cat
         Chart(
             f"history-{number}",
             found.case,
-            say("history_caption"),
+            say("history_caption" if found.reason is None else "history_caption_unanalysed"),
             history_chart(found, say.language, carried),
         )
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.history import in_order
-from trainmark.report.language import Language, catalogue
+from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.schema.results import StoredManifest
 from trainmark.site.campaigns import Campaign, Source, campaigns_of
 from trainmark.site.comparisons import comparison_section
@@ -78,7 +78,7 @@ def results_page(index: SiteIndex, language: Language) -> Page:
 def evidence_page(campaign: Campaign, logs: str | None = None) -> Page:
     """Return the page with the log lines and commands of one campaign; see ``evidence_sections``."""
     lead = in_all_languages("evidence_lead")
-    return Page(f"{campaign.results.suite}: {campaign.source}", lead, evidence_sections(campaign, logs))
+    return Page(_title(campaign, catalogue(Language.EN)), lead, evidence_sections(campaign, logs))
 
 
 def environment_page(name: str, manifest: StoredManifest) -> Page:
@@ -88,8 +88,17 @@ def environment_page(name: str, manifest: StoredManifest) -> Page:
 
 def detail_page(campaign: Campaign, language: Language) -> Page:
     """Return the page of one campaign."""
-    title = catalogue(language)("campaign_title", suite=campaign.results.suite, source=campaign.source)
-    return Page(title, subtitle_of(campaign, language), detail_sections(campaign, language, _ROOT[language]))
+    return Page(
+        _title(campaign, catalogue(language)),
+        subtitle_of(campaign, language),
+        detail_sections(campaign, language, _ROOT[language]),
+    )
+
+
+def _title(campaign: Campaign, say: Catalogue) -> str:
+    """Return the suite, and what a reader calls the campaign unless that begins with the suite already."""
+    suite, source = campaign.results.suite, campaign.source
+    return source if source.startswith(suite) else say("campaign_title", suite=suite, source=source)
 
 
 def comparison_page(

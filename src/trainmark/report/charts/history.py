@@ -12,7 +12,7 @@ from trainmark.schema.history import CaseHistory, ChangeCause, LevelChange
 MOST_CARRIED = 40
 """The largest number of points that are carried over; more would only repeat one value."""
 
-WIDTH, HEIGHT = 760, 250
+WIDTH, HEIGHT = 560, 240
 LEFT, RIGHT, BELOW = 70, 16, 26
 ALARM, GAIN = "#D55E00", "#009E73"
 
@@ -89,11 +89,15 @@ def _carried(
 
 
 def _days(times: Sequence[datetime], x: Scale, bottom: float) -> Iterator[str]:
-    """Yield the days of the first, the middle and the last time."""
+    """Yield the days of the first, the middle and the last time; with the hour if two are of one day."""
     last = len(times) - 1
-    for index in sorted({0, last // 2, last}):
+    places = sorted({0, last // 2, last})
+    days = [f"{times[index]:%Y-%m-%d}" for index in places]
+    if len(set(days)) < len(days):
+        days = [f"{times[index]:%m-%d %H:%M}" for index in places]
+    for index, day in zip(places, days, strict=True):
         anchor = "start" if index == 0 else "end" if index == last else "middle"
-        yield text(x(index), bottom + 18, f"{times[index]:%Y-%m-%d}", anchor)
+        yield text(x(index), bottom + 18, day, anchor)
 
 
 def _change(change: LevelChange, at: float, top: float, bottom: float, say: Catalogue) -> str:

@@ -6,6 +6,8 @@ const address = () => {
 };
 const tables = [...document.querySelectorAll("main table")].filter((table) => table.tHead);
 const input = document.getElementById("filter"), found = document.querySelector("output");
+// Where no table has rows to choose from, the filter chooses sections.
+const parts = tables.length ? [] : [...document.querySelectorAll("main > section")];
 // Further conditions of a row, and what follows a filter: a page's own script may add to these.
 const conditions = [], afterwards = [];
 let chosen = address().chosen;
@@ -24,6 +26,10 @@ function filter(text) {
     const chosenFrom = "entries" in table.dataset;
     for (const row of rows) row.hidden = (matching.size > 0 || chosenFrom) && !matching.has(row);
     if (chosenFrom || (words.length && matching.size)) { shown += matching.size; all += rows.length; }
+  }
+  for (const part of parts) {
+    part.hidden = !words.every((word) => part.textContent.toLowerCase().includes(word));
+    if (words.length) { shown += !part.hidden; all += 1; }
   }
   found.value = all ? `${shown} / ${all}` : "";
   for (const follow of afterwards) follow();
@@ -54,7 +60,11 @@ tables.forEach((table, number) => {
       remember();
     };
     cell.addEventListener("click", press);
-    cell.addEventListener("keydown", (event) => { if (event.key === "Enter") press(); });
+    cell.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      press();
+    });
   });
 });
 function apply() {
@@ -113,5 +123,6 @@ for (const button of document.querySelectorAll(".save button")) {
     save(button.value === "png" ? await png(chart) : chart.url, `${name}.${button.value}`);
   });
 }
-for (const part of document.querySelectorAll(".save, .filter")) part.hidden = false;
+for (const part of document.querySelectorAll(".save")) part.hidden = false;
+for (const part of document.querySelectorAll(".filter")) part.hidden = tables.length + parts.length < 1;
 apply();

@@ -1,6 +1,6 @@
 // The plot of results over an axis: one panel for each unit, whose scales and places are those of the given results.
 // A result has its value, its unit, its place on the axis, its series, a name and a link.
-const SVG = "http://www.w3.org/2000/svg", WIDEST = 560, NARROWEST = 330, HEIGHT = 260, LEFT = 70, RIGHT = 14, LINE = 16;
+const SVG = "http://www.w3.org/2000/svg", WIDEST = 640, NARROWEST = 330, TWO_FROM = 960, GAP = 32, HEIGHT = 260, LEFT = 70, RIGHT = 14, LINE = 16;
 const MOST_LABELS = 24, LONGEST_LABEL = 130, MOST_SIDE_BY_SIDE = 12;
 // From this ratio of the largest to the smallest value on, the scale is logarithmic.
 const WIDE_RANGE = 8;
@@ -79,9 +79,11 @@ function panelOf(results, labels, title, width) {
   }
   return picture;
 }
-// A panel for each unit, no wider than the room (px). `titleOf` gives a panel's title by its unit.
+// A panel for each unit, two next to each other where the room (px) is wide enough: letters have the size of the text.
+// `titleOf` gives a panel's title by its unit.
 function panelsOf(results, labels, titleOf, room) {
-  const width = Math.round(Math.max(NARROWEST, Math.min(WIDEST, room)));
+  const each = room < TWO_FROM ? room : (room - GAP) / 2;
+  const width = Math.floor(Math.max(NARROWEST, Math.min(WIDEST, each)));
   const units = [...new Set(results.map((one) => one.unit))];
   return units.map((unit) => panelOf(results.filter((one) => one.unit === unit), labels, titleOf(unit), width));
 }

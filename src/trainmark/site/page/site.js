@@ -1,6 +1,8 @@
 // What a server sends: the state of suites in hand, and that there are new results.
 const live = document.getElementById("live"), notice = document.getElementById("notice");
 const stream = (live ?? notice)?.dataset.stream;
+// The sections of this page are replaced again and again.
+if (live) document.querySelector(".filter").hidden = true;
 if (stream) {
   const source = new EventSource(stream);
   source.addEventListener("state", ({ data }) => { if (live) live.innerHTML = data; });
