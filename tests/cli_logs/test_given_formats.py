@@ -242,6 +242,20 @@ def test_a_pattern_that_matches_no_line_is_explained(tmp_path: Path, log: Path) 
     assert "and 'f 90 at 101.0 img/s now' follows" in explained.stdout
 
 
+def test_a_number_of_printed_figures_alone_is_named_as_such(tmp_path: Path, log: Path) -> None:
+    stamped = tmp_path / "stamped.log"
+    stamped.write_text(
+        "".join(f"2026-01-01 00:{at:02}:00 {line}\n" for at, line in enumerate(_LOG.splitlines()[:60]))
+    )
+
+    unconfirmed = call_trainmark("parse", log, "--format", _described(tmp_path), "--explain")
+    mine = _described(tmp_path, _MINE.replace("done {step}", "{stamp} done {step}"))
+    confirmed = call_trainmark("parse", stamped, "--format", mine, "--explain")
+
+    assert "no clock confirms the printed figures" in unconfirmed.stdout
+    assert "no clock confirms" not in confirmed.stdout
+
+
 def test_blanks_that_only_some_lines_have_more_of_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(
         "".join(f"done {at:>3} of 150 at 100.0 img/s now\n" for at in range(1, 151))

@@ -522,3 +522,38 @@ def test_a_step_time_with_a_rate_and_a_counter_of_samples_is_no_time_of_a_sample
 
     assert [one.value for one in result.witnesses if one.name == "time stamps"] == [pytest.approx(32.0)]
     assert "rates-contradict-clock" not in {problem.code for problem in (*log.problems, *result.problems)}
+
+
+def test_a_counter_printed_more_often_than_the_rate_makes_no_record() -> None:
+    lines = "".join(
+        f"total={at}, return=3\n" + (f"pace: {50 + at % 3}\n" if at % 4 == 0 else "") for at in range(1, 201)
+    )
+    known = _format(records=[{"lines": ["^total={step},", "^pace: {rate}\\s"]}])
+    log = logs.read_stream(io.BytesIO(lines.encode()), GivenFormats((known,)), "-", Facts())
+
+    assert log.records.count == 50
+    assert log.records.step is not None
+    assert log.records.step.array(0, 3).tolist() == [4, 8, 12]
+    assert "numbers-unread" not in {problem.code for problem in log.problems}
+
+
+@pytest.mark.parametrize(("last", "batch"), [(0, 64), (1, None)])
+def test_the_batch_of_a_step_is_counted_if_all_steps_have_it(last: int, batch: int | None) -> None:
+    lines = "".join(f"{at}: 0.25 seconds, {64 * at + (at == 100) * last} images\n" for at in range(1, 101))
+    known = _format(records=["^{step}: {step_time_s} seconds, {consumed} images"])
+    log = logs.read_stream(io.BytesIO(lines.encode()), GivenFormats((known,)), "-", Facts())
+
+    result = measure_log(log)
+
+    assert log.facts.global_batch == batch
+    assert result.value == (None if batch is None else pytest.approx(256))
+    assert result.needs == (() if batch else ("--gpus", "--batch"))
+
+
+def test_a_coarse_clock_is_refused_with_the_time_that_is_needed() -> None:
+    lines = "".join(f"0:00:{at // 2:02} step {at} now\n" for at in range(100))
+    log = _read(lines, "{elapsed} step {step} now")
+
+    (problem,) = [problem for problem in measure_log(log).problems if problem.code == "coarse-clock"]
+
+    assert "resolution of 1 s, and a number needs 100 s of them" in problem.message

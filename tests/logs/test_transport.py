@@ -141,3 +141,11 @@ def test_one_tagged_rank_is_read_at_once_as_it_is_line_by_line() -> None:
 )
 def test_a_word_at_the_begin_of_lines_follows_the_tag_of_the_rank(text: bytes, stamped: bytes) -> None:
     assert begin_lines(text, b"S ") == stamped
+
+
+def test_numbers_before_lines_that_only_rise_are_a_counter_and_no_ranks() -> None:
+    counted = b"".join(b"%d: loss 2.41, 0.25 seconds\n" % step for step in range(1, 101))
+    tagged = b"".join(b"%d: loss 2.41, 0.25 seconds\n" % (line % 4) for line in range(100))
+
+    assert Demultiplexer().split(counted) == [(None, counted)]
+    assert {rank for rank, _ in Demultiplexer().split(tagged)} == {0, 1, 2, 3}

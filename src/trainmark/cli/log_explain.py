@@ -42,6 +42,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
 def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
     """Yield how a log was read: its lines, facts, witnesses, number and problems."""
     from trainmark.logs.guess.reading import NAME, proposal, propose
+    from trainmark.measure.rules.averages import has_averages
     from trainmark.measure.rules.row import reading_problems
 
     yield f"{path}: {log.format or 'unknown format'}, {result.status}"
@@ -60,6 +61,16 @@ def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "For
         yield f"  by the {witness.name}: {witness.value:.6g} {log.unit} ({witness.how})"
     if result.value is not None:
         yield f"  throughput: {result.value:.6g} {log.unit} by the rule {result.rule}"
+        if (
+            log.records.count
+            and log.records.clock_s is None
+            and log.own_run is None
+            and not has_averages(log)
+        ):
+            yield (
+                "  no clock confirms the printed figures: they may leave out loading, or be CPU time; "
+                "`trainmark run -- COMMAND` notes when each line arrives"
+            )
     for problem in reading_problems(log, result):
         yield f"  {problem.severity} [{problem.code}] {problem.message}"
     if result.needs:

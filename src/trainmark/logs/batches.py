@@ -10,6 +10,7 @@ from trainmark.logs.model import Problem, Records
 
 BATCH_CHANGES = "batch-changes"
 _MOST_KINDS = 4096
+_FEWEST_COUNTED = 4
 
 
 @dataclass(slots=True)
@@ -98,6 +99,21 @@ def find_batches(records: Records) -> tuple[Records, Batches]:
             kinds, counts = np.unique(block[np.isfinite(block)], return_counts=True)
             found.kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
     return replace(records, samples=None), found
+
+
+def count_batch(records: Records) -> int | None:
+    """Return the samples of each step by the counter of consumed samples, if all steps have as many; else None."""
+    if records.step is None or records.consumed is None or records.count < _FEWEST_COUNTED:
+        return None
+    batches = []
+    for step, consumed in in_step([records.step, records.consumed]):
+        rises = np.diff(step)
+        going_on = rises > 0
+        batches.append(np.diff(consumed)[going_on] / rises[going_on])
+    every = np.concatenate(batches)
+    if not len(every) or not (every == every[0]).all() or every[0] < 1 or every[0] % 1:
+        return None
+    return int(every[0])
 
 
 def _mean_batch(rows: Floats, before: Floats | None, interval: int, *, counted: bool) -> Floats:

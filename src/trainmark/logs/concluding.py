@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainmark.logs.batches import count_batch
 from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters
 from trainmark.logs.ends import (
@@ -75,7 +76,7 @@ def conclude_log(
         scope=known.find_scope(context) if known.find_scope else known.scope,
         meaning=_meaning(known, collected.pattern),
         end_state=ending.end_state,
-        facts=replace(settled.facts, global_batch=read.batches.only) if read.batches else settled.facts,
+        facts=_with_batch(settled.facts, read),
         records=read.records,
         figures=ending.figures,
         parameters=words,
@@ -96,6 +97,21 @@ def conclude_log(
         witnesses=read.witnesses,
         tagged_ranks=read.tagged_ranks,
     )
+
+
+def _with_batch(facts: Facts, read: Read) -> Facts:
+    """Return ``facts`` with the global batch that the lines print, or that their counters give if nothing else does."""
+    if read.batches:
+        return replace(facts, global_batch=read.batches.only)
+    records = read.records
+    if (
+        facts.global_batch
+        or facts.batch_per_device
+        or records.rate is not None
+        or records.step_time_s is None
+    ):
+        return facts
+    return replace(facts, global_batch=count_batch(records))
 
 
 def _settle(known: Format, context: LogContext, hints: Hints, given: Facts) -> MergedFacts:

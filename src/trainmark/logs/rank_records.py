@@ -47,7 +47,8 @@ def read_records(collected: LogCollector, known: Format) -> Read:
         problems.append(
             Problem(
                 "ranks-untagged",
-                f"{counters.copies} ranks print the same records without rank tags: the first copy of each is used",
+                f"{counters.copies} ranks without tags print the same records, or each progress bar is drawn "
+                f"{counters.copies} times: the first copy of each is used",
                 Severity.NOTE,
             )
         )

@@ -7,6 +7,7 @@ removing them from every line costs as much as reading it; ``strip_colours`` rem
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
@@ -33,6 +34,7 @@ _TAG = re.compile(
 _TAG_OR_BEGIN = re.compile(rb"(?:^|(?<=\n)|(?<=\r)(?!\n))(?:" + _TAG.pattern + rb")?")
 
 _TAGGED_BYTES = 4096
+_FEWEST_COUNTED = 8
 _ANGLE = ord("<")
 
 Rank = int | None
@@ -59,7 +61,9 @@ class Demultiplexer:
         parts = dict.fromkeys((piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:]))
         ends = [strip_colours(part) for part in parts]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
-            if any(_tags_most_lines(tag, part) for part in ends):
+            if any(_tags_most_lines(tag, part) for part in ends) and (
+                self.ranks or not _counts_lines(tag, piece)
+            ):
                 alone = self._by_one_line_tag(tag, piece)
                 return self._by_line_tag(tag, strip_colours(piece)) if alone is None else alone
         if self._current[0] is not None or self._unfinished:
@@ -261,6 +265,12 @@ def read_pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
         carry = data[cut:]
     if carry:
         yield carry
+
+
+def _counts_lines(tag: re.Pattern[bytes], piece: bytes) -> bool:
+    """Return whether the numbers of ``tag`` only rise, as a counter of steps does: ``120: loss 2.41``."""
+    numbers = [int(number) for number in tag.findall(piece)]
+    return len(numbers) >= _FEWEST_COUNTED and all(one < other for one, other in pairwise(numbers))
 
 
 def _tags_most_lines(tag: re.Pattern[bytes], part: bytes) -> bool:

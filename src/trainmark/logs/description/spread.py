@@ -1,7 +1,7 @@
 """Fields of several lines merged to one row, and epochs by the restarts: what a record lacks in its line."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,8 @@ from trainmark.errors import InputError
 from trainmark.logs.columns import Floats
 from trainmark.logs.description.patterns import check_fields, compile_pattern
 from trainmark.logs.fields import column_of
+
+_FIGURES = ("rate", "step_time_s", "average_rate", "average_time_s")
 
 Blocks = Iterator[dict[str, Floats]]
 
@@ -35,9 +37,11 @@ def join_lines(lines: Any, where: str) -> str:
 def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
     """Return the function that merges the rows from one match of ``first``, a record's first line, to the next.
 
-    Rows before the first one belong to a record whose start is missing and are left out.
+    Rows before the first one belong to a record whose start is missing and are left out. Where other lines have the
+    figures, a first line that none of them follows is no record: a counter may be printed more often than a rate.
     """
-    starting = next(column_of(name) for name in first.groupindex if not name.startswith("_"))
+    own = [column_of(name) for name in first.groupindex if not name.startswith("_")]
+    starting = own[0]
 
     def merged(blocks: Blocks) -> Blocks:
         carried: dict[str, Floats] = {}
@@ -51,11 +55,12 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
                 # The last record may go on in the next block.
                 carried = {name: values[starts[-1] :] for name, values in rows.items()}
                 if len(starts) > 1:
-                    yield _reduced({name: values[: starts[-1]] for name, values in rows.items()}, starts[:-1])
+                    whole = {name: values[: starts[-1]] for name, values in rows.items()}
+                    yield _reduced(whole, starts[:-1], own)
             else:
                 carried = rows
         if carried and np.isfinite(carried[starting][:1]).any():
-            yield _reduced(carried, np.zeros(1, np.int64))
+            yield _reduced(carried, np.zeros(1, np.int64), own)
 
     return merged
 
@@ -64,9 +69,14 @@ def _joined(carried: dict[str, Floats], block: dict[str, Floats]) -> dict[str, F
     return {name: np.concatenate((carried.get(name, np.empty(0)), values)) for name, values in block.items()}
 
 
-def _reduced(rows: dict[str, Floats], starts: Any) -> dict[str, Floats]:
-    """Return one row for each of ``starts``: the value that a line of the record has."""
-    return {name: np.fmax.reduceat(values, starts) for name, values in rows.items()}
+def _reduced(rows: dict[str, Floats], starts: Any, own: Collection[str]) -> dict[str, Floats]:
+    """Return one row for each of ``starts``: the value that a line of the record has; ``own`` are the first line's."""
+    reduced = {name: np.fmax.reduceat(values, starts) for name, values in rows.items()}
+    others = [values for name, values in reduced.items() if name not in own]
+    if not others or any(name in _FIGURES for name in own):
+        return reduced
+    is_record = np.isfinite(np.fmax.reduce(others))
+    return {name: values[is_record] for name, values in reduced.items()}
 
 
 def number_epochs(blocks: Blocks) -> Blocks:

@@ -209,8 +209,8 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
     if total < _FEWEST_GRAINS * log.clock_resolution_s or not fsum(steps):
         raise NoNumberError(
             "coarse-clock",
-            f"the time stamps are too coarse: they span {total:.6g} s with a resolution of "
-            f"{log.clock_resolution_s:g} s",
+            f"the time stamps are too coarse: after the warm-up they span {total:.6g} s with a resolution of "
+            f"{log.clock_resolution_s:g} s, and a number needs {_FEWEST_GRAINS * log.clock_resolution_s:g} s of them",
         )
     problems = []
     if turns:
