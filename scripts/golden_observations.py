@@ -5,18 +5,24 @@
 
 Each model is trained for three steps in every framework (or the named ones) whose environment is ready, on a CPU. A
 file is written only if all of them agree with PyTorch and with the description of the model, and if there are at least
-two.
+two. ``emulate_rounding.py`` adds what the formats of low precisions imply; ``--rounding`` renews only that.
 """
 
 import argparse
+import json
+import math
+import os
+import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from trainmark.campaign.certifying import Question, observed_case
 from trainmark.campaign.observation_run import Observed, observe
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
+from trainmark.environment.locations import folder_of, python_of
 from trainmark.equivalence import (
     compare,
     digest_inputs,
@@ -24,8 +30,10 @@ from trainmark.equivalence import (
     golden_document,
     golden_path,
     party,
+    worker_flags,
+    write_inputs,
 )
-from trainmark.equivalence.golden import FOLDER, Golden, golden_bytes
+from trainmark.equivalence.golden import FOLDER, Golden, golden_bytes, golden_text
 from trainmark.home import default_home
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
@@ -35,8 +43,10 @@ from trainmark.schema.suite import Limits, Suite
 from trainmark.tasks import TASKS, case_of, fixed_axes_of
 from trainmark.workload import find_gap, load_workloads
 
-TOO_LARGE = ("llama3.2_1b",)
-"""Models whose observation needs some 50 GB of memory."""
+EMULATION = Path(__file__).with_name("emulate_rounding.py")
+
+FEW = 16
+"""Arrays with fewer elements have distances from all formats."""
 
 RULES = {model: [{}, {"optimizer": "lamb"}] for model in ("bert_base", "bert_tiny")}
 
@@ -44,7 +54,59 @@ RULES = {model: [{}, {"optimizer": "lamb"}] for model in ("bert_base", "bert_tin
 def wanted() -> list[tuple[str, dict[str, str]]]:
     """Return the models that have a golden observation, with the rules of each of their observations."""
     models = [model for task in TASKS.values() if task.equal_work for model in task.models]
-    return [(model, rules) for model in models if model not in TOO_LARGE for rules in RULES.get(model, [{}])]
+    return [(model, rules) for model in models for rules in RULES.get(model, [{}])]
+
+
+def emulated_rounding(model: str, rules: dict[str, str], folder: Path) -> dict[str, Any]:
+    """Return the distances that each format implies, emulated by PyTorch's worker; raise if it fails."""
+    inputs, out = folder / "rounding.npz", folder / "rounding.json"
+    write_inputs(model, inputs)
+    python = python_of(folder_of(default_home({}), "pytorch"))
+    flags = ("--framework=pytorch", "--device=cpu", f"--events={folder / 'rounding.jsonl'}")
+    words = [str(python), str(EMULATION), str(out), *flags, *worker_flags(model, inputs, rules=rules)]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": ""})
+    task = equal_work_of(model, rules)
+    sizes = {name: array.size for name, array in task.inputs(task.form(model), 0).items()}
+    return pool_formats(json.loads(out.read_text(encoding="utf-8")), sizes)
+
+
+def pool_formats(rounding: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
+    """Return the distances of the two formats, each with what the other tells of it.
+
+    Three steps tell little of rare events. A distance of few elements may be small by chance: that of the other format
+    is as much larger as its last bit is. A value that turns at a ReLU does so the more often the larger that bit is, so
+    that the distance goes by its root: if a value turned in the coarse format alone, the fine one has that part too.
+    """
+    coarse, fine = sorted(rounding, key=int)
+    step = 2.0 ** (int(fine) - int(coarse))
+
+    def pooled(subject: str, name: str) -> tuple[float, float]:
+        ours, finer = rounding[coarse][subject][name], rounding[fine][subject][name]
+        if subject == "loss" or sizes.get(name, FEW) < FEW:
+            largest = max(ours, finer * step)
+            return largest, largest / step
+        turned = ours > 2 * step * finer
+        return max(ours, finer * math.sqrt(step)), ours / math.sqrt(step) if turned else finer
+
+    return {
+        bits: {
+            subject: {name: float(f"{pooled(subject, name)[index]:.2g}") for name in distances}
+            for subject, distances in rounding[bits].items()
+        }
+        for index, bits in enumerate((coarse, fine))
+    }
+
+
+def renew_rounding(model: str, rules: dict[str, str]) -> bool:
+    """Write the rounding of a golden observation anew; the observed steps stay."""
+    with TemporaryDirectory(prefix="trainmark-golden-") as folder:
+        rounding = emulated_rounding(model, rules, Path(folder))
+    stored = Golden.model_validate_json(golden_bytes(model, rules))
+    golden_path(model, rules).write_text(
+        golden_text(stored.model_copy(update={"rounding": rounding})), encoding="utf-8"
+    )
+    sys.stderr.write(f"{golden_path(model, rules).name}: rounding\n")
+    return True
 
 
 def is_current(model: str, rules: dict[str, str]) -> bool:
@@ -95,6 +157,7 @@ def write(model: str, rules: dict[str, str], frameworks: list[str]) -> bool:
     """Observe a model and write its golden observation; return whether the frameworks agree."""
     with TemporaryDirectory(prefix="trainmark-golden-") as folder:
         found = observations(model, rules, Path(folder), frameworks)
+        rounding = emulated_rounding(model, rules, Path(folder))
     problems = (
         disagreements(found, rules)
         if "pytorch" in found and len(found) > 1
@@ -106,7 +169,7 @@ def write(model: str, rules: dict[str, str], frameworks: list[str]) -> bool:
     agreed = {name: observed.version or "" for name, observed in found.items()}
     FOLDER.mkdir(exist_ok=True)
     golden_path(model, rules).write_text(
-        golden_document(found["pytorch"].steps, agreed, rules), encoding="utf-8"
+        golden_document(found["pytorch"].steps, agreed, rules, rounding), encoding="utf-8"
     )
     sys.stderr.write(f"{golden_path(model, rules).name}: {', '.join(agreed)}\n")
     return True
@@ -120,6 +183,7 @@ def main() -> int:
     parser.add_argument("model", nargs="*")
     parser.add_argument("--framework", nargs="+", default=[])
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--rounding", action="store_true")
     given = parser.parse_args()
     chosen = [one for one in wanted() if not given.model or one[0] in given.model]
     if given.check:
@@ -128,6 +192,9 @@ def main() -> int:
             f"{name} is outdated: run scripts/golden_observations.py\n" for name in outdated
         )
         return int(bool(outdated))
+    if given.rounding:
+        renewed = [renew_rounding(*one) for one in chosen]
+        return int(not all(renewed))
     written = [write(model, rules, given.framework) for model, rules in chosen]
     return int(not all(written))
 

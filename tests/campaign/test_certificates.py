@@ -18,6 +18,7 @@ from trainmark.node import LocalHost
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.plan import NodeResources
+from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Suite
 from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
@@ -49,8 +50,34 @@ def test_one_framework_alone_is_certified_against_the_golden_observation() -> No
     assert requested(one, {**one, "layout": "nhwc"}) == [("mobilenet_v1", ("pytorch",))]
 
 
-def test_one_framework_alone_is_not_certified_without_a_golden_observation() -> None:
-    assert requested({"framework": "pytorch", "model": "llama3.2_1b", "task": "causal-lm"}) == []
+def test_a_low_precision_is_another_question_and_fp32_is_one_too() -> None:
+    one = {"framework": "pytorch", "model": "mobilenet_v1", "device": "cpu"}
+    cases = tuple(
+        Case.model_validate(case)
+        for case in (
+            {**one, "precision": "amp-bf16"},
+            {**one, "precision": "amp-bf16", "layout": "nhwc"},
+            {**one, "framework": "paddle", "precision": "amp-bf16"},
+            {**one, "framework": "mindspore", "precision": "amp-fp16"},
+        )
+    )
+    site = RunEnvironment(Suite(name="s", cases=cases), load_workloads(), (LocalHost(),), Path("/nowhere"))
+
+    in_fp32, in_bf16, in_fp16 = questions(site, cases)
+
+    assert in_fp32.precision is Precision.FP32
+    assert in_fp32.frameworks == ("pytorch", "paddle", "mindspore")
+    # PaddlePaddle computes in FP32 there.
+    assert (in_bf16.precision, in_bf16.frameworks) == (Precision.AMP_BF16, ("pytorch",))
+    assert [dict(variant.axes)["layout"] for variant in in_bf16.variants] == ["nchw", "nhwc"]
+    assert (in_fp16.precision, in_fp16.frameworks) == (Precision.AMP_FP16, ("mindspore",))
+    assert observed_case(in_bf16, "pytorch", site).precision is Precision.AMP_BF16
+
+
+def test_a_precision_that_the_check_cannot_train_is_no_question() -> None:
+    # JAX scales only the loss of a whole batch, and the check passes two parts.
+    case = {"framework": "jax", "model": "gpt2_tiny", "task": "causal-lm", "precision": "amp-fp16"}
+    assert requested(case) == [("gpt2_tiny", ("jax",))]
 
 
 def test_a_case_that_the_framework_cannot_run_is_not_certified() -> None:
@@ -174,6 +201,22 @@ def test_one_framework_is_certified_once_and_a_difference_is_reported(tmp_path: 
     done = run(tmp_path, "--resume", axes=alone)
     assert done.returncode == 1
     assert "NOT the same work. pytorch, golden differ in logits" in done.stdout
+
+
+@pytest.mark.training
+@pytest.mark.rare
+def test_one_framework_in_a_low_precision_is_certified_by_its_rounding(tmp_path: Path) -> None:
+    if not framework_python("pytorch"):
+        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
+    defaults = {**SUITE["defaults"], "model": "gpt2_tiny", "precision": "amp-bf16", "sequence_length": 64}
+    del defaults["image_size"]
+    done = run(tmp_path, axes={"framework": ["pytorch"]}, defaults=defaults)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [Certificate.model_validate(document) for document in results(tmp_path)["certificates"]]
+    assert [certificate.precision for certificate in found] == [Precision.FP32, Precision.AMP_BF16]
+    assert all(certificate.holds for certificate in found)
+    assert "within the rounding of amp-bf16" in done.stdout
+    assert "Only FP32 was compared" not in done.stdout
 
 
 @pytest.mark.training

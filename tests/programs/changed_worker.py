@@ -2,7 +2,8 @@
 
 ``changed_worker.py CHANGE FLAG…``. Those in ``LATER`` (here, and of the framework in ``changes/``) begin at step 3,
 behind the look at the first step; those in ``BEFORE`` are made before anything is built, and those in ``OPENED`` of a
-framework when the training is opened: the equivalence check trains with them too.
+framework when the training is opened: the equivalence check trains with them too. ``CHANGE-at-once`` makes one of
+``LATER`` when the training is opened.
 """
 
 import importlib
@@ -25,6 +26,8 @@ loading: Any = importlib.import_module("trainmark_worker.tasks.image_classificat
 normalisation: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
 
 FROM_STEP = 3
+
+AT_ONCE = "-at-once"
 
 
 def replace(owner: Any, name: str, by: Any) -> None:
@@ -310,7 +313,8 @@ def framework_of(words: list[str]) -> str:
 
 def main(change: str, flags: list[str]) -> int:
     """Run the worker so changed, and return its exit code."""
-    at_once = False
+    at_once = change.endswith(AT_ONCE)
+    change = change.removesuffix(AT_ONCE)
     if change in BEFORE:
         BEFORE[change]()
     if change in LATER:
@@ -325,7 +329,7 @@ def main(change: str, flags: list[str]) -> int:
         if change not in own.LATER and change not in opened_with:
             return int(program.main(flags))
         later = own.LATER.get(change) or opened_with[change]
-        at_once = change in opened_with
+        at_once = at_once or change in opened_with
     imported = program.import_trainer
 
     def changed(*words: Any) -> Any:

@@ -14,6 +14,7 @@ from trainmark.report import Language, render_markdown, render_table
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.findings import Verdict
+from trainmark.schema.precision import Precision
 from trainmark.schema.results import Results, RunResult
 
 STORED = Path(__file__).parents[2] / "docs" / "results"
@@ -464,4 +465,43 @@ def test_one_framework_without_a_certificate_has_no_sentence() -> None:
 
 def test_another_precision_than_the_certificates_is_named_for_one_framework_too() -> None:
     text = report(of([{**PYTORCH, "precision": "amp-fp16"}], golden()))
+    assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text
+
+
+# Low precisions, which have certificates of their own.
+
+IN_BF16 = {**PYTORCH, "precision": "amp-bf16"}
+
+
+def narrow(holds: bool = True) -> Certificate:
+    return golden(holds).model_copy(update={"precision": Precision.AMP_BF16})
+
+
+def test_a_row_of_a_certified_precision_is_shown_equal_within_its_rounding() -> None:
+    results = of([IN_BF16], golden(), narrow())
+    text = report(results)
+    assert "mobilenet_v1 (amp-bf16) on cpu: pytorch computes the training step of the golden" in text
+    assert "within the rounding of amp-bf16" in text
+    assert "Only FP32 was compared" not in text
+    (finding,) = judge_equality(results.cases, results.certificates)
+    assert (finding.precision, finding.holds) == (Precision.AMP_BF16, True)
+    assert results.holds
+
+
+def test_a_low_precision_that_differs_is_an_alert_although_fp32_is_equal() -> None:
+    results = of([PYTORCH, IN_BF16], golden(), narrow(holds=False))
+    text = report(results)
+    assert "mobilenet_v1 on cpu: pytorch computes the training step of the golden observation" in text
+    assert "mobilenet_v1 (amp-bf16) on cpu: NOT the same work. pytorch, golden differ in logits" in text
+    assert not results.holds
+
+
+def test_fp32_that_differs_speaks_against_a_low_precision_too() -> None:
+    text = report(of([IN_BF16], golden(holds=False), narrow()))
+    assert "NOT the same work" in text
+    assert "within the rounding" not in text
+
+
+def test_a_precision_without_a_certificate_is_still_named() -> None:
+    text = report(of([IN_BF16, {**PYTORCH, "precision": "amp-fp16"}], golden(), narrow()))
     assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text

@@ -1,9 +1,9 @@
 """Check that frameworks do equal work: run three steps in each and compare them."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -15,7 +15,17 @@ from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificat
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
-from trainmark.equivalence import certify, equal_work_of, follows, golden_bytes, golden_of, has_golden, party
+from trainmark.equivalence import (
+    certify,
+    equal_work_of,
+    follows,
+    follows_rounded,
+    golden_bytes,
+    golden_of,
+    golden_rounding,
+    has_golden,
+    party,
+)
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_run_file
@@ -25,12 +35,16 @@ from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
 from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Suite
 from trainmark.tasks import TASKS, case_of, fixed_axes_of, task_of
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 INPUTS = "inputs.npz"
+
+ACCUMULATION = "accumulation"
+"""The axis that the check sets to more than one part, which some frameworks do not support in FP16."""
 
 Announce = Callable[[str], None]
 """Receives a short text about the next check."""
@@ -49,7 +63,8 @@ class TrainingVariant:
 class Question:
     """The question whether frameworks compute the same step of ``model`` on one device, in all listed variants.
 
-    ``rules`` are the values of the task's axes that change the computation of a step, such as the optimizer.
+    ``rules`` are the values of the task's axes that change the computation of a step, such as the optimizer. In another
+    ``precision`` than FP32 each framework is compared with the golden observation alone.
     """
 
     model: str
@@ -57,6 +72,7 @@ class Question:
     device: Device
     rules: tuple[tuple[str, str], ...] = ()
     variants: tuple[TrainingVariant, ...] = ()
+    precision: Precision = Precision.FP32
 
 
 def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
@@ -78,7 +94,27 @@ def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
         has_partner = len(frameworks) > 1 or (bool(variants) and has_golden(model, dict(rules)))
         if has_partner:
             found_questions.append(Question(model, frameworks, device, rules, variants))
+            found_questions += _in_low_precisions(found_questions[-1], members, run_env)
     return found_questions
+
+
+def _in_low_precisions(of: Question, members: Sequence[Case], run_env: RunEnvironment) -> Iterator[Question]:
+    """Yield the question for each precision of these cases whose rounding is known, besides that in FP32."""
+    precisions = dict.fromkeys(Precision(case.precision) for case in members if _is_there(case, run_env))
+    for precision in precisions:
+        known = golden_rounding(of.model, dict(of.rules), precision) is not None
+        if precision is Precision.FP32 or not known:
+            continue
+        of_these = [case for case in members if case.precision == precision and _is_there(case, run_env)]
+        question = replace(of, precision=precision)
+        frameworks = tuple(
+            framework
+            for framework in dict.fromkeys(case.framework for case in of_these)
+            if _can_do(observed_case(question, framework, run_env), run_env)
+        )
+        variants = dict.fromkeys(_variant_of(case) for case in of_these if case.framework in frameworks)
+        if frameworks:
+            yield replace(question, frameworks=frameworks, variants=tuple(variants))
 
 
 def answer(
@@ -95,7 +131,9 @@ def answer(
     changed; one that holds is stored in ``saved``. A framework that cannot be checked is in ``absent`` with the
     reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
-    rules = dict(question.rules)
+    rules, precision = dict(question.rules), question.precision
+    golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
+    low = None if precision is Precision.FP32 else rounding
     basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
     stored = read_certificate(folder / CERTIFICATE)
     if stored is not None and stored.basis == basis:
@@ -113,26 +151,31 @@ def answer(
     absent: dict[str, str] = {}
     try:
         for framework in question.frameworks:
-            announce(f"{framework}: checking that its {question.model} does the described work")
-            base = observed_case(question, framework, run_env)
-            observed = observe(base, run_env, folder / framework, inputs, limits, form)
+            narrow = "" if precision is Precision.FP32 else f" in {precision.value}"
+            announce(f"{framework}: checking that its {question.model} does the described work{narrow}")
+            for base in observed_cases(question, framework, run_env):
+                observed = observe(base, run_env, folder / framework, inputs, limits, form)
+                if not (isinstance(observed, str) and observed.startswith(Outcome.UNSUPPORTED.value)):
+                    break
             if isinstance(observed, str):
                 absent[framework] = observed
                 continue
             variants = [
-                _variant(observed.steps, base, variant, run_env, folder, limits, announce)
+                _variant(_judge(question, observed.steps), base, variant, run_env, folder, limits, announce)
                 for variant in question.variants
                 if variant.framework == framework and variant != _variant_of(base)
             ]
             observations.append(observed.steps)
             parties.append(
-                party(observed.steps, _axes(base), observed.version, observed.device, variants, rules)
+                party(observed.steps, _axes(base), observed.version, observed.device, variants, rules, low)
             )
     finally:
         # About 100 MB, which the seed can recreate.
         inputs.unlink(missing_ok=True)
-    made_at, golden = datetime.now(UTC), golden_of(question.model, rules)
-    certificate = certify(question.model, observations, parties, absent, made_at, basis, rules, golden)
+    made_at = datetime.now(UTC)
+    certificate = certify(
+        question.model, observations, parties, absent, made_at, basis, rules, golden, precision, rounding
+    )
     text = certificate.model_dump_json(indent=1) + "\n"
     write_run_file(folder / CERTIFICATE, text)
     if copy is not None and certificate.holds:
@@ -142,8 +185,21 @@ def answer(
     return certificate
 
 
+Judge = Callable[[Followed, Mapping[str, str], str], CheckedVariant]
+"""Checks the steps of a variant, which has these axes and this compiler."""
+
+
+def _judge(question: Question, base: Observation) -> Judge:
+    """Return the check of a framework's variants: against its own steps, or in a low precision the golden ones."""
+    rules, precision = dict(question.rules), question.precision
+    golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
+    if golden is None or rounding is None or precision is Precision.FP32:
+        return lambda steps, axes, compiler: follows(base, steps, axes, compiler)
+    return lambda steps, axes, compiler: follows_rounded(golden, steps, rounding, precision, axes, compiler)
+
+
 def _variant(
-    base: Observation,
+    judge: Judge,
     case: Case,
     variant: TrainingVariant,
     run_env: RunEnvironment,
@@ -151,7 +207,7 @@ def _variant(
     limits: Limits,
     announce: Announce,
 ) -> CheckedVariant:
-    """Return the check of a framework's step in another variant against its observed step."""
+    """Run a framework's step in another variant, and return its check."""
     axes = dict(variant.axes)
     announce(f"{variant.framework}: checking {', '.join((*axes.values(), f'compiler {variant.compiler}'))}")
     case = case.varied(**axes, compiler=variant.compiler)
@@ -159,7 +215,7 @@ def _variant(
     observed = observe(case, run_env, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(observed, str):
         return CheckedVariant(axes=axes, compiler=variant.compiler, absent=observed)
-    return follows(base, observed.steps, axes, variant.compiler)
+    return judge(observed.steps, axes, variant.compiler)
 
 
 def certificates(
@@ -216,7 +272,8 @@ def _name(question: Question) -> str:
     device = "" if question.device is Device.AUTO else f"-{question.device.value}"
     default = fixed_axes_of(case_of(model=question.model))
     rules = "".join(f"-{value}" for axis, value in question.rules if value != default[axis])
-    return f"{question.model}{device}{rules}"
+    precision = "" if question.precision is Precision.FP32 else f"-{question.precision.value}"
+    return f"{question.model}{device}{rules}{precision}"
 
 
 def _basis(question: Question, run_env: RunEnvironment) -> str:
@@ -235,12 +292,28 @@ def _basis(question: Question, run_env: RunEnvironment) -> str:
 
 
 def observed_case(question: Question, framework: str, run_env: RunEnvironment) -> Case:
-    """Return the case in which a framework's step is observed: FP32, no compiler, its first supported variant."""
+    """Return the case in which a framework's step is observed: no compiler, its first supported variant."""
+    return observed_cases(question, framework, run_env)[0]
+
+
+def observed_cases(question: Question, framework: str, run_env: RunEnvironment) -> list[Case]:
+    """Return the cases in which a framework's step may be observed; at least one.
+
+    In a low precision these are the supported variants, those of the suite first: whether a CPU has the instructions
+    for a layout is known only to the framework.
+    """
     case = case_of(
-        framework=framework, model=question.model, precision=Precision.FP32, device=question.device
+        framework=framework, model=question.model, precision=question.precision, device=question.device
     ).varied(**dict(question.rules))
-    cases = (case.varied(**values) for values in _each(task_of(case).variant_axes, case))
-    return next((found for found in cases if _can_do(found, run_env)), case)
+    flags = equal_work_of(question.model, dict(question.rules)).flags()
+    if question.precision is not Precision.FP32 and ACCUMULATION in flags:
+        case = case.varied(accumulation=flags[ACCUMULATION])
+    cases = [case.varied(**values) for values in _each(task_of(case).variant_axes, case)]
+    supported = [found for found in cases if _can_do(found, run_env)]
+    if question.precision is Precision.FP32:
+        return supported[:1] or [case]
+    own = [dict(variant.axes) for variant in question.variants if variant.framework == framework]
+    return sorted(supported, key=lambda found: _axes(found) not in own) or [case]
 
 
 def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:

@@ -18,6 +18,7 @@ from trainmark.schema.names import EVENTS
 from trainmark.schema.observation import Followed
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
+from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Limits, Protocol
 from trainmark.tasks import fixed_axes_of
 
@@ -72,5 +73,7 @@ def _plan(case: Case, run_env: RunEnvironment, folder: Path, inputs: Path) -> Pl
         folder,
         port=free_ports(1, run_env.hosts_of(case)),
         # If a flag is given twice, the worker uses the last one.
-        more_words=worker_flags(case.model, inputs, case.compiler, fixed_axes_of(case)),
+        more_words=worker_flags(
+            case.model, inputs, case.compiler, fixed_axes_of(case), Precision(case.precision)
+        ),
     )

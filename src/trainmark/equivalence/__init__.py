@@ -5,28 +5,35 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.equivalence.comparing import certify, compare, follows, party
+    from trainmark.equivalence.comparing import certify, compare, compare_golden, follows, party
     from trainmark.equivalence.golden import (
         digest_inputs,
         golden_bytes,
         golden_document,
         golden_of,
         golden_path,
+        golden_rounding,
         has_golden,
     )
     from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
     from trainmark.equivalence.render import render_certificate
+    from trainmark.equivalence.rounding import Rounding, compare_rounded, follows_rounded
 
 __all__ = [
+    "Rounding",
     "certify",
     "compare",
+    "compare_golden",
+    "compare_rounded",
     "digest_inputs",
     "equal_work_of",
     "follows",
+    "follows_rounded",
     "golden_bytes",
     "golden_document",
     "golden_of",
     "golden_path",
+    "golden_rounding",
     "has_golden",
     "party",
     "render_certificate",
@@ -37,16 +44,18 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".comparing": ("certify", "compare", "follows", "party"),
+        ".comparing": ("certify", "compare", "compare_golden", "follows", "party"),
         ".golden": (
             "digest_inputs",
             "golden_bytes",
             "golden_document",
             "golden_of",
             "golden_path",
+            "golden_rounding",
             "has_golden",
         ),
         ".inputs": ("equal_work_of", "worker_flags", "write_inputs"),
         ".render": ("render_certificate",),
+        ".rounding": ("Rounding", "compare_rounded", "follows_rounded"),
     },
 )

@@ -11,8 +11,10 @@ from itertools import combinations
 import trainmark
 from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of
+from trainmark.equivalence.rounding import Rounding, compare_rounded, described_rounded, typical_rounding
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.observation import Followed, Observation, Sketch
+from trainmark.schema.precision import Precision
 from trainmark.tasks.equal_work import Deviation, EqualWork, check, finite, relative, relative_distance, worst
 from trainmark.worker.core.optimizers import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
@@ -28,13 +30,17 @@ def party(
     device: str | None,
     variants: Sequence[CheckedVariant] = (),
     rules: Mapping[str, str] = NO_RULES,
+    rounding: Rounding | None = None,
 ) -> Party:
     """Return the observed step of one framework with its checks against the common description and recipe.
 
     ``axes`` are the values of the task's variant axes in the observation, ``rules`` those of its fixed axes in the
-    recipe.
+    recipe. ``rounding`` is what the precision implies, if it is not FP32: then the optimizer's settings are not solved,
+    because rounding hides them.
     """
     task = equal_work_of(observation.model, rules)
+    if rounding is not None:
+        return _rounded_party(observation, axes, version, device, variants, task, rounding)
     conventions = solve(observation, _is_layerwise(task))
     return Party(
         framework=observation.framework,
@@ -49,6 +55,32 @@ def party(
         losses=tuple(finite(step.loss) for step in observation.steps),
         reach=task.reach(observation),
         checks=tuple(_against_the_description(observation, conventions, task)),
+        variants=tuple(variants),
+    )
+
+
+def _rounded_party(
+    observation: Observation,
+    axes: Mapping[str, str],
+    version: str | None,
+    device: str | None,
+    variants: Sequence[CheckedVariant],
+    task: EqualWork,
+    rounding: Rounding,
+) -> Party:
+    return Party(
+        framework=observation.framework,
+        version=version,
+        device=device,
+        axes=axes,
+        parameters=observation.parameters,
+        multiply_adds=task.multiply_adds(observation),
+        learning_rates=(),
+        momentum=(),
+        decaying=None,
+        losses=tuple(finite(step.loss) for step in observation.steps),
+        reach=task.reach(observation),
+        checks=tuple(described_rounded(observation, task, rounding)),
         variants=tuple(variants),
     )
 
@@ -83,23 +115,35 @@ def certify(
     basis: str = "",
     rules: Mapping[str, str] = NO_RULES,
     golden: Observation | None = None,
+    precision: Precision = Precision.FP32,
+    rounding: Rounding | None = None,
 ) -> Certificate:
     """Return the certificate of the observed frameworks for the recipe with these ``rules``.
 
-    ``golden`` is one more partner of each framework.
+    ``golden`` is one more partner of each framework, and the only one in another ``precision`` than FP32. ``rounding``
+    is what the precision implies.
     """
     task = equal_work_of(model, rules)
-    pairs = [*combinations(observations, 2), *((one, golden) for one in observations if golden is not None)]
+    by_golden = [(one, golden) for one in observations if golden is not None]
+    if rounding is None or precision is Precision.FP32:
+        pairs = (
+            *(compare(*pair) for pair in combinations(observations, 2)),
+            *(compare_golden(*pair, rounding) for pair in by_golden),
+        )
+    else:
+        pairs = tuple(compare_rounded(*pair, rounding, precision) for pair in by_golden)
     return Certificate(
         trainmark_version=trainmark.__version__,
         model=model,
+        precision=precision,
+        reduced=task.reduction(model),
         made_at=made_at,
         batch=task.batch,
         axes=task.shape,
         rules=rules,
         steps=min((len(observation.steps) for observation in observations), default=0),
         parties=tuple(parties),
-        pairs=tuple(compare(one, other) for one, other in pairs),
+        pairs=pairs,
         absent=dict(absent),
         basis=basis,
     )
@@ -118,6 +162,14 @@ def compare(one: Observation, other: Observation) -> Pair:
         *task.statistics(one, other, same_framework=False),
     )
     return Pair(frameworks=(one.framework, other.framework), checks=checks)
+
+
+def compare_golden(one: Observation, golden: Observation, rounding: Rounding | None) -> Pair:
+    """Return the checks of one framework's steps in FP32 against the golden observation's."""
+    pair = compare(one, golden)
+    if rounding is None:
+        return pair
+    return pair.model_copy(update={"checks": (*pair.checks, typical_rounding(one, golden, rounding))})
 
 
 def _against_the_description(

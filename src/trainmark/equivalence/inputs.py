@@ -6,28 +6,38 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.errors import InputError
+from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
-from trainmark.tasks.equal_work import EqualWork
+from trainmark.tasks.equal_work import REDUCED, EqualWork
 from trainmark.worker.core.equivalence import OBSERVED, STEPS
+from trainmark.worker.core.post_window import SCALED
+
+LOSS_SCALE = 1024
+"""The fixed scale of the loss in FP16: a dynamic one would skip steps until it fits."""
 
 NO_RULES: Mapping[str, str] = {}
 """The defaults of the task's fixed axes."""
 
 
 def equal_work_of(model: str, rules: Mapping[str, str] = NO_RULES) -> EqualWork:
-    """Return the part of the check that belongs to a model's task; ``rules`` are values of the task's fixed axes.
+    """Return the part of the check that belongs to the task of a model or of its reduced form.
 
+    ``rules`` are values of the task's fixed axes.
     Raises ``InputError`` if the task has none.
     """
-    task = find_task(task_of_model(model))
+    task = find_task(task_of_model(model.removesuffix(REDUCED)))
     if task.equal_work is None:
         raise InputError(f"the task '{task.name}' has no check of equal work")
     return task.equal_work().of(model, rules)
 
 
 def worker_flags(
-    model: str, inputs: Path, compiler: str = OBSERVED, rules: Mapping[str, str] = NO_RULES
+    model: str,
+    inputs: Path,
+    compiler: str = OBSERVED,
+    rules: Mapping[str, str] = NO_RULES,
+    precision: Precision = Precision.FP32,
 ) -> tuple[str, ...]:
     """Return the flags that make a worker train the three steps on ``inputs`` and report their values.
 
@@ -36,8 +46,8 @@ def worker_flags(
     task = equal_work_of(model, rules)
     recipe = task.recipe
     flags = {
-        "model": model,
-        "precision": "fp32",
+        "model": task.form(model),
+        "precision": precision.value,
         "compiler": compiler,
         "batch-per-device": task.batch,
         "learning-rate": recipe.learning_rate,
@@ -50,11 +60,13 @@ def worker_flags(
         "steps": STEPS + 1,
         "warmup-steps": 1,
         "equivalence": inputs,
+        **({"loss-scale": LOSS_SCALE} if precision in SCALED else {}),
     }
     return tuple(f"--{name}={value}" for name, value in flags.items())
 
 
 def write_inputs(model: str, path: Path, seed: int = 0) -> None:
     """Write the inputs as ``.npz``; raise ``OSError`` if that fails."""
+    task = equal_work_of(model)
     # numpy's stubs take the keywords for its own options.
-    np.savez(path, **equal_work_of(model).inputs(model, seed))  # type: ignore[arg-type]
+    np.savez(path, **task.inputs(task.form(model), seed))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.schema.certificate import Certificate, Check
+from trainmark.schema.precision import Precision
 from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
 
@@ -14,18 +15,20 @@ def render_certificate(certificate: Certificate) -> str:
 
 def _lines(certificate: Certificate) -> Iterator[str]:
     yield (
-        f"{model_label(certificate)}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
-        f"{shape_label(certificate)}"
+        f"{model_label(certificate)}: {certificate.steps} training steps in "
+        f"{certificate.precision.value.upper()}, batch {certificate.batch}, {shape_label(certificate)}"
     )
     for party in certificate.parties:
         rates = ", ".join(f"{rate:.4g}" for rate in party.learning_rates)
         momentum = (
             f"momentum {', '.join(f'{value:.4f}' for value in party.momentum)}, " if party.momentum else ""
         )
+        solved = (
+            "" if party.decaying is None else f", rates {rates}, {momentum}{party.decaying} parameters decay"
+        )
         yield (
             f"  {party.framework:<11} {party.version or '-':<10} {party.parameters:,} parameters, "
-            f"{party.multiply_adds / 1e6:,.1f} M multiply-adds, rates {rates}, {momentum}"
-            f"{party.decaying} parameters decay: {'ok' if party.holds else 'DIFFERENT'}"
+            f"{party.multiply_adds / 1e6:,.1f} M multiply-adds{solved}: {'ok' if party.holds else 'DIFFERENT'}"
         )
         yield from (f"      {_check_line(check)}" for check in party.checks if not check.holds)
         for variant in party.variants:
@@ -35,7 +38,9 @@ def _lines(certificate: Certificate) -> Iterator[str]:
                 yield f"      {way}: not checked: {variant.absent}"
                 continue
             closest = {check.subject.value: check for check in variant.checks}
-            deviations = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("loss", "updates"))
+            deviations = ", ".join(
+                f"{name} {closest[name].deviation:.1e}" for name in ("loss", "updates") if name in closest
+            )
             yield f"      {way}: {deviations}: {'ok' if variant.holds else 'DIFFERENT'}"
             yield from (f"          {_check_line(check)}" for check in variant.checks if not check.holds)
     for pair in certificate.pairs:
@@ -50,13 +55,20 @@ def _lines(certificate: Certificate) -> Iterator[str]:
 
 
 def model_label(certificate: Certificate) -> str:
-    """Return the model with the values of its task's fixed axes, such as the optimizer, in brackets."""
+    """Return the model with the values of its task's fixed axes, such as the optimizer, in brackets.
+
+    A precision other than FP32, and the sizes of a reduced form, are there too.
+    """
     labels = find_task(task_of_model(certificate.model)).labels
-    rules = ", ".join(
+    rules = [
         labels[axis].short.format(value) if axis in labels else f"{axis} {value}"
         for axis, value in certificate.rules.items()
-    )
-    return f"{certificate.model} ({rules})" if rules else certificate.model
+    ]
+    if certificate.precision is not Precision.FP32:
+        rules.append(certificate.precision.value)
+    if certificate.reduced:
+        rules.append(f"reduced: {certificate.reduced}")
+    return f"{certificate.model} ({', '.join(rules)})" if rules else certificate.model
 
 
 def shape_label(certificate: Certificate) -> str:

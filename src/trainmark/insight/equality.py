@@ -24,6 +24,7 @@ class _Work:
     framework: str
     device: str | None
     way: tuple[str, ...]
+    precision: str
     rules: "_Rules"
     beyond: tuple[str, ...]
 
@@ -35,6 +36,7 @@ class _Work:
             case.framework,
             _device(result),
             (*(str(case.value(axis)) for axis in task_of(case).variant_axes), case.compiler),
+            case.precision.value,
             tuple(fixed_axes_of(case).items()),
             (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
@@ -57,7 +59,8 @@ def judge_equality(
     """Return one finding per model, requested device and rules for which several frameworks have numbers.
 
     A model of one framework has one if that framework was compared with the golden observation.
-    Works with different rules, such as another optimizer, are never equal.
+    Works with different rules, such as another optimizer, are never equal. Those of a precision that has a certificate
+    have a finding of their own.
     """
     groups: dict[tuple[str, Device], _Cases] = {}
     for result in cases:
@@ -78,25 +81,54 @@ def _is_checked(finding: EqualityFinding) -> bool:
 
 
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:
-    """Yield a finding for each group of a model's works with the same rules, from the certificates for those rules."""
-    kinds = dict.fromkeys(work.rules for work in works)
-    for rules in kinds:
-        same_rules = {work: cases for work, cases in works.items() if work.rules == rules}
-        of_these = [certificate for certificate in certificates if _rules_of(certificate) == rules]
-        # Prefer a certificate for these rules, then one for other rules, then none.
-        about = _relevant(model, same_rules, of_these) or _relevant(model, works, certificates)
-        none = EqualityFinding(
-            model=model,
-            works=_documents(model, same_rules, {work: _without(work) for work in same_rules}),
-            differences=(),
-            observed=(),
-            by_variant=False,
-        )
-        readings = [_read(model, same_rules, works, certificate) for certificate in about]
-        # Of several certificates, prefer one that shows a difference, then the one that shows more equal works.
-        found = max(readings, key=_weight, default=none)
-        named = tuple(value for _, value in rules) if len(kinds) > 1 else _unusual(model, rules)
+    """Yield a finding for each group of a model's works with the same rules, from the certificates for those rules.
+
+    A precision that has certificates is another group. If the steps of its frameworks differ in FP32, that counts.
+    """
+    groups: dict[tuple[_Rules, Precision], _Cases] = {}
+    for work, cases in works.items():
+        groups.setdefault((work.rules, _certified_precision(work, model, certificates)), {})[work] = cases
+    several = len({rules for rules, _ in groups}) > 1
+    in_fp32 = [certificate for certificate in certificates if certificate.precision is Precision.FP32]
+    for (rules, precision), group in groups.items():
+        found = _best(model, rules, group, works, in_fp32)
+        if precision is not Precision.FP32 and not _weight(found)[0]:
+            narrow = [certificate for certificate in certificates if certificate.precision is precision]
+            found = _best(model, rules, group, works, narrow).model_copy(update={"precision": precision})
+        named = tuple(value for _, value in rules) if several else _unusual(model, rules)
         yield found.model_copy(update={"rules": named})
+
+
+def _certified_precision(work: _Work, model: str, certificates: Sequence[Certificate]) -> Precision:
+    """Return the precision of a work if a certificate of its model and rules has it, or else FP32."""
+    found = (
+        certificate.precision
+        for certificate in certificates
+        if certificate.model == model
+        and certificate.precision.value == work.precision
+        and _rules_of(certificate) == work.rules
+        and work.workload == BUILT_IN
+    )
+    return next(found, Precision.FP32)
+
+
+def _best(
+    model: str, rules: _Rules, group: _Cases, works: _Cases, certificates: Sequence[Certificate]
+) -> EqualityFinding:
+    """Return the finding on a group of works by the certificate that tells most of them."""
+    of_these = [certificate for certificate in certificates if _rules_of(certificate) == rules]
+    # Prefer a certificate for these rules, then one for other rules, then none.
+    about = _relevant(model, group, of_these) or _relevant(model, works, certificates)
+    none = EqualityFinding(
+        model=model,
+        works=_documents(model, group, {work: _without(work) for work in group}),
+        differences=(),
+        observed=(),
+        by_variant=False,
+    )
+    readings = [_read(model, group, works, certificate) for certificate in about]
+    # Of several certificates, prefer one that shows a difference, then the one that shows more equal works.
+    return max(readings, key=_weight, default=none)
 
 
 def _weight(finding: EqualityFinding) -> tuple[bool, int]:
@@ -138,7 +170,7 @@ def _read(model: str, works: _Cases, all_works: Iterable[_Work], certificate: Ce
     compared = {name for pair in pairs for name in pair.frameworks} - unequal
     observed = {work.framework for work in parties if work.rules == about} & compared
     golden = {pair.frameworks[0] for pair in pairs if GOLDEN in pair.frameworks} & observed
-    own = {work: _as_party(work, party, about) for work, party in parties.items()}
+    own = {work: _as_party(work, party, certificate) for work, party in parties.items()}
     verdicts = {
         **{work: _without(work, certificate) for work in works},
         **{work: verdict for work, (verdict, _) in own.items()},
@@ -178,9 +210,11 @@ def _documents(model: str, works: _Cases, verdicts: dict[_Work, Verdict]) -> tup
     )
 
 
-def _as_party(work: _Work, party: Party, rules: _Rules) -> tuple[Verdict, list[Check]]:
-    """Return the verdict on a work against its framework's step observed by ``rules``, and the failed checks."""
-    equal = Verdict.VARIANT if work.beyond or work.rules != rules else Verdict.EQUAL
+def _as_party(work: _Work, party: Party, certificate: Certificate) -> tuple[Verdict, list[Check]]:
+    """Return the verdict on a work against its framework's observed step, and the failed checks."""
+    low = certificate.precision is not Precision.FP32
+    beyond = work.precision != certificate.precision.value if low else bool(work.beyond)
+    equal = Verdict.VARIANT if beyond or work.rules != _rules_of(certificate) else Verdict.EQUAL
     if _is_observed(work, party):
         return equal, []
     variant = next((found for found in party.variants if found.way == work.way), None)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmark.schema.frozen import Frozen, OfTask
+from trainmark.schema.precision import Precision
 
 SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
 
@@ -36,6 +37,7 @@ class Subject(StrEnum):
     UPDATE_RULE = "update-rule"
     DECAY = "decay"
     REACH = "reach"
+    ROUNDING = "rounding"
 
 
 class Check(Frozen):
@@ -82,8 +84,9 @@ class Party(OfTask):
 
     ``axes`` (the task's variant axes) and ``compiler`` are those of the step that was observed; ``variants`` are the
     others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
-    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay. For
-    an adaptive optimizer no momentum can be solved; there the whole update rule is checked.
+    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay; they
+    are empty in another precision than FP32. For an adaptive optimizer no momentum can be solved; there the whole
+    update rule is checked.
     ``reach``: the inputs of every activation span at least the range from the first number to the second.
     """
 
@@ -95,7 +98,7 @@ class Party(OfTask):
     multiply_adds: int
     learning_rates: tuple[float, ...]
     momentum: tuple[float, ...]
-    decaying: int
+    decaying: int | None
     losses: tuple[float, ...]
     reach: tuple[float, float] | None = None
     checks: tuple[Check, ...]
@@ -125,9 +128,11 @@ class Pair(Frozen):
 
 
 class Certificate(OfTask):
-    """Evidence that frameworks train one model by the same step, in FP32, on the same weights and batch.
+    """Evidence that frameworks train one model by the same step on the same weights and batch.
 
-    Each is also compared with the golden observation of the model, if trainmark has one. ``absent`` maps the
+    In FP32 the frameworks are compared with each other. Each is also compared with the golden observation of the model,
+    if trainmark has one; in another ``precision`` with nothing else, by the rounding that the format implies.
+    ``reduced`` has the sizes of the reduced form that was trained in place of a large model. ``absent`` maps the
     frameworks that could not be checked to the reason. Without any pair there is nothing to compare, and the
     certificate does not hold. ``basis`` is a digest of everything that the
     result depends on: workers, inputs, tolerances and environments. ``rules``, such as the optimizer, are
@@ -137,6 +142,8 @@ class Certificate(OfTask):
     schema_name: Literal["trainmark.certificate/1"] = SCHEMA
     trainmark_version: str
     model: str
+    precision: Precision = Precision.FP32
+    reduced: str = ""
     made_at: datetime
     rules: Mapping[str, str] = {}
     batch: int

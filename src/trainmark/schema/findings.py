@@ -7,6 +7,7 @@ from trainmark.schema.certificate import Check
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.measurement import Ratio, Suspicion
+from trainmark.schema.precision import Precision
 
 
 class Doubt(Suspicion):
@@ -111,10 +112,12 @@ class EqualityFinding(Frozen):
     ``rules`` (such as ``lamb``) are given if they are not the defaults or if the results have several.
     ``golden`` are the frameworks whose eager steps equal the golden observation; empty in files of older versions.
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
-    is true if a work is included because its steps equal those of its framework's eager variant.
+    is true if a work is included because its steps equal those of its framework's eager variant. In another
+    ``precision`` than FP32 the steps are equal to the golden observation within the rounding of that precision.
     """
 
     model: str
+    precision: Precision = Precision.FP32
     rules: tuple[str, ...] = ()
     works: tuple[Work, ...]
     differences: tuple[Difference, ...]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ Range = tuple[float, float]
 
 RECTIFIER: Range = (0.0, 6.0)
 """The input at which a ReLU bends, and the bound of ReLU6."""
+
+REDUCED = "-reduced"
+"""The ending of the name of a model's reduced form: the same layers, fewer and smaller, for the check alone."""
 
 SMOOTH: Range = (-3.0, 6.0)
 """The interval in which GELU and SiLU bend; their other forms differ from them within it."""
@@ -58,6 +62,14 @@ class EqualWork:
         """Return the part for a model and values on the task's fixed axes; some have another recipe."""
         return self
 
+    def form(self, model: str) -> str:
+        """Return the name of the model whose steps are observed: this one, or its reduced form if it is large."""
+        return model
+
+    def reduction(self, _model: str) -> str:
+        """Return the sizes of the reduced form in words; nothing if the model itself is observed."""
+        return ""
+
     def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names that all frameworks share, and the arrays of the batch."""
         raise NotImplementedError
@@ -89,6 +101,17 @@ class EqualWork:
     def reach(self, _observed: Observation) -> Range | None:
         """Return a range that the inputs of every activation cover; None if unknown."""
         return None
+
+    signed_outputs = True
+    """Whether ``outputs`` have sums with signs, not only norms."""
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the sketch of each layer's output in the first step."""
+        raise NotImplementedError
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        raise NotImplementedError
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of two frameworks' layer outputs in the forward pass."""
@@ -183,3 +206,34 @@ def relative_distance(one: Sketch, other: Sketch, least: float = 0.0) -> float:
     """Return the distance of two arrays relative to the second one's norm, or to ``least`` if that is more."""
     size = max(other.norm, least)
     return max(abs(one.norm - other.norm), abs(one.signed_sum - other.signed_sum)) / size if size else 0.0
+
+
+def form_of(model: str, architectures: Mapping[str, object]) -> str:
+    """Return the name of a model's reduced form, or the model's own if it has none."""
+    reduced = f"{model}{REDUCED}"
+    return reduced if reduced in architectures else model
+
+
+class Sizes(Protocol):
+    """The sizes of a model of equal blocks."""
+
+    @property
+    def layers(self) -> int:
+        """The number of blocks."""
+
+    @property
+    def heads(self) -> int:
+        """The heads of a block's attention."""
+
+    @property
+    def width(self) -> int:
+        """The columns of the residual stream."""
+
+    @property
+    def vocabulary(self) -> int:
+        """The tokens."""
+
+
+def sizes(model: Sizes) -> str:
+    """Return the sizes of a model in words."""
+    return f"{model.layers} layers, {model.heads} heads, width {model.width}, vocabulary {model.vocabulary:,}"

@@ -303,6 +303,29 @@ def shared_rows(training: Any) -> None:
     training.model.table.forward = lambda categories: forward(categories % 10)
 
 
+def accumulated_in_bf16(_training: Any) -> None:
+    """Each product adds its terms one after another in BF16, as a kernel without a wider accumulator does."""
+
+    def linear(given: Any, weight: Any, bias: Any = None) -> Any:
+        given, weight = given.bfloat16(), weight.bfloat16()
+        total = given[..., :1] * weight[:, 0]
+        for column in range(1, weight.shape[1]):
+            total = total + given[..., column : column + 1] * weight[:, column]
+        return total if bias is None else total + bias.bfloat16()
+
+    nn.functional.linear = linear
+
+
+def products_in_bf16(_training: Any) -> None:
+    """Products of FP32 matrices on hardware for BF16, which adds in FP32, as a switch of PyTorch's allows."""
+    plain = nn.functional.linear
+
+    def linear(given: Any, weight: Any, bias: Any = None) -> Any:
+        return plain(given.bfloat16().float(), weight.bfloat16().float(), bias)
+
+    nn.functional.linear = linear
+
+
 # Equal work: changes that no witness may refuse.
 
 
@@ -393,6 +416,8 @@ LATER = {
     "classifier-not-decayed": classifier_not_decayed,
 }
 OPENED = {
+    "accumulated-in-bf16": accumulated_in_bf16,
+    "products-in-bf16": products_in_bf16,
     "gradient-stops": gradient_stops,
     "block-left-out": block_left_out,
     "dropout": dropout,

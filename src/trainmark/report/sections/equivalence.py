@@ -25,6 +25,7 @@ PAIR_SUBJECTS = (
     Subject.UPDATES,
     Subject.BATCH_MEANS,
     Subject.BATCH_VARIANCES,
+    Subject.ROUNDING,
 )
 
 
@@ -37,6 +38,10 @@ def section(context: Context) -> Section | None:
     captions = [say("equivalence_caption")]
     if any(party.variants for certificate in certificates for party in certificate.parties):
         captions.append(say("equivalence_variants"))
+    if any(certificate.precision is not Precision.FP32 for certificate in certificates):
+        captions.append(say("equivalence_rounding"))
+    if any(certificate.reduced for certificate in certificates):
+        captions.append(say("equivalence_reduced"))
     blocks: list[Block] = [Paragraph(plain(say("space").join(captions)))]
     for certificate in certificates:
         blocks.append(_parties(context, certificate))
@@ -56,7 +61,8 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
     for comparison in found:
         yield from _sentences(context, comparison, alone=len(found) == 1)
     precisions = {result.case.precision for result in context.results.cases if result.estimate}
-    others = sorted(precision.value for precision in precisions - {Precision.FP32})
+    compared = {comparison.precision for comparison in found}
+    others = sorted(precision.value for precision in precisions - compared - {Precision.FP32})
     if others and any(_claimed(comparison) for comparison in found):
         yield context.say("only_fp32_compared", precisions=context.say.joined(others)), False
 
@@ -64,8 +70,10 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
 def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> Iterator[tuple[str, bool]]:
     say = context.say
     model = comparison.model
-    if comparison.rules:
-        model = say("work", name=model, way=say.joined(list(comparison.rules)))
+    low = comparison.precision is not Precision.FP32
+    rules = [*comparison.rules, *([comparison.precision.value] if low else [])]
+    if rules:
+        model = say("work", name=model, way=say.joined(rules))
     what = _subject_matter(context, model, comparison.devices)
     differences = [_difference(context, found) for found in comparison.differences]
     if differences:
@@ -74,6 +82,11 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
     unseen = comparison.with_verdict(Verdict.UNSEEN)
     if unseen:
         yield say("certificate_lacks", what=what, names=_joined(context, unseen)), True
+    if low and comparison.golden and not differences:
+        names, precision = say.joined(list(comparison.golden)), comparison.precision.value
+        yield say("certificate_rounded", what=what, names=names, precision=precision), False
+        yield from _rest(context, comparison, what)
+        return
     if comparison.golden and len({work.framework for work in comparison.works}) < 2:
         yield say("certificate_golden", what=what, names=say.joined(list(comparison.golden))), False
         return
@@ -88,9 +101,17 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
         return
     if _claimed(comparison):
         yield say("certificate_observed", what=what, names=say.joined(list(comparison.observed))), False
+    yield from _rest(context, comparison, what)
+
+
+def _rest(context: Context, comparison: EqualityFinding, what: str) -> Iterator[tuple[str, bool]]:
+    """Yield the sentences on the works that the certificate does not cover."""
     for verdict in (Verdict.PROGRAM, Verdict.FRAMEWORK, Verdict.VARIANT):
         if rest := comparison.with_verdict(verdict):
-            yield say(f"certificate_without_{verdict}", what=what, names=_joined(context, rest)), False
+            yield (
+                context.say(f"certificate_without_{verdict}", what=what, names=_joined(context, rest)),
+                False,
+            )
 
 
 def _claimed(comparison: EqualityFinding) -> bool:
@@ -163,9 +184,9 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
         cell(", ".join(map(str, party.axes.values())) or party.compiler),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
-        cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
+        cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates]) or "-"),
         cell(say.joined([f"{value:.3f}" for value in party.momentum]) or "-"),
-        cell(str(party.decaying)),
+        cell("-" if party.decaying is None else str(party.decaying)),
         _verdict(context, party.checks, "as_described"),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.tasks.causal_lm import llama_reference, reference
 from trainmark.tasks.equal_work import (
     SMOOTH,
@@ -18,7 +18,9 @@ from trainmark.tasks.equal_work import (
     Range,
     check,
     common_range,
+    form_of,
     reached,
+    sizes,
 )
 from trainmark.tasks.products import (
     ADAM_OF_THE_CHECK,
@@ -68,6 +70,14 @@ class LanguageEqualWork(EqualWork):
             "warmup-updates": self.recipe.warmup_updates,
             "epoch-sequences": self.epoch,
         }
+
+    def form(self, model: str) -> str:
+        """Return the reduced form of a large model."""
+        return form_of(model, ARCHITECTURES)
+
+    def reduction(self, model: str) -> str:
+        """Return the sizes of the reduced form of a large model."""
+        return sizes(ARCHITECTURES[self.form(model)]) if self.form(model) != model else ""
 
     def inputs(self, model: str, seed: int = SEED) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49).
@@ -128,6 +138,14 @@ class LanguageEqualWork(EqualWork):
     def reach(self, observed: Observation) -> Range | None:
         """Return the range that the inputs of every described activation cover."""
         return common_range(_activated(observed.model))
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the sketch of each product's output in the first step."""
+        return {product.name: product.sketch for product in _own(observed).products}
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        return _own(observed).steps[0].logits
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the products' outputs and of the logits."""

@@ -149,6 +149,18 @@ class ImageEqualWork(EqualWork):
         """Return the range that the inputs of every activation cover."""
         return common_range(_own(observed).pre_activations)
 
+    signed_outputs = False
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the norm of each convolution's output in the first step."""
+        return {
+            conv.name: Sketch(norm=conv.output_norm, signed_sum=0.0) for conv in _own(observed).convolutions
+        }
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        return _own(observed).steps[0].logits
+
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the convolutions' outputs and of the logits."""
         yield check(Subject.ACTIVATIONS, _activations(_own(one), _own(other)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.tasks.causal_lm.equal_work import (
     BATCH,
     PARTS,
@@ -17,7 +17,17 @@ from trainmark.tasks.causal_lm.equal_work import (
     untied,
     with_far_rows,
 )
-from trainmark.tasks.equal_work import SMOOTH, EqualWork, Forward, Range, check, common_range, reached
+from trainmark.tasks.equal_work import (
+    SMOOTH,
+    EqualWork,
+    Forward,
+    Range,
+    check,
+    common_range,
+    form_of,
+    reached,
+    sizes,
+)
 from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, as_described, layers, passes
 from trainmark.worker.core.settings import ADAMW
@@ -78,6 +88,14 @@ class MaskedEqualWork(EqualWork):
             "dropout": recipe.dropout,
             "epoch-sequences": self.epoch,
         }
+
+    def form(self, model: str) -> str:
+        """Return the reduced form of a large model."""
+        return form_of(model, ARCHITECTURES)
+
+    def reduction(self, model: str) -> str:
+        """Return the sizes of the reduced form of a large model."""
+        return sizes(ARCHITECTURES[self.form(model)]) if self.form(model) != model else ""
 
     def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``Bert.shapes``, and the batch.
@@ -141,6 +159,14 @@ class MaskedEqualWork(EqualWork):
     def reach(self, observed: Observation) -> Range | None:
         """Return the range that the inputs of every described activation cover."""
         return common_range(_forward(observed.model, _described(_own(observed))).activated)
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the sketch of each product's output in the first step."""
+        return {product.name: product.sketch for product in _own(observed).products}
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        return _own(observed).steps[0].logits
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the products' outputs and of the words' logits."""

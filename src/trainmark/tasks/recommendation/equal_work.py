@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.tasks.equal_work import (
     RECTIFIER,
     EqualWork,
@@ -124,6 +124,14 @@ class ClickEqualWork(EqualWork):
     def reach(self, observed: Observation) -> Range | None:
         """Return the range that the inputs of every described activation cover."""
         return common_range(_forward(observed.model, DESCRIBED).activated)
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the sketch of each product's output in the first step."""
+        return {product.name: product.sketch for product in _own(observed).products}
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        return _own(observed).steps[0].logits
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the products' outputs and of the logits."""

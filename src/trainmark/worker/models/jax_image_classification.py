@@ -237,16 +237,23 @@ def _name(path: Any) -> str:
 
 
 def observe(
-    loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any
+    loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any, scale: float = 1.0
 ) -> Observation:
-    """Pass the batch forward and backward by the function that the step differentiates; return what was computed."""
+    """Pass the batch forward and backward by the function that the step differentiates; return what was computed.
+
+    The backward pass starts from the loss times ``scale``, as in FP16's step.
+    """
 
     def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
         collections = ("batch_stats", "intermediates")
-        return loss_of(params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution)
+        loss, results = loss_of(
+            params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution
+        )
+        return loss * scale, (loss, *results)
 
     passes = jax.value_and_grad(collecting, has_aux=True)
-    (loss, (logits, changed)), gradients = passes(params, batch_stats, batch)
+    (_, (loss, logits, changed)), scaled = passes(params, batch_stats, batch)
+    gradients = jax.tree.map(lambda gradient: gradient / scale, scaled)
     operations = convolutions_of(jax.make_jaxpr(collecting)(params, batch_stats, batch).jaxpr)
     outputs = {
         ".".join(path[: path.index("conv")]): value[0]
@@ -459,8 +466,9 @@ class JaxImageTraining(JaxTraining, ImageTraining):
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the function that the step differentiates."""
+        state, model = self.state, self.settings.model
         return observe(
-            self._loss_of, self.settings.model, self.state.params, self.state.batch_stats, self.batch
+            self._loss_of, model, state.params, state.batch_stats, self.batch, self.scale_of_loss()
         )
 
 

@@ -278,7 +278,13 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
         with self.autocast:
-            return observe(self.model, self._logits_of_all, lambda: self._forward()[1], self.exchange.average)
+            return observe(
+                self.model,
+                self._logits_of_all,
+                lambda: self._forward()[1],
+                self.exchange.average,
+                self.scaler.get_scale(),
+            )
 
 
 LOGITS = 1 << 28

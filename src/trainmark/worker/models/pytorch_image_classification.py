@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read
+from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read_scaled
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
 from ..core.facts import Facts
@@ -221,10 +221,11 @@ def observe(
     layers: Callable[[], Any],
     forward: Callable[[], tuple[Any, Any]],
     average: Callable[[], None],
+    scale: float = 1.0,
 ) -> Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return their results.
 
-    ``average`` averages the gradients over the ranks, like the step.
+    ``average`` averages the gradients over the ranks, like the step, and ``scale`` multiplies the loss, as in FP16's.
 
     ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
     compiled; it runs without hooks, because those would be compiled into another program.
@@ -241,10 +242,11 @@ def observe(
         for hook in hooks:
             hook.remove()
     logits, loss = forward()
-    loss.backward()
+    (loss * scale).backward()
     average()
     tensors = named_tensors(model, name)
-    gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
+    trained = {key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad}
+    gradients = read_scaled(trained, scale)
     model.zero_grad(set_to_none=True)
     return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, observed)
 
@@ -535,7 +537,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own model and loss."""
         name, average = self.settings.model, self.exchange.average
-        return observe(self.model, name, self._layers, self._forward, average)
+        return observe(self.model, name, self._layers, self._forward, average, self.scaler.get_scale())
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:

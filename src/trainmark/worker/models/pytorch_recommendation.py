@@ -279,7 +279,13 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
-        return observe(self.model, self._logits, lambda: self._forward()[1], self.exchange.average)
+        return observe(
+            self.model,
+            self._logits,
+            lambda: self._forward()[1],
+            self.exchange.average,
+            self.scaler.get_scale(),
+        )
 
 
 open_training = PyTorchClickTraining

@@ -413,6 +413,10 @@ class JaxTraining(Training):
         placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
         return jax.jit(fresh, out_shardings=None if group.alone else placed)()
 
+    def scale_of_loss(self) -> float:
+        """Return the factor of the loss in the step's backward pass; 1 for the precisions that do not scale."""
+        return 1.0 if self.state.scale is None else float(self.ranks.own_whole(self.state.scale.scale))
+
     def train(self, _index: int) -> None:
         """Hand the training on the current batch over; its rate is looked up on the device."""
         if self._run is None:
@@ -590,11 +594,13 @@ class NamedTraining(JaxTraining):
                 self.prepared(batch, 1, None),
                 lambda name, _weight, result: results.setdefault(name, result),
             )
-            return loss, (logits, results)
+            return loss * scale, (loss, logits, results)
 
+        scale = self.scale_of_loss()
         passes = jax.jit(jax.value_and_grad(collecting, has_aux=True))
         state = self.state
-        (loss, (logits, results)), gradients = passes(state.params, state.batch_stats, self.batch)
+        (_, (loss, logits, results)), scaled = passes(state.params, state.batch_stats, self.batch)
+        gradients = jax.tree.map(lambda gradient: gradient / scale, scaled)
         products = []
         for name in self.description.products():
             outputs, inputs = state.params[f"{name}.weight"].shape

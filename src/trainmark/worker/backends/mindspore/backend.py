@@ -217,16 +217,26 @@ def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
     ]
 
 
-def pass_eagerly(model: nn.Cell, forward: nn.Cell, batch: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Return loss, outputs and gradients, operator by operator, since a compiled network calls no hooks."""
+def pass_eagerly(
+    model: nn.Cell, forward: nn.Cell, batch: tuple[Any, ...], scale: float = 1.0
+) -> tuple[Any, Any, Any]:
+    """Return loss, outputs and gradients, operator by operator, since a compiled network calls no hooks.
+
+    The backward pass starts from the loss times ``scale``, as in FP16's step.
+    """
+
+    def scaled(*given: Any) -> tuple[Any, Any]:
+        loss, outputs = forward(*given)
+        return loss * scale, outputs
+
     mode = ms.get_context("mode")
     ms.set_context(mode=ms.PYNATIVE_MODE)
     try:
-        both = ms.value_and_grad(forward, None, model.trainable_params(), has_aux=True)
+        both = ms.value_and_grad(scaled, None, model.trainable_params(), has_aux=True)
         (loss, outputs), gradients = both(*batch)
     finally:
         ms.set_context(mode=mode)
-    return loss, outputs, gradients
+    return loss / scale, outputs, [gradient / scale for gradient in gradients]
 
 
 class MindSporeTraining(Training):
@@ -344,7 +354,9 @@ class MindSporeTraining(Training):
         """
         handles = hooks()
         try:
-            loss, outputs, gradients = pass_eagerly(self.model, self.train_step.forward, self.batch)
+            forward, scale = self.train_step.forward, self.settings.recipe.loss_scale
+            scale = scale if scale is not None and self._scaler is not None else 1.0
+            loss, outputs, gradients = pass_eagerly(self.model, forward, self.batch, scale)
         finally:
             for handle in handles:
                 handle.remove()

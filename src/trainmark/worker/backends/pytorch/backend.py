@@ -143,6 +143,11 @@ def read(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _numpy(tensor) for name, tensor in tensors.items()}
 
 
+def read_scaled(gradients: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """Return the gradients of a loss that was multiplied by ``scale`` as numpy arrays in FP32, divided by it."""
+    return {name: array / np.float32(scale) for name, array in read(gradients).items()}
+
+
 def _numpy(tensor: Any) -> Any:
     given = whole(tensor.to_dense() if tensor.is_sparse else tensor).detach()
     there = given.float().cpu().contiguous()
@@ -199,11 +204,16 @@ def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Ite
 
 
 def observe(
-    model: NamedModel, look: Callable[[], Any], loss_of: Callable[[], Any], average: Callable[[], None]
+    model: NamedModel,
+    look: Callable[[], Any],
+    loss_of: Callable[[], Any],
+    average: Callable[[], None],
+    scale: float = 1.0,
 ) -> Observation:
     """Run ``loss_of`` and the backward pass; return what they computed.
 
-    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits.
+    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits. The
+    backward pass starts from the loss times ``scale``, as in FP16's step.
     """
     observed: list[ObservedProduct] = []
 
@@ -215,9 +225,9 @@ def observe(
     with noting(model, note):
         logits = look().float().cpu().numpy()
     loss = loss_of()
-    loss.backward()
+    (loss * scale).backward()
     average()
-    gradients = read({name: tensor.grad for name, tensor in model.named_tensors().items()})
+    gradients = read_scaled({name: tensor.grad for name, tensor in model.named_tensors().items()}, scale)
     model.zero_grad(set_to_none=True)
     return Observation(logits, float(loss.detach()), gradients, observed)
 

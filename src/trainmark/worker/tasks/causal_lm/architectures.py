@@ -183,7 +183,7 @@ def is_norm(name: str) -> bool:
     return name.endswith("norm.weight")
 
 
-# 124 373 760, 139 584, 1 235 814 400 and 125 248 parameters.
+# 124 373 760, 139 584, 1 235 814 400 and 125 248 parameters; the reduced forms have 2 360 576 and 8 653 312.
 ARCHITECTURES: Mapping[str, Decoder] = {
     "gpt2_124m": Gpt(layers=12, heads=12, width=768, vocabulary=50304, positions=1024),
     "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
@@ -209,5 +209,18 @@ ARCHITECTURES: Mapping[str, Decoder] = {
         inner=176,
         # As short as it is, so that all three ranges of its waves are there.
         rotation=Rotation(base=10000.0, factor=32.0, slow=1.0, fast=4.0, positions=128),
+    ),
+    # What the check of equal work trains in place of a model of that name: the same layers, fewer and smaller.
+    "gpt2_124m-reduced": Gpt(layers=2, heads=4, width=256, vocabulary=2048, positions=1024),
+    "llama3.2_1b-reduced": Llama(
+        layers=2,
+        heads=8,
+        width=512,
+        vocabulary=2048,
+        positions=131072,
+        shared_heads=2,
+        head=64,
+        inner=2048,
+        rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
     ),
 }
