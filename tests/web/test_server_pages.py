@@ -14,10 +14,12 @@ import pytest
 import sample_results as sample
 from serving import Served
 from site_pages import Links
+from sqlalchemy import event
 
 from trainmark.cli.main import main
 from trainmark.schema.names import RESULTS
 from trainmark.schema.results import Results
+from trainmark.site import StoreSource, open_source
 from trainmark.site.entries import anchor_of
 from trainmark.store import Store, database_url, rebuilt_suite, write_results
 from trainmark.web import app, listing
@@ -325,3 +327,20 @@ def test_published_figures_are_those_of_every_model(nightly: Path, serve: Serve,
         connection.exec_driver_sql("UPDATE runs SET model = 'bert_base' WHERE campaign_id = 1")
     store.close()
     assert "bert_base" in serve(path).ask("/references.html").text
+
+
+def test_a_part_of_many_campaigns_takes_no_more_queries_than_one_of_few(nightly: Path) -> None:
+    source = open_source(str(nightly))
+    assert isinstance(source, StoreSource)
+    found = listing.StoreListing(source)
+    queries: list[str] = []
+    event.listen(source.store._engine, "before_cursor_execute", lambda *given: queries.append(given[2]))
+
+    counts = []
+    for first, size in ((0, CAMPAIGNS), (CAMPAIGNS - 2, 2)):
+        queries.clear()
+        assert len(found.part({}, first).entries) == size
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1] < 12
+    source.close()

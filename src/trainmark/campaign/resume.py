@@ -65,7 +65,7 @@ from trainmark.schema.results import (
 )
 from trainmark.schema.suite import NamingScheme, Suite
 from trainmark.schema.telemetry import TelemetrySummary
-from trainmark.store import Store, StoredCampaign, existing_store, identity, read_results
+from trainmark.store import Store, StoredCampaign, StoredRuns, existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, recorded_workloads
 
@@ -503,7 +503,13 @@ def campaign_results(
     ``address`` is the database's: a campaign's directory is relative to a SQLite file. With ``only``, the results have
     the cases with these stored ids alone, which do not depend on the other cases except for their speedups.
     """
-    stored = store.runs_of(campaign, only)
+    return results_of_runs(store.runs_of(campaign, only), campaign, address, only)
+
+
+def results_of_runs(
+    stored: StoredRuns, campaign: StoredCampaign, address: str, only: Set[str] | None = None
+) -> tuple[Results, Path]:
+    """Return the results of a campaign's stored runs, and the directory of its runs; see ``campaign_results``."""
     suite = _stored_suite(stored.suite_yaml, campaign.suite)
     if only is not None:
         held = tuple(case for case in suite.cases if only & {case.id, case.earlier_id})

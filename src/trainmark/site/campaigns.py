@@ -1,13 +1,13 @@
 """The sources of a site's results: result directories or a database, one campaign after the other."""
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.campaign import campaign_results, result_folders, results_of
-from trainmark.errors import InputError
+from trainmark.campaign import campaign_results, result_folders, results_of, results_of_runs
+from trainmark.errors import InputError, TrainmarkError
 from trainmark.insight import judged
 from trainmark.schema.results import Results
 from trainmark.store import Store, StoredCampaign, database_url, existing_store
@@ -101,8 +101,8 @@ class StoreSource:
         """Return the key of each campaign, from its number."""
         return [f"c{one.id}" for one in self.store.campaigns()]
 
-    def campaign(self, key: str, only: Set[str] | None = None) -> Campaign:
-        """Return a campaign with its results; with ``only`` those of the cases with these ids."""
+    def campaign(self, key: str) -> Campaign:
+        """Return a campaign with its results."""
         number = key.removeprefix("c")
         if not (
             key.startswith("c") and number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
@@ -111,8 +111,17 @@ class StoreSource:
         found = self.store.stored_campaign(int(number))
         if found is None:
             raise InputError(f"{self.name}: no campaign is called {key}")
-        results, folder = campaign_results(self.store, found, self.address, only)
+        results, folder = campaign_results(self.store, found, self.address)
         return Campaign(key, _name_of(found), results, folder)
+
+    def some(self, cases: Mapping[int, Set[str]]) -> Iterator[Campaign]:
+        """Yield campaigns by their numbers, with some cases each; those that this version cannot read are left out."""
+        for found, stored in self.store.runs_of_several(cases):
+            try:
+                results, folder = results_of_runs(stored, found, self.address, cases[found.id])
+            except TrainmarkError:
+                continue
+            yield Campaign(f"c{found.id}", _name_of(found), results, folder)
 
     def close(self) -> None:
         """Close the database."""

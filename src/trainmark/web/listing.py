@@ -96,19 +96,14 @@ class StoreListing:
         cases: dict[int, list[str]] = {}
         for row in listed.rows:
             cases.setdefault(row.campaign, []).append(row.case_id)
-        entries: list[Entry] = []
-        for campaign, ids in cases.items():
-            found = self._entries(campaign, frozenset(ids))
-            entries += (found[anchor] for case in ids if (anchor := anchor_of(case)) in found)
-        return Part(tuple(entries), first, listed.total)
-
-    def _entries(self, campaign: int, ids: frozenset[str]) -> dict[str, Entry]:
-        """Return the entries of some cases of a campaign; none if this version cannot read it."""
-        try:
-            found = self._source.campaign(f"c{campaign}", ids)
-        except TrainmarkError:
-            return {}
-        return {entry.anchor: entry for entry in entries_of(found)}
+        wanted = {campaign: frozenset(ids) for campaign, ids in cases.items()}
+        found = {
+            (entry.key, entry.anchor): entry
+            for campaign in self._source.some(wanted)
+            for entry in entries_of(campaign)
+        }
+        places = [(f"c{row.campaign}", anchor_of(row.case_id)) for row in listed.rows]
+        return Part(tuple(found[place] for place in places if place in found), first, listed.total)
 
     def choices(self, say: Catalogue) -> tuple[AxisChoice, ...]:
         """Return the values of the database's columns."""
