@@ -4,8 +4,8 @@
     .venv/bin/python scripts/report_pictures.py [NAME ...]
 
 It needs chromium and Pillow. Results are shown that are complete and name the program of every run; ``site`` is the
-site of all, also dark. The digests of what the pictures show are in docs/pictures/shown.json; a test compares them with
-today's pages.
+site of all, also dark. The examples are samples of the tests, whose figures are made up. The digests of what the
+pictures show are in docs/pictures/shown.json; a test compares them with today's pages.
 """
 
 import hashlib
@@ -15,10 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmark.report import render_html
+from trainmark.schema.results import Results
 from trainmark.site import open_source, write_site
 from trainmark.store import read_results
 
@@ -29,6 +31,12 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 SHOWN = ("frameworks", "h200-language", "cluster-ssh")
 """Six frameworks, language models, and a scaling table of four hosts."""
 SITE = "site"
+EXAMPLES = {
+    "example-precisions": "precisions_of_two_frameworks",
+    "example-real-and-synthetic": "real_and_synthetic",
+    "example-foreign-program": "foreign_program",
+}
+"""The samples of tests/report by the names of their pictures."""
 SIZES = ((1300, 900), (400, 900))
 LEAST_WINDOW = 520
 """Chromium's windows are not narrower: a narrow page is shown in a frame, and the picture is cut."""
@@ -38,10 +46,18 @@ COLOURS, PLOT_COLOURS = 64, 256
 FIRST_SCREEN = re.compile(r'<section id="(?!glance)')
 
 
+def results_of(name: str) -> Results:
+    """Return a stored result, or an example."""
+    if name not in EXAMPLES:
+        return read_results(DOCS / "results" / name / "results.json")
+    sys.path.append(str(DOCS.parent / "tests" / "report"))
+    made: Results = getattr(import_module("sample_results"), EXAMPLES[name])()
+    return made
+
+
 def page_of(name: str) -> str:
-    """Return the report of a stored result as a page."""
-    folder = DOCS / "results" / name
-    return render_html(read_results(folder / "results.json"), folder)
+    """Return the report of a stored result or of an example as a page."""
+    return render_html(results_of(name), DOCS / "results" / name)
 
 
 def first_screen(name: str) -> str:
@@ -75,12 +91,11 @@ def main(names: list[str]) -> int:
     if browser is None:
         sys.stderr.write("chromium is not installed\n")
         return 1
-    for name in names or (*SHOWN, SITE):
+    for name in names or (*SHOWN, *EXAMPLES, SITE):
         if name == SITE:
             _show_site(browser)
             continue
-        folder = DOCS / "results" / name
-        results = read_results(folder / "results.json")
+        results = results_of(name)
         runs = [run for case in results.cases for run in case.runs]
         if not results.complete or any(run.identity is None for run in runs):
             sys.stderr.write(f"{name}: unfinished, or the program of some run is unknown\n")

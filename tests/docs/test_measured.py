@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from appendix_tables import deviations, loaders, two_h100
-from report_pictures import SHOWN, SITE, first_screen, site_screen
+from report_pictures import EXAMPLES, SHOWN, SITE, first_screen, site_screen
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -129,7 +129,7 @@ def test_the_figures_of_a_row_are_in_the_result_that_it_links_to(line: str, resu
     assert [figure for figure in figures if figure not in allowed] == []
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", [*SHOWN, *EXAMPLES])
 def test_a_picture_shows_what_the_report_shows_today(name: str) -> None:
     stored = json.loads((DOCS / "pictures" / "shown.json").read_text(encoding="utf-8"))
     digest = hashlib.sha256(first_screen(name).encode()).hexdigest()

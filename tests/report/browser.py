@@ -77,7 +77,10 @@ function clipped() {
   const stacked = [...document.querySelectorAll("table")]
     .filter((table) => getComputedStyle(table).display !== "table").map((table) => table.closest("section").id);
   const background = getComputedStyle(document.body).backgroundColor;
-  return { name: location.hash.slice(1), width, found, first, numbers, stacked, background };
+  const heights = [...document.querySelectorAll(".picture svg")].map((svg) => svg.getBoundingClientRect().height);
+  const bar = document.querySelector("#glance td.bar rect"), drawn = bar && getComputedStyle(bar);
+  return { name: location.hash.slice(1), width, found, first, numbers, stacked, background,
+    tallest: Math.max(0, ...heights), bar: drawn && [drawn.fill, Number(drawn.fillOpacity)] };
 }
 addEventListener("load", () => setTimeout(() => parent.postMessage(clipped(), "*"), 250));
 </script>
@@ -102,6 +105,8 @@ class View:
 
     ``first`` is the lower edge of the first number (px from the top), None without one; ``background`` the colour.
     ``numbers`` counts the headline numbers in the first 900 px; ``stacked`` are the sections of tables shown as lists.
+    ``tallest`` is the height of the tallest chart (px), ``bar`` the colour and opacity of the bars next to the headline
+    numbers, None without any.
     """
 
     cut_off: list[str]
@@ -109,6 +114,8 @@ class View:
     numbers: int
     stacked: list[str]
     background: str
+    tallest: float
+    bar: tuple[str, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +162,9 @@ def inspected(pages: Mapping[str, str], folder: Path, dark: Collection[str] = ()
     for one in json.loads(unescape(reported[1])):
         name, medium, width = one["name"].split(",")
         assert abs(one["width"] - int(width)) <= 20
+        bar = (one["bar"][0], float(one["bar"][1])) if one["bar"] else None
         views[name, medium, int(width)] = View(
-            one["found"], one["first"], one["numbers"], one["stacked"], one["background"]
+            one["found"], one["first"], one["numbers"], one["stacked"], one["background"], one["tallest"], bar
         )
     assert set(views) == {(name, *window) for name in pages for window in windows_of(name, dark)}
     return Views(views, complaints)

@@ -357,6 +357,49 @@ def many_workloads() -> Results:
     return results(cases, suite="five-programs")
 
 
+def precisions_of_two_frameworks() -> Results:
+    """Three workloads in two frameworks and four precisions; one of the cells is out of memory."""
+    models = {
+        "resnet50_v1.5": (2500.0, "images/s"),
+        "gpt2_124m": (180_000.0, "tokens/s"),
+        "bert_base": (1900.0, "sequences/s"),
+    }
+    precisions = {"fp32": 1.0, "tf32": 2.4, "amp-fp16": 4.1, "amp-bf16": 4.2}
+    cases = []
+    for model, (rate, unit) in models.items():
+        for framework, share in (("pytorch", 1.0), ("jax", 0.96)):
+            for precision, factor in precisions.items():
+                case = case_of(framework=framework, model=model, precision=precision, device="cuda")
+                made = tuple(in_unit(each, unit) for each in ok_runs(case, rate * share * factor, 5))
+                if (model, framework, precision) == ("gpt2_124m", "jax", "fp32"):
+                    made = (failed_run(case, Outcome.OOM, "out of memory on GPU 0"),)
+                cases.append((case, made))
+    return results(cases, suite="precisions")
+
+
+def foreign_program() -> Results:
+    """A program of another project by its command line: a guessed format, two settings, and little that is known."""
+    guessed = Suspicion(
+        code="guessed",
+        sentence="no known program prints these lines; assumed from their words: 'batches' counts steps; 'ms/batch' is "
+        "the time of one step. trainmark parse --explain prints the format that is proposed",
+        about=About.WORK,
+    )
+    cases = []
+    for batch, rate in ((16, 212.0), (32, 141.0)):
+        case = Case.model_validate(
+            {
+                "task": "program",
+                "workload": "word_language_model",
+                "framework": "unknown",
+                "batch_per_device": batch,
+            }
+        )
+        runs = (in_unit(made, "steps/s") for made in ok_runs(case, rate, 3))
+        cases.append((case, tuple(made.model_copy(update={"suspicions": (guessed,)}) for made in runs)))
+    return results(cases, suite="word_language_model")
+
+
 def two_units() -> Results:
     """A suite of pictures and of sentences: PyTorch's network beside another program's language model."""
     figures: dict[tuple[str, str, str], tuple[float, float]] = {

@@ -9,9 +9,11 @@ import sample_results as sample
 from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.report import Language
-from trainmark.report.blocks import Bullets, Section, Table
+from trainmark.report.blocks import Bullets, Section, Style, Table
 from trainmark.report.writing import compose
 from trainmark.schema.energy import EnergySource, EnergyUse
+from trainmark.schema.gates import GateName
+from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.results import Results
 from trainmark.store import read_results, write_results
 from trainmark.suite import load_suite
@@ -214,7 +216,64 @@ def test_pictures_show_finished_results_whose_runs_name_their_program(page: str)
     text = (STORED.parents[1] / page).read_text(encoding="utf-8")
     shown = set(re.findall(r"pictures/([\w-]+)-(?:1300|400)\.png", text))
     assert shown
-    for name in shown:
+    for name in (name for name in shown if not name.startswith("example-")):
         results = stored(name)
         assert results.complete
         assert all(run.identity is not None for case in results.cases for run in case.runs)
+
+
+def notes(section: Section) -> str:
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    return " ".join(table.footnotes)
+
+
+def test_a_row_that_differs_from_its_baseline_in_more_than_its_framework_is_named() -> None:
+    """JAX ran out of memory in FP32, so its row of that model is TF32 while the baseline is FP32."""
+    section = glance(sample.precisions_of_two_frameworks())
+    (unlike,) = (row for row in rows(section) if "tf32" in row[0])
+
+    assert unlike[0].startswith("jax gpt2_124m")
+    assert unlike[2] == "2.304 [2.292, 2.316]"
+    assert f"{unlike[0]} also differs from its baseline in precision" in notes(section)
+    assert notes(section).count("also differs") == 1
+
+
+def test_an_interval_of_a_ratio_is_not_rounded_to_a_point() -> None:
+    found = [
+        row[2] for row in rows(glance(sample.precisions_of_two_frameworks())) if "baseline" not in row[2]
+    ]
+
+    assert len(found) == 3
+    for text in found:
+        _, low, high = re.findall(r"[\d.]+", text)
+        assert low != high, text
+
+
+def test_commands_in_advice_are_code_and_have_no_backticks() -> None:
+    case = case_of(device="cpu")
+    busy = Suspicion(code=GateName.CPU_SHARED, sentence="others took 90 % of the cores", about=About.MACHINE)
+    runs = tuple(run.model_copy(update={"suspicions": (busy,)}) for run in sample.ok_runs(case, 100.0, 3))
+    results = sample.results([(case, runs)])
+    (overview,) = (
+        one for one in compose(results, Path("/nowhere"), Language.EN).sections if one.anchor == "overview"
+    )
+    spans = [
+        span
+        for block in overview.blocks
+        if isinstance(block, Bullets)
+        for item in block.items
+        for span in item
+    ]
+
+    assert "trainmark run --wait-quiet MINUTES" in [span.text for span in spans if span.style is Style.CODE]
+    assert not [span.text for span in spans if "`" in span.text]
+
+
+def test_a_label_leaves_out_an_axis_that_all_cases_of_its_tasks_have_in_common() -> None:
+    found = [row[0] for row in rows(glance(sample.precisions_of_two_frameworks()))]
+
+    assert found == [
+        "pytorch resnet50_v1.5 fp32 b32 1n1g", "jax resnet50_v1.5 fp32 b32 1n1g",
+        "pytorch gpt2_124m 1024tok fp32 b32 1n1g", "jax gpt2_124m 1024tok tf32 b32 1n1g",
+        "pytorch bert_base 128tok fp32 b32 1n1g", "jax bert_base 128tok fp32 b32 1n1g",
+    ]  # fmt: skip

@@ -1,12 +1,13 @@
 """The HTML report: it needs nothing from elsewhere, text from data stays text, and a real browser draws its charts."""
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sample_results as sample
-from browser import DARK, WINDOWS, Views, inspected, needs_browser
+from browser import DARK, WINDOWS, View, Views, inspected, needs_browser
 from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
@@ -152,13 +153,16 @@ def test_links_in_the_table_of_contents_lead_to_sections(rendering: Rendering) -
 
 WHOLE = (
     (sample.many_workloads, Language.EN),
+    (sample.precisions_of_two_frameworks, Language.EN),
+    (sample.real_and_synthetic, Language.EN),
+    (sample.foreign_program, Language.EN),
     (sample.with_certificate, Language.ZH),
     (sample.two_units, Language.EN),
     (sample.hostile, Language.ZH),
     (sample.cluster, Language.EN),
 )
-STORED = ("frameworks", "h200-language", "h100-scaling")
-"""Kept results: six frameworks, three language models and two others, and two sizes."""
+STORED = ("frameworks", "h200-language", "h100-scaling", "cluster-ssh")
+"""Kept results: six frameworks, three language models and two others, two sizes, and four hosts."""
 WITHOUT_SCRIPT = "plain-two_units"
 PAGES = (
     *(f"whole-{example.__name__}" for example, _ in WHOLE),
@@ -220,6 +224,43 @@ def test_a_dark_page_has_a_dark_background(views: Views) -> None:
     page = f"whole-{sample.two_units.__name__}"
     assert views.pages[page, "page", 1300].background == "rgb(255, 255, 255)"
     assert views.pages[page, *DARK].background == "rgb(21, 24, 27)"
+
+
+A4_PX = 297 / 25.4 * 96
+"""The height of A4 paper in CSS pixels."""
+
+
+@needs_browser
+@pytest.mark.parametrize("page", PAGES)
+def test_no_chart_is_torn_between_two_printed_pages(page: str, views: Views) -> None:
+    assert views.pages[page, "printed", 717].tallest < 0.85 * A4_PX
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Return the relative luminance of an sRGB colour of values up to 255 (WCAG 2)."""
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in (part / 255 for part in colour)
+    ]
+    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(view: View) -> float:
+    """Return the contrast of a page's bars with its background, from 1 to 21."""
+    assert view.bar is not None
+    behind = [float(part) for part in re.findall(r"\d+", view.background)]
+    fill = [float(part) for part in re.findall(r"\d+", view.bar[0])]
+    opacity = view.bar[1]
+    shown = [opacity * one + (1 - opacity) * other for one, other in zip(fill, behind, strict=True)]
+    light, dark = sorted((luminance(shown), luminance(behind)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@needs_browser
+@pytest.mark.parametrize("window", [("page", 1300), DARK])
+def test_bars_stand_out_from_a_light_and_a_dark_page(window: tuple[str, int], views: Views) -> None:
+    """WCAG 2 asks for a contrast of 3 of what a reader needs to see."""
+    assert contrast(views.pages[f"whole-{sample.two_units.__name__}", *window]) >= 3
 
 
 def test_a_page_of_thirty_runs_is_smaller_than_300_kb(tmp_path: Path) -> None:

@@ -84,9 +84,12 @@ class Axes:
         return {a: self.value(self.cases[0].case, a) for a in self.aspects if a not in self.varying}
 
     def label(self, case: Case, without: Iterable[Aspect] = ()) -> str:
-        """Return a short name of ``case``: its varying aspects, and always precision, batch and devices."""
+        """Return a short name of ``case``: its varying aspects, and always precision, batch and devices.
+
+        An axis that all cases of its tasks have in common follows from the model, and is left out.
+        """
         always = (PRECISION, BATCH, DEVICES)
-        without = set(without)
+        without = {*without, *(aspect for aspect in self.varying if self._follows_model(aspect))}
         shown = [a for a in self.aspects if (a in self.varying or a in always) and a not in without]
         if is_neutral(case.task):
             # The program's name says more than axes that nothing states.
@@ -107,6 +110,11 @@ class Axes:
         """Return a framework's name with its own aspects, as in a column's title: ``tensorflow (graph)``."""
         own = [word for word in self.key(case, self.of_framework()) if word not in (NOTHING, NO_COMPILER)]
         return f"{case.framework} ({', '.join(own)})" if own else case.framework
+
+    def _follows_model(self, aspect: Aspect) -> bool:
+        """Return whether an axis of a task varies only because cases of other tasks lack it."""
+        values = {self.value(found.case, aspect) for found in self.cases}
+        return aspect not in COMMON and len(values - {NOTHING}) == 1
 
     def _follows_framework(self, aspect: Aspect) -> bool:
         pairs = {(c.case.framework, self.value(c.case, aspect)) for c in self.cases}

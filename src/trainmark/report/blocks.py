@@ -141,6 +141,12 @@ def code(text: str) -> tuple[Span, ...]:
     return (Span(text, Style.CODE),)
 
 
+def marked(text: str) -> tuple[Span, ...]:
+    """Return a sentence whose code is between backticks, as in the terminal."""
+    pieces = enumerate(text.split("`"))
+    return tuple(Span(piece, Style.CODE if at % 2 else Style.PLAIN) for at, piece in pieces if piece)
+
+
 def cell(text: str, detail: str = "") -> Cell:
     """Return a cell of plain text."""
     return Cell(plain(text), detail)

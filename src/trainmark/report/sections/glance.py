@@ -68,23 +68,32 @@ def _compared(context: Context) -> list[_Compared]:
     return found
 
 
-def selected(context: Context, compared: Sequence[_Compared]) -> list[_Compared]:
-    """Return the rows of the first screen, at most ``MOST_ROWS``, in the order of the suite.
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The rows of the first screen, and the aspects by which they were chosen; all that vary if every case fits."""
+
+    rows: Sequence[_Compared]
+    aspects: tuple[Aspect, ...]
+
+
+def _selected(context: Context, compared: Sequence[_Compared]) -> _Selection:
+    """Return at most ``MOST_ROWS`` rows, in the order of the suite.
 
     If not all cases fit, each framework, precision and number of devices has one row if these fit, else the same for
     the smallest and the largest number of devices, else each framework, else each model: the case that differs from its
     baseline in the fewest aspects.
     """
     if len(compared) <= MOST_ROWS:
-        return list(compared)
+        return _Selection(compared, context.axes.varying)
     sizes = [one.case.case.world_size for one in compared]
     ends = [one for one in compared if one.case.case.world_size in (min(sizes), max(sizes))]
     chosen: list[_Compared] = []
+    aspects: tuple[Aspect, ...] = ()
     for among, aspects in ((compared, _GROUPS[0]), (ends, _GROUPS[0]), *((compared, a) for a in _GROUPS[1:])):
         chosen = _nearest(context, among, aspects)
         if len(chosen) <= MOST_ROWS:
-            return chosen
-    return chosen[:MOST_ROWS]
+            break
+    return _Selection(chosen[:MOST_ROWS], aspects)
 
 
 def _nearest(context: Context, among: Sequence[_Compared], aspects: tuple[Aspect, ...]) -> list[_Compared]:
@@ -104,11 +113,12 @@ def _distance(context: Context, one: _Compared) -> int:
 
 
 def _table(context: Context, compared: list[_Compared]) -> Table:
-    say, rows = context.say, selected(context, compared)
+    say, selection = context.say, _selected(context, compared)
+    rows = selection.rows
     ends = _ends(rows)
     units = {one.case.unit for one in rows}
     several = any(one.case.id != one.baseline.id for one in rows)
-    title = say("column_throughput", unit=next(iter(units))) if len(units) == 1 else say("throughput_title")
+    title = say("column_throughput", unit=next(iter(units))) if len(units) == 1 else say("column_throughputs")
     columns = [Column(say("column_case"), numeric=False), Column(title)]
     columns += [Column(say("column_ratio"))] if several else []
     joules = {found.case: found for found in context.findings.energy}
@@ -121,24 +131,30 @@ def _table(context: Context, compared: list[_Compared]) -> Table:
         )
         for unit in units
     }
+    digits = _ratio_decimals(rows)
     body = []
     for one in rows:
         unit = one.case.unit
         cells = [cell(context.axes.label(one.case.case))]
         cells.append(_number(context, one.case, places[unit], "" if len(units) == 1 else f" {unit}"))
-        cells += [_ratio(context, one)] if several else []
+        cells += [_ratio(context, one, digits)] if several else []
         cells += [energy_cell(joules.get(one.case.id))] if has_energy else []
         cells.append(_bound(context, one.case))
         body.append(tuple(cells))
     bars = tuple(_bar(one.case, ends[one.case.unit or ""]) for one in rows)
     note = say("glance_bars" if len(units) == 1 else "glance_bars_of_units")
     return Table(
-        "", tuple(columns), tuple(body), tuple(_notes(context, compared, rows)), bars=bars, bars_note=note
+        "",
+        tuple(columns),
+        tuple(body),
+        tuple(_notes(context, compared, selection)),
+        bars=bars,
+        bars_note=note,
     )
 
 
-def _notes(context: Context, compared: Sequence[_Compared], rows: Sequence[_Compared]) -> Iterator[str]:
-    say = context.say
+def _notes(context: Context, compared: Sequence[_Compared], selection: _Selection) -> Iterator[str]:
+    say, rows = context.say, selection.rows
     labels = {one.baseline.id: context.axes.label(one.baseline.case) for one in rows}
     bases = [labels[name] for name in labels if sum(one.baseline.id == name for one in rows) > 1]
     note = [say("glance_intervals")]
@@ -146,7 +162,22 @@ def _notes(context: Context, compared: Sequence[_Compared], rows: Sequence[_Comp
         note.append(say("glance_ratio", bases=say("semicolon").join(bases)))
     if len(rows) < len(compared):
         note.append(say("glance_some", n=len(rows), of=len(compared)))
+    note += _unlike(context, selection)
     yield say("space").join(note)
+
+
+def _unlike(context: Context, selection: _Selection) -> Iterator[str]:
+    """Yield a sentence for each row that differs from its baseline in more than that by which the rows were chosen."""
+    axes = context.axes
+    chosen_by = {*selection.aspects, *axes.of_framework()}
+    for one in selection.rows:
+        sides = one.case.case, one.baseline.case
+        differing = [
+            aspect for aspect in axes.varying if len({axes.value(side, aspect) for side in sides}) > 1
+        ]
+        others = [context.aspect(aspect) for aspect in differing if aspect not in chosen_by]
+        if others:
+            yield context.say("glance_unlike", case=axes.label(sides[0]), aspects=context.say.joined(others))
 
 
 def _number(context: Context, case: CaseResult, places: int, unit: str) -> Cell:
@@ -157,14 +188,26 @@ def _number(context: Context, case: CaseResult, places: int, unit: str) -> Cell:
     )
 
 
-def _ratio(context: Context, one: _Compared) -> Cell:
+def _ratio_decimals(rows: Sequence[_Compared]) -> int:
+    """Return the decimals of the ratios: 2, or more if an interval would be rounded to one number."""
+    found = [
+        ratio(one.case.estimate, one.baseline.estimate) for one in rows if one.case.id != one.baseline.id
+    ]
+    bounds = [one.interval for one in found if one is not None and one.interval is not None]
+    narrowest = min((each.high - each.low for each in bounds), default=1.0)
+    return next((places for places in (2, 3) if narrowest >= 2 * 10**-places), 4)
+
+
+def _ratio(context: Context, one: _Compared, places: int) -> Cell:
     if one.case.id == one.baseline.id:
         return cell("1", context.say("is_baseline"))
     found = ratio(one.case.estimate, one.baseline.estimate)
     if found is None:
         return cell("-")
     doubtful = {one.case.id, one.baseline.id} & context.doubted
-    return cell(f"{number(found.value, 2)}{Mark.DOUBT.value * bool(doubtful)}", interval(found.interval, 2))
+    return cell(
+        f"{number(found.value, places)}{Mark.DOUBT.value * bool(doubtful)}", interval(found.interval, places)
+    )
 
 
 def _bound(context: Context, case: CaseResult) -> Cell:

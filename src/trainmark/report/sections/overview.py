@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from trainmark.report.axes import NOTHING
-from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
+from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, marked, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import days
 from trainmark.report.sections.environment import framework, hardware, named, nodes
@@ -179,7 +179,7 @@ def _advice(context: Context) -> Iterator[Block]:
         for reason in reasons:
             yield Paragraph(plain(reason), alert=True)
         yield Paragraph(plain(context.say("advice")))
-        yield Bullets(tuple(plain(step) for step in steps))
+        yield Bullets(tuple(marked(step) for step in steps))
 
 
 def _constant(context: Context) -> list[str]:
