@@ -17,9 +17,9 @@ from trainmark.profiles import read_profile, trace_files
 from trainmark.schema.case import Case
 from trainmark.schema.names import EVENTS, PROFILE, TRACES
 from trainmark.schema.outcome import Outcome, OutcomeRecord
-from trainmark.schema.profile import CaseProfile, ProfileMode
+from trainmark.schema.profile import CaseProfile
 from trainmark.schema.results import RunResult
-from trainmark.schema.suite import Protocol
+from trainmark.schema.suite import ProfileMode, Protocol
 from trainmark.workload import BuiltinSource
 
 PROFILED_STEPS = 5

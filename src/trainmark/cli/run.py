@@ -394,7 +394,7 @@ class Call:
         from trainmark.cli.hosts import chosen_hosts
         from trainmark.cli.progress import ProgressPrinter
         from trainmark.home import default_home
-        from trainmark.schema.profile import ProfileMode
+        from trainmark.schema.suite import ProfileMode
         from trainmark.suite import select
 
         if self.profile or self.profile_trace:

@@ -9,16 +9,6 @@ from trainmark.schema.frozen import Frozen
 from trainmark.schema.outcome import Outcome
 
 
-class ProfileMode(StrEnum):
-    """A suite's choice of the profiled run that each case gets in addition to its measured ones."""
-
-    OFF = "off"
-    REDUCED = "reduced"
-    """Profile, and store seconds by kind of operation."""
-    TRACE = "trace"
-    """Store the profiler's trace files too."""
-
-
 class WorkKind(StrEnum):
     """The kinds of work that share a step's time; see docs/how-to/profile.md."""
 

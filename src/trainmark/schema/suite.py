@@ -20,7 +20,6 @@ from trainmark.schema.frozen import Frozen
 from trainmark.schema.gates import GateName
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import Sampling
-from trainmark.schema.profile import ProfileMode
 
 
 class NamingScheme(StrEnum):
@@ -191,6 +190,16 @@ class Gates(Frozen):
     """The gates that are turned off, by name (docs/reference/gates.md)."""
 
     off: tuple[GateName, ...] = ()
+
+
+class ProfileMode(StrEnum):
+    """A suite's choice of the profiled run that each case gets in addition to its measured ones."""
+
+    OFF = "off"
+    REDUCED = "reduced"
+    """Profile, and store seconds by kind of operation."""
+    TRACE = "trace"
+    """Store the profiler's trace files too."""
 
 
 def _profile_mode(value: Any) -> Any:

@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import SYNTHETIC, Case, axes_of
-from trainmark.schema.profile import ProfileMode
-from trainmark.schema.suite import Dataset, Suite
+from trainmark.schema.suite import Dataset, ProfileMode, Suite
 from trainmark.schema.task_catalogue import own_axes, task_of_model
 from trainmark.suite.card_cases import CardCases, read_card_cases
 from trainmark.suite.document import Document, Key, parse_document, read_document

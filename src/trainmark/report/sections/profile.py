@@ -54,7 +54,7 @@ def _kinds(context: Context, label: str, profile: StepProfile) -> Table:
         Column(say("column_step_ms")),
         Column(say("column_step_share")),
     )
-    places = decimals(seconds * 1e3 for seconds in profile.kinds.values() if seconds * 1e3 > _SMALLEST)
+    places = decimals([profile.step_s * 1e3])
     order = sorted(profile.kinds.items(), key=lambda item: -item[1])
     rows: list[tuple[Cell, ...]] = [_row(context, kind, seconds, profile, places) for kind, seconds in order]
     rows.append((cell(say("profile_sum")), cell(number(profile.step_s * 1e3, places)), cell(percent(1.0))))
@@ -64,10 +64,6 @@ def _kinds(context: Context, label: str, profile: StepProfile) -> Table:
     )
     notes = tuple(say(key, seconds=_milliseconds(seconds)) for key, seconds in hidden if seconds)
     return Table(label, columns, tuple(rows), footnotes=notes)
-
-
-_SMALLEST = 0.1
-"""Kinds below this many milliseconds do not add decimals to the others."""
 
 
 def _row(
