@@ -473,3 +473,32 @@ def test_a_number_that_only_its_unit_names_is_not_mistaken_for_another(
     row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=1))
 
     assert row["throughput"] == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("form", "number", "assumed"),
+    [
+        (
+            lambda at: f"iter: {10 * at} loss: 2.1 time/iter: 125 ms",
+            256,
+            "'time/iter ms' is the time of one step. ",
+        ),
+        (
+            lambda at: f"update {at} | fps {12000 + at % 9} | reward 1.5",
+            12004,
+            "'fps' is frames/s of all devices",
+        ),
+        (lambda at: f"step {at} samples/sec={512 + at % 9} lr=1e-4", 516, "'samples/sec' is samples/s"),
+        (lambda at: f"step {at} | dt 250ms | 131K tok/s", 131_000, "'tok/s' is tokens/s of all devices"),
+        (lambda at: f"step {at} | dt 250ms | 131K tok/s", 131_000, "rate x time is constant (3.275e+04)"),
+    ],
+)
+def test_what_is_assumed_names_the_words_that_say_it(
+    tmp_path: Path, form: Callable[[int], str], number: float, assumed: str
+) -> None:
+    text = "".join(f"{form(at)}\n" for at in range(1, 91))
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=32))
+
+    assert row["throughput"] == pytest.approx(number, rel=0.001)
+    assert assumed in row["problems"][0]["message"]

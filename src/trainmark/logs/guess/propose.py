@@ -33,6 +33,8 @@ _SENTENCES = {
 """What is assumed of a number, by its field, for those that need no more than this."""
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
+_OF_A_STEP = re.compile(r"step|batch|iter|update")
+"""In the name of a time that is that of one step."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _POWERS_OF_A_BATCH = 32
@@ -312,7 +314,7 @@ def _may_count_samples(family: Family, fields: _Fields) -> tuple[str, str] | Non
     if not only_time or not is_plain or _rise(counter.values) < _FEWEST_OF_A_BATCH:
         return None
     name = family.places[times[0]].name
-    return None if "step" in name or "batch" in name else (counter.name.strip(), name.strip())
+    return None if _OF_A_STEP.search(name) else (counter.name.strip(), name.strip())
 
 
 def _data_times(fields: _Fields) -> int:
@@ -450,12 +452,16 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
     units = _units(family)
     for at, found in fields.meant.items():
         place = family.places[at]
-        label = f"'{(place.name + ' ' + units[at]).strip()}'"
+        label = _label(place, units[at], found)
         if found.field == "rate":
             yield f"{label} is {unit} of {'one device' if per_device else 'all devices'}"
         elif words := _SENTENCES.get(found.field):
             yield f"{label} {words}"
-        elif (rise := _rise(counter.values)) > 1 and family.clock_s is None and "step" not in place.name:
+        elif (
+            (rise := _rise(counter.values)) > 1
+            and family.clock_s is None
+            and not _OF_A_STEP.search(place.name)
+        ):
             yield (
                 f"{label} is the time of one step (if it is that of all {rise} steps since the line before, "
                 f"they are {rise} times as fast)"
@@ -467,13 +473,25 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         yield agreed
 
 
+def _label(place: Place, unit: str, found: Meant) -> str:
+    """Return the words that say what a number is: its unit, its name, or both."""
+    words = (("", unit), (place.name, ""), (place.name, unit))
+    meanings = ((name, behind, meaning_of(name, behind)) for name, behind in words)
+    fitting = (f"{name} {behind}" for name, behind, meant in meanings if meant and meant.field == found.field)
+    return f"'{next(fitting, f'{place.name} {unit}').strip()}'"
+
+
+_SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+
+
 def _agreement(family: Family, fields: _Fields) -> str | None:
     """Return a sentence if rate x time is constant, so that both are of the same steps."""
     rate = next((at for at, one in fields.meant.items() if one.field == "rate"), None)
     time = next((at for at, one in fields.meant.items() if one.field in _SECONDS), None)
     if rate is None or time is None:
         return None
-    work = family.places[rate].values * family.places[time].values * _SECONDS[fields.meant[time].field]
+    scale = _SECONDS[fields.meant[time].field] * _SUFFIXES.get(family.places[rate].suffix.lower(), 1.0)
+    work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
     if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
         return f"rate x time is constant ({middle:.4g}), so both are of the same steps"

@@ -23,13 +23,14 @@ _PER_S = r"(?: ?/ ?|_per_|_?per ?|_p)s(?:ec(?:ond)?)?"
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
 _BARE_RATE = re.compile(r"(?:^|\W)(?:tps|tgs|tokps|wps)\W*$")
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
+_FRAMES = re.compile(r"(?:^|\W)fps\W*$")
 _THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
 _PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b")
 _UNIT_PER_DEVICE = re.compile(
     r" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each )(?:gpu|device|card|chip|npu|rank|core)"
 )
 _TIME = re.compile(
-    r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time[_ ]?per[_ ](?:step|iter\w*)"
+    r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time(?:[_ ]?per[_ ]|/)(?:step|iter\w*|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
 )
 
@@ -125,6 +126,8 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
         return Meant("rate", "tokens/s", per_device)
     if _IMAGES.search(name):
         return Meant("rate", "images/s", per_device)
+    if _FRAMES.search(name) or unit == "fps":
+        return Meant("rate", "frames/s", per_device)
     if _THROUGHPUT.search(name):
         return Meant("rate", None, per_device)
     if _ELAPSED.search(name):
