@@ -502,3 +502,25 @@ def test_what_is_assumed_names_the_words_that_say_it(
 
     assert row["throughput"] == pytest.approx(number, rel=0.001)
     assert assumed in row["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("count", ["{}.0", "{:.4e}"])
+def test_a_counter_of_samples_that_is_no_whole_number_costs_no_record(tmp_path: Path, count: str) -> None:
+    lines = (f"step {10 * at} | tokens seen {count.format(40960 * at)} | tok/s 8192" for at in range(1, 60))
+
+    row = _row(tmp_path, "".join(f"{line}\n" for line in lines))
+
+    assert (row["status"], row["throughput"]) == ("guessed", pytest.approx(8192))
+    assert [one["name"] for one in row["witnesses"]] == ["printed rate"]
+
+
+def test_steps_are_the_counter_wherever_that_of_samples_is_printed(tmp_path: Path) -> None:
+    lines = (f"consumed samples: {640 * at} | step {10 * at} | dt 0.500 s" for at in range(1, 60))
+
+    row = _row(tmp_path, "".join(f"{line}\n" for line in lines), Facts(gpus=1, batch_per_device=64))
+
+    assert row["throughput"] == pytest.approx(128)
+    assert {one["name"]: round(one["value"]) for one in row["witnesses"]} == {
+        "step time": 128,
+        "consumed counter": 128,
+    }

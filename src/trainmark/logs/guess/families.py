@@ -31,7 +31,8 @@ _MOST_COLUMNS = 64
 class Place:
     """One number in the lines of a family: the text before it (back to the number before) and after it.
 
-    ``heading`` is the word above the number in a table without other words.
+    ``heading`` is the word above the number in a table without other words. ``is_whole`` is false if one of the numbers
+    has a point or an exponent.
     """
 
     before: str
@@ -39,6 +40,7 @@ class Place:
     values: Floats
     commas: bool
     heading: str = ""
+    is_whole: bool = True
 
     @property
     def name(self) -> str:
@@ -122,6 +124,7 @@ def _family(rows: list[tuple[bytes | None, list[bytes], list[bytes]]], headings:
             values=np.array([number(word.replace(b",", b"")) for word in column]),
             commas=any(b"," in word for word in column),
             heading=headings[at] if headings else "",
+            is_whole=all(word.replace(b",", b"").isdigit() for word in column),
         )
         for at, column in enumerate(columns)
     )

@@ -97,6 +97,8 @@ def _fields(family: Family) -> _Fields | None:
     named = named or of_epochs or restarting
     if not counters and not named:
         return None
+    # A counter of samples next to one of steps is a witness.
+    named = sorted(named, key=lambda at: unit_of_counter(family.places[at].name) is not None)
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
     counter = (named or epochs or counters)[0]
     meant: dict[int, Meant] = {}
@@ -137,7 +139,8 @@ def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tup
     stated = next((one.unit for one in meant.values() if one.field == "rate"), "samples/s")
     for at, place in enumerate(family.places):
         unit = unit_of_counter(place.name)
-        if at in (counter, *meant) or unit is None or not np.isfinite(place.values).all():
+        is_counter = place.is_whole or bool(place.suffix)
+        if at in (counter, *meant) or unit is None or not is_counter or not np.isfinite(place.values).all():
             continue
         rises = np.diff(place.values)
         if (rises < 0).any() or not (rises > 0).any():
