@@ -106,6 +106,17 @@ def test_a_log_that_lost_the_name_of_its_benchmark_is_in_doubt(read: Reader) -> 
     assert "benchmark-unknown" in _doubts(read("".join(lines)))
 
 
+def test_the_only_count_of_an_unknown_benchmark_is_in_doubt(read: Reader) -> None:
+    """A count may be of steps, as RetinaNet's is: what a new benchmark prints has no meaning that is known."""
+    text = _retinanet(1_170_301, 3900.0)
+    new = text.replace("retinanet", "newbench")
+    alone = "".join(line for line in new.splitlines(keepends=True) if "tracked_stats" not in line)
+
+    assert "the counts of the benchmark newbench is not known" in _doubts(read(alone))["benchmark-unknown"]
+    assert not _doubts(read(new))
+    assert not _doubts(read(alone.replace("newbench", "resnet")))
+
+
 def test_one_block_whose_counts_are_equal_is_no_length(read: Reader) -> None:
     log = read(_llm("llama2_70b_lora", [(800, 800)]))
 

@@ -21,8 +21,9 @@ from trainmark.logs.fields import Extract
 from trainmark.logs.format import Assembled, Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
+from trainmark.programs.log_formats.mlperf.dialects import DIALECTS, READ_AS_USUAL
 from trainmark.programs.log_formats.mlperf.events import Events, last_values, rows_of
-from trainmark.programs.log_formats.mlperf.methods import Run, only_own, records_of, witnesses_of
+from trainmark.programs.log_formats.mlperf.methods import Run, count_ways, only_own, records_of, witnesses_of
 
 _FIRST_STAMP_S = 978_307_200.0
 """2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
@@ -100,6 +101,13 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     found = []
     if not run.is_named and len(run.spans):
         sentence = "the log does not name its benchmark, which decides what its counts mean"
+        found.append(Problem("benchmark-unknown", sentence))
+    unknown = next((name.decode("utf-8", "replace") for name in names), "")
+    if unknown and unknown not in DIALECTS and unknown not in READ_AS_USUAL and count_ways(run) == 1:
+        sentence = (
+            f"the meaning of the counts of the benchmark {unknown} is not known, and the log has a single way to a "
+            "number, which nothing confirms"
+        )
         found.append(Problem("benchmark-unknown", sentence))
     if only_own(run):
         sentence = (

@@ -42,7 +42,9 @@ DIALECTS: Mapping[str, Dialect] = {
     "rgat": Dialect(("own", "epochs")),
     "stable_diffusion": Dialect(_BY_BLOCKS),
 }
-"""Benchmarks that are not listed (resnet, ssd, unet3d, rnnt, minigo, …) are read the usual way."""
+
+READ_AS_USUAL = frozenset({"gnmt", "minigo", "ncf", "resnet", "rnnt", "ssd", "transformer", "unet3d"})
+"""Benchmarks whose counts have the usual meaning. What those of any other mean is not known."""
 
 BENCHMARKS = tuple(DIALECTS)
 USUAL = Dialect()

@@ -96,6 +96,11 @@ def only_own(run: Run) -> bool:
     return bool(_own(run)) and not any(method(run) for way, method in _METHODS.items() if way != "own")
 
 
+def count_ways(run: Run) -> int:
+    """Return how many ways to a number the log of a run allows."""
+    return sum(bool(method(run)) for method in _METHODS.values())
+
+
 def witnesses_of(run: Run) -> tuple[Witness, ...]:
     """Return every way to the number as a witness; the whole run only if preferred second or without another."""
     usual = [way for way in _METHODS if way != "run" or way in run.dialect.prefers[:2]]
