@@ -14,7 +14,8 @@ from corpora import CORPUS_2026, truth_of
 from trainmark.logs import Facts, Severity
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.synthetic import SampleRun
-from trainmark.measure.rules import measure_log
+from trainmark.measure.rules import AuditVerdict, judge, measure_log
+from trainmark.measure.rules.claims import Claim
 from trainmark.programs import read_log, read_stream, synthetic_log
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
 from trainmark.programs.log_formats.mlperf.events import last_values
@@ -104,6 +105,16 @@ def test_a_log_that_lost_the_name_of_its_benchmark_is_in_doubt(read: Reader) -> 
     ]
 
     assert "benchmark-unknown" in _doubts(read("".join(lines)))
+
+
+def test_an_audit_names_the_other_way_that_gives_a_published_value(read: Reader) -> None:
+    log = read(_retinanet(1_170_301, 3500.0))
+
+    finding = judge(Claim("a.log", "3500"), log)
+
+    assert finding.verdict is AuditVerdict.UNEXPLAINED
+    assert "it is the number by the program's own throughput (the median of tracked_stats)" in finding.note
+    assert judge(Claim("a.log", "3600"), log).verdict is AuditVerdict.CONTRADICTED
 
 
 def test_the_only_count_of_an_unknown_benchmark_is_in_doubt(read: Reader) -> None:

@@ -7,6 +7,7 @@ from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.claims import Claim
 from trainmark.measure.rules.matching import Tried, reproduces
 from trainmark.measure.rules.stretches import span_of_stretches
+from trainmark.measure.rules.witnesses import find_witnesses
 
 
 def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
@@ -18,6 +19,10 @@ def possible_source(published: Decimal, log: ParsedLog, tried: Tried, claim: Cla
             f"parts of the log of at least {span.records} records give {span.low:.6g} to {span.high:.6g}: "
             "the value is in that range, but it is unknown which part was used"
         )
+    usual = tried.all[0]
+    for witness in find_witnesses(log, usual.skipped, usual.value) if usual.value else ():
+        if reproduces(witness.value, published):
+            return f"it is the number by the {witness.name} ({witness.how})"
     for result in tried.all:
         if result.value and (what := _rounded_then_multiplied(result.value, published, log)):
             return f"{result.rule} gives it if {what}"
