@@ -23,7 +23,13 @@ from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS, READ_AS_USUAL
 from trainmark.programs.log_formats.mlperf.events import Events, last_values, rows_of
-from trainmark.programs.log_formats.mlperf.methods import Run, count_ways, only_own, records_of, witnesses_of
+from trainmark.programs.log_formats.mlperf.methods import (
+    Run,
+    count_methods,
+    only_own,
+    records_of,
+    witnesses_of,
+)
 
 _FIRST_STAMP_S = 978_307_200.0
 """2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
@@ -103,7 +109,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         sentence = "the log does not name its benchmark, which decides what its counts mean"
         found.append(Problem("benchmark-unknown", sentence))
     unknown = next((name.decode("utf-8", "replace") for name in names), "")
-    if unknown and unknown not in DIALECTS and unknown not in READ_AS_USUAL and count_ways(run) == 1:
+    if unknown and unknown not in DIALECTS and unknown not in READ_AS_USUAL and count_methods(run) == 1:
         sentence = (
             f"the meaning of the counts of the benchmark {unknown} is not known, and the log has a single way to a "
             "number, which nothing confirms"

@@ -96,7 +96,7 @@ def only_own(run: Run) -> bool:
     return bool(_own(run)) and not any(method(run) for way, method in _METHODS.items() if way != "own")
 
 
-def count_ways(run: Run) -> int:
+def count_methods(run: Run) -> int:
     """Return how many ways to a number the log of a run allows."""
     return sum(bool(method(run)) for method in _METHODS.values())
 
