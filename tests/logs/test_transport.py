@@ -147,5 +147,7 @@ def test_numbers_before_lines_that_only_rise_are_a_counter_and_no_ranks() -> Non
     counted = b"".join(b"%d: loss 2.41, 0.25 seconds\n" % step for step in range(1, 101))
     tagged = b"".join(b"%d: loss 2.41, 0.25 seconds\n" % (line % 4) for line in range(100))
 
-    assert Demultiplexer().split(counted) == [(None, counted)]
+    streams = Demultiplexer()
+    assert streams.split(counted) == [(None, counted)]
+    assert streams.split(b"101: loss 2.41, 0.25 seconds\n") == [(None, b"101: loss 2.41, 0.25 seconds\n")]
     assert {rank for rank, _ in Demultiplexer().split(tagged)} == {0, 1, 2, 3}

@@ -47,6 +47,8 @@ class Demultiplexer:
     ranks: set[int] = field(default_factory=set)
     _unfinished: dict[tuple[Rank, bytes], bytes] = field(default_factory=dict)
     _current: tuple[Rank, bytes] = (None, b"")
+    _is_counted: bool = False
+    """Set once the numbers before the lines are known to be a counter: the last piece may have too few to tell."""
 
     def split(self, piece: bytes) -> list[tuple[Rank, bytes]]:
         """Return the clean text of ``piece`` by rank; without tags it is all of rank ``None``."""
@@ -61,14 +63,17 @@ class Demultiplexer:
         parts = dict.fromkeys((piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:]))
         ends = [strip_colours(part) for part in parts]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
-            if any(_tags_most_lines(tag, part) for part in ends) and (
-                self.ranks or not _counts_lines(tag, piece)
-            ):
+            if any(_tags_most_lines(tag, part) for part in ends) and not self._counts(tag, piece):
                 alone = self._by_one_line_tag(tag, piece)
                 return self._by_line_tag(tag, strip_colours(piece)) if alone is None else alone
         if self._current[0] is not None or self._unfinished:
             return self._flush_into([(self._current, piece)])
         return [(None, piece)]
+
+    def _counts(self, tag: re.Pattern[bytes], piece: bytes) -> bool:
+        """Return whether what ``tag`` matches is a counter of steps and no rank."""
+        self._is_counted = self._is_counted or (not self.ranks and _counts_lines(tag, piece))
+        return self._is_counted
 
     def rest(self) -> list[tuple[Rank, bytes]]:
         """Return the text of lines without a line end."""
