@@ -67,8 +67,10 @@ def _differences(stored: Results, analysed: Results) -> Iterator[str]:
         yield from _case_differences(case, now)
 
 
-_OF_RUN = ("throughput", "unit", "rule", "samples", "window_s", "measured_steps", "warmup_steps")
-_OF_RUN += ("first_step_s", "compile_s", "step_times", "data_wait", "peak_memory_bytes", "final_loss")
+_OF_RUN = (
+    *("throughput", "unit", "rule", "samples", "window_s", "measured_steps", "warmup_steps"),
+    *("first_step_s", "compile_s", "step_times", "data_wait", "peak_memory_bytes", "final_loss"),
+)
 _OF_CASE = ("n", "median", "mean", "minimum", "maximum", "std", "interval")
 """The figures that are compared; others depend on the version of trainmark that analyses."""
 

@@ -300,7 +300,7 @@ def observed_cases(question: Question, framework: str, run_env: RunEnvironment) 
     """Return the cases in which a framework's step may be observed; at least one.
 
     In a low precision these are the supported variants, those of the suite first: whether a CPU has the instructions
-    for a layout is known only to the framework.
+    for one of them is known only to the framework.
     """
     case = case_of(
         framework=framework, model=question.model, precision=question.precision, device=question.device
