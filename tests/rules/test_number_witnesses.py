@@ -4,9 +4,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from trainmark.logs import Facts, ParsedLog, Severity
+from trainmark.logs.columns import Column
+from trainmark.logs.guess.reading import read_guessed
 from trainmark.measure.rules import Claim, RuleResult, find_rule, judge, measure_log
 from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.rules.witnesses import explain_factor
@@ -123,6 +126,26 @@ def test_time_stamps_of_whole_seconds_do_not_contradict_steps_of_some_seconds() 
     _, doubts = _measure(_excerpt(15, 16, 17, 85, 86, 87, seconds=5.7, clock=clock))
 
     assert "rates-contradict-clock" not in doubts
+
+
+@pytest.mark.parametrize(("factor", "doubtful"), [(1.0, False), (1.03, False), (3.5, True)])
+def test_printed_step_times_are_held_against_the_arrival_of_the_lines(factor: float, doubtful: bool) -> None:
+    """As where the program's timer leaves out the making of the batches."""
+    text = "".join(f"step {10 * step} | loss {1 / step:.4f} | step_time 0.25000 s\n" for step in range(1, 61))
+    unknown = read_stream(io.BytesIO(text.encode()), "-")
+    log = read_guessed(unknown, io.BytesIO(text.encode()), Facts(batch_per_device=32, gpus=1))
+    assert log is not None
+    arrivals = np.arange(60) * 2.5 * factor
+    # An evaluation is no contradiction.
+    arrivals[40:] += 60.0
+    records = replace(log.records, clock_s=Column.of(arrivals))
+    result = measure_log(replace(log, records=records, clock_resolution_s=0.02))
+
+    assert result.value == pytest.approx(32 / 0.25)
+    doubts = {problem.code: problem.message for problem in result.problems}
+    assert ("witnesses-disagree" in doubts) is doubtful
+    if doubtful:
+        assert "the number is 128, but by the time stamps it is 36.57" in doubts["witnesses-disagree"]
 
 
 def test_missing_records_in_the_window_are_a_doubt() -> None:

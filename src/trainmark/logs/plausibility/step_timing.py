@@ -175,7 +175,13 @@ def _where(good: Bools, records: Ints, *columns: Floats) -> tuple[Any, ...]:
 
 
 def _typical_ratio(clock: Floats, own: Floats, grain: float) -> float:
-    """Return the median ratio of ``clock`` to ``own``, of intervals joined until ``grain`` hardly matters in each."""
+    """Return the median ratio of ``clock`` to ``own``, of intervals joined until ``grain`` hardly matters in each.
+
+    Those in which an evaluation ran or lines are missing are not joined with others.
+    """
+    usual = own * _median(clock / own)
+    is_usual = clock <= usual + np.maximum(2 * grain, usual)
+    clock, own = clock[is_usual], own[is_usual]
     size = ceil(min(_FINE * grain / _median(own), len(own)))
     if size > 1:
         first = np.arange(0, max(len(own) - size, 0) + 1, size)

@@ -53,9 +53,8 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
     rate = _by_rates(log, skipped, value)
     if rate is not None:
         yield rate
-    # A sampled step's time is compared with that step's rate, not with the clock's mean of all steps.
-    is_comparable = log.meaning is Meaning.INTERVAL or (log.meaning is Meaning.SAMPLED and rate is not None)
-    is_comparable = is_comparable and not has_averages(log) and not log.counts_samples
+    by_times = None
+    is_comparable = log.meaning is not Meaning.RUNNING and not has_averages(log) and not log.counts_samples
     if records.step_time_s is not None and batch is not None and is_comparable:
         times = records.step_time_s
         # A longer interval has more steps of its time.
@@ -63,9 +62,12 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
         seconds = 1 / harmonic_mean(
             lambda: (1 / block for block in times.blocks(skipped, records.count)), lambda: weights(skipped)
         )
-        yield Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
+        by_times = Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
+        # A sampled step's time is compared with that step's rate; without one, it is the number itself.
+        if log.meaning is Meaning.INTERVAL or rate is not None:
+            yield by_times
     if records.clock_s is not None:
-        yield from _of_stamps(log, rate.value if rate else None, batch)
+        yield from _of_stamps(log, rate or by_times, batch)
     if (counter := count_consumed(log, skipped)) is not None:
         value = counter.units / counter.seconds
         how = f"{counter.units:.6g} {_units(log)} by the counter / {counter.seconds:.6g} s"
@@ -88,17 +90,22 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
     return Witness("printed rate", value, "samples over time of the printed rates")
 
 
-def _of_stamps(log: ParsedLog, rate: float | None, batch: int | None) -> Iterator[Witness]:
+def _of_stamps(log: ParsedLog, printed: Witness | None, batch: int | None) -> Iterator[Witness]:
+    """Yield the witness of the time stamps: by the records' own rates or times (``printed``), or by their steps."""
     pace = measure_timing(log)
-    if rate is not None and pace.ratios:
+    if printed is not None and pace.ratios:
         ratio = median(pace.ratios)
         if not ratio > 0 or 2 * log.clock_resolution_s > TOLERANCE * pace.clock_s:
             return
-        yield Witness(
-            "time stamps", rate / ratio, f"the printed rate / {ratio:.4g}, the clock's time over the records'"
-        )
+        name = "printed rate" if printed.name == "running average" else printed.name
+        how = f"the {name} / {ratio:.4g}, the clock's time over the records'"
+        yield Witness("time stamps", printed.value / ratio, how)
     elif (
-        rate is None and batch is not None and pace.by_clock and pace.window_s > 0 and not log.counts_samples
+        printed is None
+        and batch is not None
+        and pace.by_clock
+        and pace.window_s > 0
+        and not log.counts_samples
     ):
         steps = sum(chunk.work for chunk in pace.chunks)
         if log.records.samples is None and steps > 0:
