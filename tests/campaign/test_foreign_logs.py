@@ -62,6 +62,22 @@ def test_a_program_that_prints_no_log_is_no_measurement(bench: Bench) -> None:
     assert run.measurement is None
 
 
+def test_a_pattern_that_takes_too_long_costs_its_own_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.programs.given._BOUND_S", 0.2)
+    lines = [f"step {number} {'a' * 3000} 12.5 images\n" for number in range(40)]
+    pattern = "step {step} .*a.*a.*a.*a.*b {rate} images"
+
+    run = measured(
+        bench, "".join(lines), log_format={"title": "slow", "unit": "images/s", "records": [pattern]}
+    )
+
+    assert run.outcome is Outcome.INVALID
+    assert run.reason is not None
+    assert "took more than 0.2 s of CPU time" in run.reason
+
+
 IMAGENET = "=> creating model '{model}'\n" + "".join(
     f"Epoch: [0][{step}/60]\tTime  0.500 ( 0.500)\tData  0.001 ( 0.001)\tLoss 6.9e+00 (6.9e+00)\t"
     "Acc@1   0.00 (  0.00)\tAcc@5   0.00 (  0.00)\n"

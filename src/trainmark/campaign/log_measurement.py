@@ -10,6 +10,7 @@ import numpy as np
 from trainmark.campaign.log_facts import contradictions, missing_facts
 from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
+from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.logs.columns import Column, Floats
@@ -47,6 +48,7 @@ def measured(
 ) -> tuple[Outcome, str | None, Measurement | None]:
     """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason.
 
+    So is one whose log cannot be read as its card describes it, such as by patterns that take too long.
     ``warmup_steps`` are those that the suite states for programs of other projects; None if it states none.
     """
     if record.outcome is not Outcome.OK:
@@ -57,7 +59,7 @@ def measured(
             record.reason,
             measure_run(case, card, folder, events, record.commands, warmup_steps),
         )
-    except NotMeasurable as error:
+    except (NotMeasurable, InputError) as error:
         # A run with an outcome and a reason was ended on purpose: most likely before the program printed enough.
         early = f"{record.reason}, too early for a number (give it more time): " if record.reason else ""
         return Outcome.INVALID, f"{early}{error}", None
