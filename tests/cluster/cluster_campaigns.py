@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusters import ALLOCATED, SCRIPT, Cluster
+from clusters import ALLOCATED, HOSTS, SCRIPT, Cluster
 from fakes import CARD, Bench, Silent
 from trainmark.campaign import run_campaign
 from trainmark.node import RemoteHost, connect_hosts
@@ -123,3 +123,9 @@ def wait_for(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def slurm_is_idle(hosts: Cluster) -> bool:
+    """Return whether Slurm has all hosts idle: one whose network was cut is down until it registers again."""
+    answer = hosts.run("control", "sinfo", "--noheader", "--Node", "--format=%N %t", check=False)
+    return answer.stdout.splitlines() == [f"{host} idle" for host in HOSTS]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_campaigns import in_control, wait_for
+from cluster_campaigns import in_control, slurm_is_idle, wait_for
 
 from clusters import SCRIPT, Cluster
 from fakes import PROGRAMS
@@ -224,11 +224,13 @@ def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement
     try:
         options = f"--nodes 2 --out {out}/first --repeats 1"
         program = f"srun --label -n 2 -w node01,node02 {THERE} ranks.py --times --slow node02 --steps 300"
+        wait_for(lambda: slurm_is_idle(hosts))
         on_node01(f"salloc --quiet --nodes=3 --exclusive {trainmark} run {options} -- {program}")
         check(f"{out}/first", ["node01", "node02"])
 
         on_node01(f"printf %s {shlex.quote(json.dumps(job))} > {out}/job.yaml")
         planned = f"{trainmark} plan {out}/first/command.yaml --hosts {out}/job.yaml --as sbatch"
+        wait_for(lambda: slurm_is_idle(hosts))
         number = on_node01(f"{planned} > {out}/job.sh && sbatch --parsable {out}/job.sh").strip()
         assert number.isdecimal(), number
         wait_for(lambda: not on_node01(f"squeue --noheader --job={number} 2>/dev/null"))
