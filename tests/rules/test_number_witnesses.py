@@ -135,7 +135,7 @@ def test_printed_step_times_are_held_against_the_arrival_of_the_lines(factor: fl
     unknown = read_stream(io.BytesIO(text.encode()), "-")
     log = read_guessed(unknown, io.BytesIO(text.encode()), Facts(batch_per_device=32, gpus=1))
     assert log is not None
-    arrivals = np.arange(60) * 2.5 * factor
+    arrivals = np.arange(60, dtype=np.float64) * (2.5 * factor)
     # An evaluation is no contradiction.
     arrivals[40:] += 60.0
     records = replace(log.records, clock_s=Column.of(arrivals))
