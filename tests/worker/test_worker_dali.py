@@ -250,7 +250,7 @@ def test_a_picture_that_is_cut_off_is_told_where_the_decoder_does_not_notice(pho
 WRITES_CUT_PICTURES = """
 from pathlib import Path
 from trainmark_worker.tasks.image_classification import known_picture as known_data
-known_data.JPEG = known_data.JPEG[:-2]
+known_data.PICTURES = tuple(picture[:-2] for picture in known_data.PICTURES)
 known_data.write_known(known_data.TFRECORD, Path({folder!r}), 4)
 """
 
