@@ -83,7 +83,9 @@ def runnable(command: str) -> str:
     for pattern, replacement in STAND_INS.items():
         command = re.sub(pattern, replacement, command)
     if re.match(r"trainmark run +\S+\.yaml", command):
-        command = re.sub(r" --out \S+| --resume", "", command).replace("trainmark run", "trainmark plan", 1)
+        command = re.sub(r" --out \S+| --resume| --profile", "", command).replace(
+            "trainmark run", "trainmark plan", 1
+        )
     return command
 
 
