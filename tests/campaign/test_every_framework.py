@@ -1,7 +1,6 @@
 """Every framework trains both networks on real JPEGs in its own form, as two ranks."""
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +34,16 @@ HERE = [name for name in OWN if framework_python(name)]
 Requested = tuple[tuple[str, int], ...]
 """Models, each with a number of ranks."""
 
-# One rank on real images, and ResNet-50's steps, are asked of each worker by itself (tests/worker).
-OFTEN: Requested = (("mobilenet_v1", 2),)
-RARELY: Requested = (("resnet50_v1.5", 2),)
+REQUESTED: Requested = (("mobilenet_v1", 2), ("resnet50_v1.5", 2))
+"""One rank on real images, and ResNet-50's steps, are asked of each worker by itself (tests/worker)."""
 
 Cases = dict[tuple[str, str, int], CaseResult]
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Requested], Cases]:
-    """Return what runs a part of the matrix, once; its cases by framework, model and number of ranks."""
-    return cache(lambda requested: run_suite(tmp_path_factory.mktemp("frameworks"), requested))
-
-
-def run_suite(folder: Path, requested: Requested) -> Cases:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Cases:
+    """Run the matrix, and return its cases by framework, model and number of ranks."""
+    folder = tmp_path_factory.mktemp("frameworks")
     home = folder / "home"
     (home / "envs").mkdir(parents=True)
     for name in HERE:
@@ -67,8 +62,8 @@ def run_suite(folder: Path, requested: Requested) -> Cases:
                 "compiler": [OWN[name]["compiler"] for name in HERE],
             },
             {
-                "model": [model for model, _ in requested],
-                "devices_per_node": [ranks for _, ranks in requested],
+                "model": [model for model, _ in REQUESTED],
+                "devices_per_node": [ranks for _, ranks in REQUESTED],
             },
         ],
     }
@@ -80,18 +75,13 @@ def run_suite(folder: Path, requested: Requested) -> Cases:
     return {(c.case.framework, c.case.model, c.case.devices_per_node): c for c in results.cases}
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("framework", [pytest.param(name, marks=needs_framework(name)) for name in OWN])
-@pytest.mark.parametrize(
-    ("requested", "model", "ranks"),
-    [
-        *(pytest.param(OFTEN, *row) for row in OFTEN),
-        *(pytest.param(RARELY, *row, marks=pytest.mark.rare) for row in RARELY),
-    ],
-)
+@pytest.mark.parametrize(("model", "ranks"), REQUESTED)
 def test_a_framework_trains_on_real_images_in_its_own_form(
-    measured: Callable[[Requested], Cases], requested: Requested, model: str, ranks: int, framework: str
+    measured: Cases, model: str, ranks: int, framework: str
 ) -> None:
-    case = measured(requested)[framework, model, ranks]
+    case = measured[framework, model, ranks]
     (run,) = case.runs
     assert case.outcome is Outcome.OK, run.reason
     assert run.measurement is not None

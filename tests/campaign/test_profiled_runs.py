@@ -112,8 +112,8 @@ def test_a_profile_that_fails_is_its_own_outcome_and_is_repeated_on_request(benc
 @pytest.mark.parametrize(
     ("framework", "compiler"),
     [
-        pytest.param("jax", "xla", marks=needs_framework("jax")),
-        pytest.param("tensorflow", "none", marks=needs_framework("tensorflow")),
+        pytest.param("jax", "xla", marks=[needs_framework("jax"), pytest.mark.rare]),
+        pytest.param("tensorflow", "none", marks=[needs_framework("tensorflow"), pytest.mark.rare]),
     ],
 )
 def test_the_workers_of_jax_and_tensorflow_are_profiled(bench: Bench, framework: str, compiler: str) -> None:

@@ -27,9 +27,8 @@ BATCH, LENGTH, STEPS, WARMUP = 4, 32, 8, 2
 PARAMETERS = 139_584
 
 
-every_framework = of_each(COMPILERS, scope="module")
-# JAX reads all three kinds of samples by the same loader: clicks are asked of it often (test_recommendation.py).
-rarely_jax = of_each(COMPILERS, scope="module", rarely=["jax"])
+# XLA compiles for most of the time of a JAX test: often it is asked on images (test_conformance.py).
+every_framework = of_each(COMPILERS, scope="module", rarely=["jax"])
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +135,7 @@ def test_real_tokens_are_read_in_the_order_of_the_seed(framework: str, words: Pa
     assert all(abs(loss - math.log(512)) < 0.2 for loss in losses)
 
 
-@rarely_jax
+@every_framework
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, words: Path, folder: Path
 ) -> None:

@@ -33,7 +33,8 @@ RUN: dict[str, Any] = {
 }
 
 
-every_framework = of_each(COMPILERS, scope="module")
+# XLA compiles for most of the time of a JAX test: often it is asked on images (test_conformance.py).
+every_framework = of_each(COMPILERS, scope="module", rarely=["jax"])
 
 
 @pytest.fixture(scope="module")
