@@ -177,14 +177,13 @@ def test_the_slow_value_of_an_axis_is_found_by_runs_of_a_command(
 
 
 REAL = """
-import time
+import random
 from model import WORK
+# The rate follows from the commit's work, with a spread of 2 %: processor time on a shared machine can double for a
+# while, which the simulations of noise are for.
+rate = 1000 / WORK * random.gauss(1, 0.02)
 for step in range(1, 13):
-    began = time.process_time()
-    for _ in range(WORK):
-        sum(range(5000))
-    # Time of its own processor: other programs on this machine do not change it much.
-    print(f"step {step} loss 1.0 throughput: {1 / (time.process_time() - began):.3f} samples/s", flush=True)
+    print(f"step {step} loss 1.0 throughput: {rate * random.gauss(1, 0.005):.3f} samples/s", flush=True)
 """
 
 
