@@ -100,12 +100,12 @@ def questions(run_env: RunEnvironment, cases: Iterable[Case]) -> list[Question]:
 
 def _in_low_precisions(of: Question, members: Sequence[Case], run_env: RunEnvironment) -> Iterator[Question]:
     """Yield the question for each precision of these cases whose rounding is known, besides that in FP32."""
-    precisions = dict.fromkeys(Precision(case.precision) for case in members if _is_there(case, run_env))
-    for precision in precisions:
+    there = [case for case in members if _is_there(case, run_env)]
+    for precision in dict.fromkeys(Precision(case.precision) for case in there):
         known = golden_rounding(of.model, dict(of.rules), precision) is not None
         if precision is Precision.FP32 or not known:
             continue
-        of_these = [case for case in members if case.precision == precision and _is_there(case, run_env)]
+        of_these = [case for case in there if case.precision == precision]
         question = replace(of, precision=precision)
         frameworks = tuple(
             framework

@@ -39,9 +39,12 @@ def party(
     because rounding hides them.
     """
     task = equal_work_of(observation.model, rules)
-    if rounding is not None:
-        return _rounded_party(observation, axes, version, device, variants, task, rounding)
-    conventions = solve(observation, _is_layerwise(task))
+    conventions: Conventions | None = None
+    if rounding is None:
+        conventions = solve(observation, _is_layerwise(task))
+        checks = tuple(_against_the_description(observation, conventions, task))
+    else:
+        checks = tuple(described_rounded(observation, task, rounding))
     return Party(
         framework=observation.framework,
         version=version,
@@ -49,40 +52,19 @@ def party(
         axes=axes,
         parameters=observation.parameters,
         multiply_adds=task.multiply_adds(observation),
-        learning_rates=tuple(finite(rate) for rate in conventions.learning_rates),
-        momentum=tuple(finite(value) for value in conventions.momentum),
-        decaying=sum(decay > _whole_decay(task) / 2 for decay in conventions.decays.values()),
+        learning_rates=() if conventions is None else tuple(map(finite, conventions.learning_rates)),
+        momentum=() if conventions is None else tuple(map(finite, conventions.momentum)),
+        decaying=None if conventions is None else _decaying(conventions, task),
         losses=tuple(finite(step.loss) for step in observation.steps),
         reach=task.reach(observation),
-        checks=tuple(_against_the_description(observation, conventions, task)),
+        checks=checks,
         variants=tuple(variants),
     )
 
 
-def _rounded_party(
-    observation: Observation,
-    axes: Mapping[str, str],
-    version: str | None,
-    device: str | None,
-    variants: Sequence[CheckedVariant],
-    task: EqualWork,
-    rounding: Rounding,
-) -> Party:
-    return Party(
-        framework=observation.framework,
-        version=version,
-        device=device,
-        axes=axes,
-        parameters=observation.parameters,
-        multiply_adds=task.multiply_adds(observation),
-        learning_rates=(),
-        momentum=(),
-        decaying=None,
-        losses=tuple(finite(step.loss) for step in observation.steps),
-        reach=task.reach(observation),
-        checks=tuple(described_rounded(observation, task, rounding)),
-        variants=tuple(variants),
-    )
+def _decaying(conventions: Conventions, task: EqualWork) -> int:
+    """Return the number of parameters that decay."""
+    return sum(decay > _whole_decay(task) / 2 for decay in conventions.decays.values())
 
 
 def follows(
