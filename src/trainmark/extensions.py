@@ -23,15 +23,3 @@ def folders(room: str) -> tuple[Path, ...]:
     """Return the folders of this name (``tasks``, ``frameworks``, …) that extensions have."""
     roots = (Path(word) for word in os.environ.get(VARIABLE, "").split(os.pathsep) if word)
     return tuple(folder.resolve() for root in roots if (folder := root / room).is_dir())
-
-
-def files_of(room: str, ending: str) -> tuple[Path, ...]:
-    """Return the files of a folder with this ending, trainmark's own and those of extensions, sorted by name.
-
-    Of two with the same name it is the first on the path.
-    """
-    found: dict[str, Path] = {}
-    for folder in (Path(__file__).parent / room, *folders(room)):
-        for file in folder.glob(f"*{ending}"):
-            found.setdefault(file.name, file)
-    return tuple(found[name] for name in sorted(found))

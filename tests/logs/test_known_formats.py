@@ -9,7 +9,8 @@ import pytest
 from trainmark.files import parse_yaml
 from trainmark.logs.known_formats import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
-from trainmark.programs import formats, synthetic_log
+from trainmark.named_documents import split_documents
+from trainmark.programs import formats, log_formats, synthetic_log
 from trainmark.programs.format_index import IndexEntry, as_json, load_index
 from trainmark.programs.log_formats import descriptions, known_formats
 
@@ -99,10 +100,15 @@ def test_a_cache_that_cannot_be_written_is_not_needed(folder: Path) -> None:
 
 
 def test_the_index_has_every_description_parsed() -> None:
-    for each in descriptions():
-        document = parse_yaml(Path(each.where).read_text(encoding="utf-8"))
-        assert as_json(document) is not None, (
-            f"{each.where}: quote keys such as true, which JSON has only as text"
+    documents = [
+        document
+        for file in Path(log_formats.__path__[0]).glob("*.yaml")
+        for document in split_documents(file)
+    ]
+    assert {document.name for document in documents} == {each.name for each in descriptions()}
+    for document in documents:
+        assert as_json(parse_yaml(document.text)) is not None, (
+            f"{document.name}: quote keys such as true, which JSON has only as text"
         )
 
 

@@ -1,11 +1,9 @@
-"""Programs: one file for each card and format, named like it; no folder for a single file."""
+"""Programs: a card or format is found by its name in the file whose name it begins with; no folder of a single file."""
 
 from pathlib import Path
 
-import yaml
-
 from trainmark import programs
-from trainmark.programs import card_files, formats
+from trainmark.programs import card_documents, formats
 
 ROOM = Path(programs.__file__).parent
 
@@ -19,12 +17,17 @@ def test_no_folder_has_a_single_file() -> None:
     ] == []
 
 
-def test_a_format_is_named_like_its_file() -> None:
-    files = {file.stem.replace("_", "-") for file in (ROOM / "log_formats").iterdir() if file.stem[0] != "_"}
-    assert {known.name for known in formats()} == files
+def test_a_name_begins_with_the_name_of_one_file() -> None:
+    for folder, names in (
+        ("log_formats", [known.name for known in formats()]),
+        ("cards", [document.name for document in card_documents()]),
+    ):
+        files = {file.stem.replace("_", "-") for file in (ROOM / folder).iterdir() if file.stem[0] != "_"}
+        of_file = {name: max((file for file in files if name.startswith(file)), key=len) for name in names}
+        assert set(of_file.values()) == files
 
 
-def test_a_card_is_named_like_its_file() -> None:
-    assert [yaml.safe_load(file.read_text(encoding="utf-8"))["name"] for file in card_files()] == [
-        file.stem for file in card_files()
-    ]
+def test_a_card_is_in_the_file_that_its_name_begins_with() -> None:
+    assert [
+        document.name for document in card_documents() if not document.name.startswith(document.path.stem)
+    ] == []

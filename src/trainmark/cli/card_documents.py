@@ -80,12 +80,12 @@ def write_card_of_command(
 
 
 def card_text(card: "Card") -> str:
-    """Return a card as YAML: the file of another project's program, or the merged parts of a built-in one."""
-    from trainmark.programs import card_files
+    """Return a card as YAML: of another project's program as it is written, of a built-in one its merged parts."""
+    from trainmark.programs import card_documents
 
-    file = next((path for path in card_files() if path.stem == card.name), None)
-    if file is not None:
-        return file.read_text(encoding="utf-8")
+    document = next((document for document in card_documents() if document.name == card.name), None)
+    if document is not None:
+        return document.text.lstrip("\n")
     values = card.model_dump(mode="json", exclude_defaults=True)
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 

@@ -1,14 +1,13 @@
 """Training programs: launch commands, log formats and the meaning of their options.
 
-``cards/`` has a card for each program that can be run, ``log_formats/`` a file for each log format and ``options/`` the
-dialects of the options that programs print. Each is also found in the ``programs`` of extensions.
+``cards/`` has a card for each program that can be run, ``log_formats/`` each log format and ``options/`` the dialects
+of the options that programs print. Each is also found in the ``programs`` of extensions.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmark.extensions import files_of
 from trainmark.lazy import attach
+from trainmark.named_documents import NamedText, documents_of
 
 if TYPE_CHECKING:
     from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log
@@ -21,7 +20,7 @@ __all__ = [
     "Dialect",
     "Parameters",
     "RecipeSetting",
-    "card_files",
+    "card_documents",
     "dialects",
     "find_format",
     "follow_log",
@@ -46,6 +45,6 @@ __getattr__ = attach(
 )
 
 
-def card_files() -> tuple[Path, ...]:
-    """Return the cards of all programs, sorted by file name."""
-    return files_of("programs/cards", ".yaml")
+def card_documents() -> tuple[NamedText, ...]:
+    """Return the cards of all programs, sorted by name."""
+    return documents_of("programs/cards")

@@ -1,6 +1,6 @@
 """Suites, their cases and protocols, read from YAML; errors name the line."""
 
-from trainmark.suite.document import Document, read_document
+from trainmark.suite.document import Document, parse_document, read_document
 from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.naming import log_name
@@ -15,6 +15,7 @@ __all__ = [
     "load_job",
     "load_suite",
     "log_name",
+    "parse_document",
     "parse_suite",
     "read_document",
     "select",

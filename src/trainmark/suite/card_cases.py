@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import InputError
-from trainmark.extensions import files_of
+from trainmark.named_documents import documents_of
 from trainmark.schema.case import BUILT_IN
 from trainmark.schema.task_catalogue import declared_tasks, is_neutral, task_of_source
-from trainmark.suite.document import Document, read_document
+from trainmark.suite.document import Document, parse_document, read_document
 from trainmark.suite.matrix import Point
 
 
@@ -47,7 +47,7 @@ def read_card_cases(document: Document) -> CardCases:
     paths = document.values.get("cards")
     found: dict[str, tuple[Point, ...]] = {}
     for path in paths if isinstance(paths, list) else ():
-        facts = _facts(document.path.resolve().parent / path) if isinstance(path, str) else None
+        facts = _facts_of_file(document.path.resolve().parent / path) if isinstance(path, str) else None
         if facts is not None:
             found[facts["name"]] = (*found.get(facts["name"], ()), facts)
     return CardCases(found)
@@ -56,16 +56,28 @@ def read_card_cases(document: Document) -> CardCases:
 @cache
 def _shipped_facts(name: str) -> tuple[Point, ...]:
     """Return the facts of the shipped card of a program; empty if there is none."""
-    paths = () if name == BUILT_IN else files_of("programs/cards", ".yaml")
-    found = (_facts(path) for path in paths if path.stem == name)
+    if name == BUILT_IN:
+        return ()
+    try:
+        found = [
+            _facts(parse_document(one.text, one.path))
+            for one in documents_of("programs/cards")
+            if one.name == name
+        ]
+    except InputError:
+        return ()
     return tuple(facts for facts in found if facts is not None)
 
 
-def _facts(path: Path) -> dict[str, Any] | None:
+def _facts_of_file(path: Path) -> dict[str, Any] | None:
     try:
-        card = read_document(path).values
+        return _facts(read_document(path))
     except InputError:
         return None
+
+
+def _facts(document: Document) -> dict[str, Any] | None:
+    card = document.values
     if not isinstance(card, dict) or not isinstance(card.get("source"), dict):
         return None
     name, framework, fixed = card.get("name"), card.get("framework"), card.get("fixed") or {}

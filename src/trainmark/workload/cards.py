@@ -6,9 +6,10 @@ from functools import cache
 from pathlib import Path
 
 from trainmark.errors import InputError, nearest
-from trainmark.programs import card_files
+from trainmark.named_documents import NamedText
+from trainmark.programs import card_documents
 from trainmark.schema.case import BUILT_IN, Case
-from trainmark.suite import Document, read_document
+from trainmark.suite import Document, parse_document, read_document
 from trainmark.workload.card import Card, WorkingDirectory
 from trainmark.workload.card_checks import Key, card_mistakes, validated
 from trainmark.workload.parts import built_in_cards
@@ -123,7 +124,7 @@ def _combined(files: Iterable[Path], read_one: Callable[[Path], Workload]) -> Wo
 @cache
 def shipped() -> tuple[Workload, ...]:
     """Return the cards of the built-in programs and of all other known programs, including those of extensions."""
-    return (*map(_workload, _built_in()), *map(read_card, card_files()))
+    return (*map(_workload, _built_in()), *map(_shipped_card, card_documents()))
 
 
 @cache
@@ -133,13 +134,17 @@ def _built_in() -> tuple[Document, ...]:
 
 @cache
 def shipped_of(name: str, framework: str) -> Mapping[str, Workload]:
-    """Return the shipped cards of a workload for a framework by their tasks; the file of a card has its name."""
+    """Return the shipped cards of a workload for a framework by their tasks."""
     if name == BUILT_IN:
         documents = [document for document in _built_in() if document.values["framework"] == framework]
         found = [_workload(document) for document in documents]
     else:
-        found = [read_card(path) for path in card_files() if path.stem == name]
+        found = [_shipped_card(document) for document in card_documents() if document.name == name]
     return {one.card.task: one for one in found if (one.card.name, one.card.framework) == (name, framework)}
+
+
+def _shipped_card(document: NamedText) -> Workload:
+    return _workload(parse_document(document.text, document.path))
 
 
 def read_card(path: Path, checks: Sequence[Check] = ()) -> Workload:

@@ -6,16 +6,23 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.logs.description.build import build_format
-    from trainmark.logs.description.document import FormatDescription, read_description
+    from trainmark.logs.description.document import FormatDescription, described_in, read_description
     from trainmark.logs.description.examples import Example, parse_example
 
-__all__ = ["Example", "FormatDescription", "build_format", "parse_example", "read_description"]
+__all__ = [
+    "Example",
+    "FormatDescription",
+    "build_format",
+    "described_in",
+    "parse_example",
+    "read_description",
+]
 
 __getattr__ = attach(
     __name__,
     {
         ".build": ("build_format",),
-        ".document": ("FormatDescription", "read_description"),
+        ".document": ("FormatDescription", "described_in", "read_description"),
         ".examples": ("Example", "parse_example"),
     },
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
+from trainmark.named_documents import NamedText, split_documents
 from trainmark.schema.precision import Precision
 
 Source = Any
@@ -97,17 +98,27 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 
 def read_description(path: Path) -> FormatDescription:
     """Return the description in the YAML file ``path``; raise ``InputError`` with one line for the first mistake."""
+    documents = split_documents(path)
+    if len(documents) > 1:
+        names = ", ".join(each.name for each in documents)
+        raise InputError(f"{path}: describes several formats ({names}): write each to a file of its own")
+    return described_in(documents[0])
+
+
+def described_in(text: NamedText) -> FormatDescription:
+    """Return the description in one document of a YAML file; raise ``InputError`` as above."""
     import yaml
 
     try:
-        document = parse_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = parse_yaml(text.text)
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{line}: is not YAML: {getattr(error, 'problem', None) or error}") from None
-    return parse_description(document, str(path), path.stem)
+        raise InputError(
+            f"{text.path}{line}: is not YAML: {getattr(error, 'problem', None) or error}"
+        ) from None
+    where = str(text.path) if text.name == text.path.stem else f"{text.path}: {text.name}"
+    return parse_description(document, where, text.name)
 
 
 def parse_description(document: Any, where: str, default_name: str) -> FormatDescription:

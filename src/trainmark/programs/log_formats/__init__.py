@@ -1,8 +1,8 @@
-"""Log formats of training programs: one file each, named like the format.
+"""Log formats of training programs, each in the file that is called like it, or as its name begins.
 
-``NAME.yaml`` describes a format as data. Where a pattern cannot say it, a module (``-`` in its name written ``_``) has
-``FORMAT`` and ``sample`` (a synthetic log). There is no other list: files are discovered here and in the
-``programs/log_formats`` of extensions, and loaded on first use.
+``NAME.yaml`` describes a format as data, or several of a family, as documents with a ``name``. Where a pattern cannot
+say it, a module (``-`` in its name written ``_``) has ``FORMAT`` and ``sample`` (a synthetic log). There is no other
+list: files are discovered here and in the ``programs/log_formats`` of extensions, and loaded on first use.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
+from trainmark.named_documents import NamedText, split_documents
 
 if TYPE_CHECKING:
     from trainmark.logs.description import FormatDescription
@@ -41,16 +42,16 @@ def known_formats() -> "IndexedFormats":
 
 def descriptions() -> "tuple[FormatDescription, ...]":
     """Return the descriptions of all formats that are data, sorted by name."""
-    from trainmark.logs.description import read_description
+    from trainmark.logs.description import described_in
 
-    return tuple(read_description(file) for file in _files().values() if _is_data(file))
+    return tuple(described_in(file) for file in _files().values() if isinstance(file, NamedText))
 
 
 def find_format(name: str) -> "Format":
     """Return the format called ``name``; raise ``InputError`` with the nearest name if there is none."""
-    if name in _files():
+    if name in _indexed():
         return _format_of(name)
-    raise InputError(f"no log format '{name}'{nearest(name, _files())} (trainmark parse --list-formats)")
+    raise InputError(f"no log format '{name}'{nearest(name, _indexed())} (trainmark parse --list-formats)")
 
 
 def format_of(name: str | None) -> "Format | None":
@@ -58,13 +59,13 @@ def format_of(name: str | None) -> "Format | None":
 
     No other format is loaded.
     """
-    return _format_of(name) if name is not None and name in _files() else None
+    return _format_of(name) if name is not None and name in _indexed() else None
 
 
 @cache
 def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of synthetic logs by format name."""
-    written = {name: _module(name).sample for name, file in _files().items() if not _is_data(file)}
+    written = {name: _module(name).sample for name, file in _files().items() if isinstance(file, Path)}
     return written | {each.name: _described_sample(each) for each in descriptions() if each.sample}
 
 
@@ -84,10 +85,10 @@ def _format_of(name: str) -> "Format":
 
 
 def _read_format(name: str) -> "Format":
-    if _is_data(file := _files()[name]):
-        from trainmark.logs.description import build_format, read_description
+    if isinstance(file := _files()[name], NamedText):
+        from trainmark.logs.description import build_format, described_in
 
-        return build_format(read_description(file))
+        return build_format(described_in(file))
     found: Format = _module(name).FORMAT
     return found
 
@@ -96,7 +97,7 @@ def _described_format(name: str, document: "Mapping[str, Any]") -> "Format":
     from trainmark.logs.description import build_format
     from trainmark.logs.description.document import parse_description
 
-    return build_format(parse_description(document, str(_files()[name]), name))
+    return build_format(parse_description(document, f"the log format {name}", name))
 
 
 @cache
@@ -113,7 +114,7 @@ def _index_entries() -> "Iterator[IndexEntry]":
     from trainmark.programs.format_index import IndexEntry, as_json
 
     for name, file in _files().items():
-        document = as_json(parse_yaml(file.read_text(encoding="utf-8"))) if _is_data(file) else None
+        document = as_json(parse_yaml(file.text)) if isinstance(file, NamedText) else None
         yield IndexEntry(words_of(_read_format(name)), document)
 
 
@@ -127,20 +128,17 @@ def _module(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
-def _is_data(file: Path) -> bool:
-    return file.suffix == ".yaml"
-
-
 @cache
-def _files() -> Mapping[str, Path]:
-    """Return the file, or package, of each format, sorted by name; of two with the same name, the first on the path."""
-    found: dict[str, Path] = {}
+def _files() -> Mapping[str, Path | NamedText]:
+    """Return the module, package or document of each format, sorted by name; of two with one name the first found."""
+    found: dict[str, Path | NamedText] = {}
     for room in __path__:
         for file in Path(room).iterdir():
             if file.stem.startswith("_"):
                 continue
             if file.suffix == ".py" or (file / "__init__.py").is_file():
                 found.setdefault(file.stem.replace("_", "-"), file)
-            elif _is_data(file):
-                found.setdefault(file.stem, file)
+            elif file.suffix == ".yaml":
+                for document in split_documents(file):
+                    found.setdefault(document.name, document)
     return {name: found[name] for name in sorted(found)}
