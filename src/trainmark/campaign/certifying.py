@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
@@ -30,7 +32,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_run_file
 from trainmark.measure.fingerprint import fingerprint
-from trainmark.node import LocalHost
+from trainmark.node import Heartbeat, LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
@@ -45,6 +47,9 @@ INPUTS = "inputs.npz"
 
 ACCUMULATION = "accumulation"
 """The axis that the check sets to more than one part, which some frameworks do not support in FP16."""
+
+CORES_OF_A_CHECK = 4
+"""How many cores there are for each check that runs at the same time as others."""
 
 Announce = Callable[[str], None]
 """Receives a short text about the next check."""
@@ -228,12 +233,39 @@ def certificates(
 ) -> tuple[Certificate, ...]:
     """Return the certificates that these cases need, computed or stored: one per model, device and optimizer.
 
-    ``saved`` is the folder for certificates of every suite.
+    Where there are cores enough, several are computed at the same time: nothing is timed. One for which memory was too
+    small then is computed again alone. ``saved`` is the folder for certificates of every suite.
     """
-    return tuple(
-        answer(question, run_env, out / FOLDER / _name(question), limits, announce, saved)
-        for question in questions(run_env, cases)
-    )
+    found, over = questions(run_env, cases), Event()
+
+    def watch(_heartbeat: Heartbeat) -> None:
+        if over.is_set():
+            raise KeyboardInterrupt
+
+    def answered(question: Question) -> Certificate:
+        place = out / FOLDER / _name(question)
+        return answer(question, run_env.watched(watch), place, limits, announce, saved)
+
+    at_once = max(1, min(len(found), run_env.machine.cores // CORES_OF_A_CHECK))
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            answers = list(pool.map(answered, found))
+        except BaseException:
+            over.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    for index, certificate in enumerate(answers):
+        if at_once > 1 and _lacked_memory(certificate):
+            (out / FOLDER / _name(found[index]) / CERTIFICATE).unlink()
+            answers[index] = answered(found[index])
+    return tuple(answers)
+
+
+def _lacked_memory(certificate: Certificate) -> bool:
+    """Return whether a check has no result because memory was too small."""
+    variants = [variant.absent for party in certificate.parties for variant in party.variants]
+    reasons = (*certificate.absent.values(), *variants)
+    return any(reason is not None and reason.startswith(Outcome.OOM.value) for reason in reasons)
 
 
 def certify_environments(

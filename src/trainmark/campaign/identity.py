@@ -40,6 +40,7 @@ _OF_THE_CALL = (
     "JAX_LOCAL_",
     "JAX_COMPILATION_CACHE_",
     "JAX_PERSISTENT_CACHE_",
+    "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR",
 )
 """Prefixes of variables that name a run's place or a compilation cache, and do not affect what the run does."""
@@ -196,6 +197,7 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
         data=spec.data if spec.data == SYNTHETIC else "/data",
         dataset=spec.dataset if spec.dataset == SYNTHETIC else "/dataset",
         prepared=Path("/prepared"),
+        compile_cache=Path("/compile-cache"),
         workload=replace(spec.workload, source=Path("/source") if source.is_absolute() else source),
         hosts=tuple(_generic_host(host, number) for number, host in enumerate(spec.hosts)),
         interpreter=replace(

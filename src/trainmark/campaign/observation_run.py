@@ -48,7 +48,7 @@ def observe(
     if not inputs.exists():
         write_inputs(case.model, inputs)
     folder.mkdir(exist_ok=True)
-    record = run_plan(plan, folder, limits, run_env.hosts)
+    record = run_plan(plan, folder, limits, run_env.hosts, run_env.watch)
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}"
     events = read_events(folder / EVENTS)

@@ -96,10 +96,15 @@ class RunEnvironment:
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
     def watched(self, watch: Callable[[Heartbeat], None]) -> "RunEnvironment":
-        """Return a copy whose environment probes ``watch`` can interrupt by raising; the cache is shared."""
+        """Return a copy whose probes and checks ``watch`` can end by raising; the cache is shared."""
         other = copy(self)
         other._watch = watch
         return other
+
+    @property
+    def watch(self) -> Callable[[Heartbeat], None]:
+        """The function that is called while probes and checks run, and ends them by raising."""
+        return self._watch
 
     def on(self, hosts: Sequence[Host]) -> "RunEnvironment":
         """Return a copy with only these hosts, in this order; the cache is shared."""
@@ -298,6 +303,7 @@ class RunEnvironment:
             data=self.data(case),
             dataset=dataset,
             prepared=self._prepared(case, dataset) if needs_folder else Path(),
+            compile_cache=self._compile_cache(case, interpreter),
             started_by=self._suite.launcher,
             **more,
         )
@@ -314,6 +320,13 @@ class RunEnvironment:
     def _prepared(self, case: Case, dataset: str) -> Path:
         key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
         return self.home / "prepared" / key
+
+    def _compile_cache(self, case: Case, interpreter: FrameworkPython) -> Path:
+        """Return the folder for the compiled programs of the case's environment; its name identifies that."""
+        environment = self._environment(case)
+        packages = "" if interpreter.packages is None else interpreter.packages.digest
+        identity = hashlib.sha256(f"{environment} {interpreter.python} {packages}".encode()).hexdigest()[:12]
+        return self.home / "compile-caches" / f"{case.framework}-{identity}"
 
     def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:

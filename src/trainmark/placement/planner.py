@@ -128,6 +128,7 @@ def values_of(spec: RunSpec, node: int, threads: int | None = None) -> Values:
         dataset=spec.dataset,
         directory=directory,
         prepared=spec.prepared,
+        compile_cache=spec.compile_cache,
         python=str(spec.interpreter.python),
         hosts=spec.addresses,
         port=spec.port,

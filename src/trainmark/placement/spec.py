@@ -78,7 +78,8 @@ class RunSpec:
     ``hosts`` are the known hosts, in the order of the nodes. ``repeat`` counts from 1, ``directory`` is the run's
     folder, ``data`` the path of its training samples. ``port`` is the port of the rendezvous; the following ports are
     for frameworks whose ranks each listen on one. ``dataset`` is the folder of the whole data set, ``prepared`` the one
-    for the results of the card's prepare steps. ``more_words`` follow the program's own.
+    for the results of the card's prepare steps, ``compile_cache`` the one for compiled programs. ``more_words`` follow
+    the program's own.
     ``started_by`` replaces the launcher that the card of a built-in worker names.
     """
 
@@ -93,6 +94,7 @@ class RunSpec:
     port: int = RENDEZVOUS_PORT
     dataset: str = SYNTHETIC
     prepared: Path = Path()
+    compile_cache: Path = Path()
     more_words: tuple[str, ...] = ()
     started_by: Launcher | None = None
 
@@ -133,7 +135,7 @@ class RunSpec:
         return self.host(node).directory(self.directory)
 
     def on(self, node: int) -> "RunSpec":
-        """Return the spec with the node's own paths of program, interpreter, data and prepared folder."""
+        """Return the spec with the node's own paths of program, interpreter, data and made files."""
         paths = self.host(node).paths
         if not paths:
             return self
@@ -151,6 +153,7 @@ class RunSpec:
             data=_data_there(paths, self.data),
             dataset=_data_there(paths, self.dataset),
             prepared=remote_path(paths, self.prepared),
+            compile_cache=remote_path(paths, self.compile_cache),
         )
 
     @cached_property

@@ -61,6 +61,7 @@ class Values:
     dataset: str = SYNTHETIC
     directory: Path = Path()
     prepared: Path = Path()
+    compile_cache: Path = Path()
     python: str = "python"
     hosts: tuple[str, ...] = ("127.0.0.1",)
     port: int = 0
@@ -80,6 +81,7 @@ class Values:
             "data": self.data,
             "dataset": self.dataset,
             "prepared": str(self.prepared),
+            "compile_cache": str(self.compile_cache),
             "python": self.python,
             "port": str(self.port),
             "node": str(self.node),

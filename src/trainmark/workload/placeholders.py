@@ -11,6 +11,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "task": "the task's name",
     "run": "the run's folder, in which the program is started",
     "prepared": "the folder for the results of the prepare steps",
+    "compile_cache": "the folder for compiled programs, which the runs of one environment share",
     "python": "the interpreter of the environment (in prepare steps)",
     "events": "the file for DLLogger events",
     "data": "the data set's training samples, or 'synthetic'",

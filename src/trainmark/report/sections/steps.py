@@ -12,6 +12,9 @@ from trainmark.report.series import MOST_CASES
 from trainmark.schema.measurement import CannotSay, Measurement, Steadiness
 from trainmark.schema.results import CaseResult
 
+CACHE_HITS = "compile_cache_hits"
+"""How many programs a run took from the compiler's cache, in what the worker reports of itself."""
+
 
 def section(context: Context) -> Section | None:
     """Return the section, or None if nothing was measured."""
@@ -27,15 +30,15 @@ def section(context: Context) -> Section | None:
         Column(say("column_steady"), numeric=False),
     )
     first_steps = [_median(m.first_step_s for m in _measurements(case)) for case in measured]
-    compile_times = [_median(m.compile_s for m in _measurements(case)) for case in measured]
+    compile_times = [_compile_times(case) for case in measured]
     first_places = decimals(time for time in first_steps if time is not None)
-    compile_places = decimals(time for time in compile_times if time is not None)
+    compile_places = decimals(time for times in compile_times for time in times if time is not None)
     rows = tuple(
         (
             cell(context.axes.label(case.case)),
             cell(str(max(m.warmup_steps for m in _measurements(case)))),
             _seconds(first, first_places),
-            _seconds(compiled, compile_places),
+            _compilation(context, *compiled, compile_places),
             cell(_verdict(context, case)),
         )
         for case, first, compiled in zip(measured, first_steps, compile_times, strict=True)
@@ -63,6 +66,23 @@ def _median(times: Iterable[float | None]) -> float | None:
 
 def _seconds(time: float | None, places: int) -> Cell:
     return cell("-" if time is None else number(time, places))
+
+
+def _compile_times(case: CaseResult) -> tuple[float | None, float | None]:
+    """Return the median seconds of compiling anew, and of taking the programs from the cache of an earlier run."""
+    times = [
+        (run.measurement.compile_s, bool((run.parameters.actual or {}).get(CACHE_HITS)))
+        for run in case.runs
+        if run.measurement
+    ]
+    return _median(time for time, hit in times if not hit), _median(time for time, hit in times if hit)
+
+
+def _compilation(context: Context, anew: float | None, cached: float | None, places: int) -> Cell:
+    if cached is None:
+        return _seconds(anew, places)
+    from_cache = context.say("compiled_from_cache", seconds=number(cached, places))
+    return cell(from_cache if anew is None else f"{number(anew, places)}; {from_cache}")
 
 
 def _verdict(context: Context, case: CaseResult) -> str:

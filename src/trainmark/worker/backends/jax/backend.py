@@ -39,6 +39,7 @@ from .collectives import (
     own_device,
     peak_memory_bytes,
     peak_memory_of,
+    take_memory_as_needed,
 )
 
 NONE, XLA = "none", "xla"
@@ -334,6 +335,8 @@ class JaxTraining(Training):
         if self.loaders and not settings.synthetic:
             one_of("JAX", "loader", settings.loader, self.loaders)
         bound_threads(settings.threads)
+        if settings.equivalence is not None:
+            take_memory_as_needed()
         meet(place, self.platform)
         self.device = own_device()
         check_generation(settings.precision, self.device)

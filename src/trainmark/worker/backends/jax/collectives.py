@@ -59,6 +59,11 @@ def _gpus_shown() -> int:
     return len([path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit()])
 
 
+def take_memory_as_needed() -> None:
+    """Make JAX take a GPU's memory as it needs it, since checks share one; must come before JAX starts."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
 def own_device() -> Any:
     """Return this rank's device, starting JAX; raise ``RunError`` if it does not come up."""
     try:

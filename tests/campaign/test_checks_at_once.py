@@ -1,0 +1,115 @@
+"""Checks of equal work run at the same time where the machine has cores for several."""
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from trainmark.campaign import certifying
+from trainmark.campaign.certificates import CERTIFICATE, FOLDER
+from trainmark.campaign.certifying import Question, certificates
+from trainmark.campaign.run_environment import RunEnvironment
+from trainmark.node import LocalHost
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.suite import Limits, Suite
+from trainmark.tasks import case_of
+from trainmark.workload import load_workloads
+
+CASES = (
+    case_of(framework="pytorch", model="mobilenet_v1", device="cpu"),
+    case_of(framework="pytorch", model="gpt2_tiny", device="cpu"),
+)
+
+
+def certificate_of(model: str, reason: str | None = None) -> Certificate:
+    """Return a certificate of nothing; with a ``reason`` PyTorch could not be checked."""
+    return Certificate(
+        trainmark_version="0",
+        task="image-classification",
+        model=model,
+        made_at=datetime(2026, 11, 26, tzinfo=UTC),
+        batch=4,
+        steps=3,
+        parties=(),
+        pairs=(),
+        absent={} if reason is None else {"pytorch": reason},
+    )
+
+
+Answer = Callable[[Question, RunEnvironment, Path], Certificate]
+
+
+def certified(
+    cores: int, cases: tuple[Case, ...], out: Path, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return the models of the certificates, each of which ``answer`` makes in place of a worker."""
+    host = LocalHost(machine=NodeResources(cores=cores, gpus=0))
+    run_env = RunEnvironment(Suite(name="s", cases=cases), load_workloads(), (host,), out / "home")
+
+    def made(question: Question, own_env: RunEnvironment, folder: Path, *_rest: object) -> Certificate:
+        return answer(question, own_env, folder)
+
+    monkeypatch.setattr(certifying, "answer", made)
+    found = certificates(run_env, cases, out, Limits(), lambda _what: None)
+    return [certificate.model for certificate in found]
+
+
+def test_two_checks_run_at_once_on_eight_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def answer(question: Question, _env: RunEnvironment, _folder: Path) -> Certificate:
+        # Neither goes on before the other one has begun.
+        both.wait(timeout=30)
+        return certificate_of(question.model)
+
+    assert certified(8, CASES, tmp_path, answer, monkeypatch) == ["mobilenet_v1", "gpt2_tiny"]
+
+
+def test_checks_follow_one_another_on_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = threading.Lock()
+
+    def answer(question: Question, _env: RunEnvironment, _folder: Path) -> Certificate:
+        assert one.acquire(blocking=False)
+        one.release()
+        return certificate_of(question.model)
+
+    assert certified(2, CASES, tmp_path, answer, monkeypatch) == ["mobilenet_v1", "gpt2_tiny"]
+
+
+def test_a_check_that_lacked_memory_among_others_is_run_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def answer(question: Question, _env: RunEnvironment, folder: Path) -> Certificate:
+        tried.append(question.model)
+        stored = folder / CERTIFICATE
+        assert not stored.exists(), "a stored certificate would have been reused"
+        folder.mkdir(parents=True, exist_ok=True)
+        stored.write_text("{}", encoding="utf-8")
+        lacking = question.model == "gpt2_tiny" and tried.count("gpt2_tiny") == 1
+        return certificate_of(question.model, "oom: CUDA out of memory" if lacking else None)
+
+    assert certified(8, CASES, tmp_path, answer, monkeypatch) == ["mobilenet_v1", "gpt2_tiny"]
+    assert sorted(tried) == ["gpt2_tiny", "gpt2_tiny", "mobilenet_v1"]
+    assert (tmp_path / FOLDER / "gpt2_tiny-cpu" / CERTIFICATE).exists()
+
+
+def test_an_error_ends_the_other_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+
+    def answer(question: Question, env: RunEnvironment, _folder: Path) -> Certificate:
+        if question.model == "mobilenet_v1":
+            failed.set()
+            raise OSError("the disk is full")
+        failed.wait(timeout=30)
+        while True:
+            # As run_plan does about twice a second.
+            env.watch(None)  # type: ignore[arg-type]
+
+    with pytest.raises(OSError, match="the disk is full"):
+        certified(8, CASES, tmp_path, answer, monkeypatch)
