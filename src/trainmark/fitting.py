@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: cells are wrapped, and a row that is still too wide becomes a block of lines."""
+"""Plain-text tables that fit the terminal: cells are wrapped, and a row that is too wide becomes a block of lines."""
 
 import os
 import sys
@@ -72,3 +72,23 @@ def _blocks(lines: Sequence[Sequence[str]], width: int) -> list[str]:
             found.append(f"  {heading.ljust(size)}  {first}")
             found += [f"  {' ' * size}  {other}" for other in others]
     return found
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return ``rows`` under ``headings`` as aligned lines that fit the terminal; numbers are right-aligned."""
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(len(cell) for cell in column) for column in columns]
+    numeric = [all(_is_number(cell) for cell in column[1:]) and len(column) > 1 for column in columns]
+    screen = terminal_width()
+    if screen is not None and (fitted := fit((headings, *rows), numeric, screen)) is not None:
+        return "\n".join(fitted) + "\n"
+    lines = []
+    for row in (headings, *rows):
+        cells = zip(row, widths, numeric, strict=True)
+        line = "  ".join(cell.rjust(w) if right else cell.ljust(w) for cell, w, right in cells)
+        lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(".", "", 1).replace("e+", "", 1).lstrip("+-").rstrip("%").isdecimal()

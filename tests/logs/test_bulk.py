@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from trainmark.logs import Status
 from trainmark.logs.bulk import fields_among_others, regular_fields
 from trainmark.logs.fields import _searched, extract, stamps
+from trainmark.logs.gathering import has_bad_loss
 from trainmark.logs.literals import depends_on_digits
 from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, strip_colours
-from trainmark.logs.trouble import has_bad_loss
 from trainmark.programs import formats, synthetic_log
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")

@@ -14,8 +14,7 @@ from trainmark.logs.columns import Column
 from trainmark.logs.description.build import build_format
 from trainmark.logs.description.document import parse_description
 from trainmark.logs.fields import derived, extract
-from trainmark.logs.format import Format, LogContext
-from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.format import Format, GivenFormats, LogContext
 from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Records
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format

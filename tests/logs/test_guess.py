@@ -222,7 +222,7 @@ def test_a_guess_is_made_only_on_request(tmp_path: Path) -> None:
 def test_the_proposed_format_can_be_saved_and_reads_the_log(tmp_path: Path) -> None:
     from trainmark.logs import read_log as read_with
     from trainmark.logs.description import build_format, read_description
-    from trainmark.logs.known_formats import GivenFormats
+    from trainmark.logs.format import GivenFormats
 
     (tmp_path / "a.log").write_text(_lines(lambda at: f"step {at} | loss 2.5 | {4096} tok/s"))
     guess = propose(tmp_path / "a.log")

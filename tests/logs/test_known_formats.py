@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.files import parse_yaml
-from trainmark.logs.known_formats import FormatWords, PatternWords, words_of
+from trainmark.logs.format import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
 from trainmark.named_documents import split_documents
 from trainmark.programs import formats, log_formats, synthetic_log

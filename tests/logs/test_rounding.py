@@ -6,7 +6,7 @@ import re
 import pytest
 
 from trainmark.logs import Facts, ParsedLog
-from trainmark.logs.rounding import rounding_of
+from trainmark.logs.columns import rounding_of
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_stream

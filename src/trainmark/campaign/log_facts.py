@@ -7,8 +7,8 @@ from pathlib import Path
 
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
+from trainmark.logs.hints import TF32_UNKNOWN
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
-from trainmark.logs.settle import TF32_UNKNOWN
 from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.precision import HALF, SINGLE

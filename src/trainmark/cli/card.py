@@ -91,7 +91,7 @@ def check(
 @app.command("list")
 def list_() -> None:
     """List the cards that are part of trainmark."""
-    from trainmark.cli.tables import table
+    from trainmark.fitting import table
     from trainmark.workload.cards import shipped
 
     rows = [

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from trainmark.cli.output import unfiltered
-from trainmark.printable import printable_line
+from trainmark.printable import printable_line, unfiltered
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -61,7 +61,7 @@ def compare_two_logs(
 
 
 def _lines(found: "LogComparison") -> list[str]:
-    from trainmark.cli.tables import table
+    from trainmark.fitting import table
 
     rows = [_cells("A", found.baseline), _cells("B", found.candidate)]
     lines = table(["", "log", "format", "records", "throughput", "95 % interval", "unit"], rows).splitlines()

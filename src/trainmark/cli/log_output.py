@@ -1,6 +1,7 @@
-"""Output of ``trainmark parse`` for finished logs and for one that still grows."""
+"""Output of ``trainmark parse`` for finished logs and for one that still grows, and its import of NumPy."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
-    from trainmark.logs.discover import FoundPath
     from trainmark.logs.format import Format
+    from trainmark.logs.opening import FoundPath
     from trainmark.measure.rules import Rule, RuleResult
+
 
 _POLL_S = 1.0
 _BATCH = 64
@@ -28,6 +30,7 @@ _HEADINGS = (
     "unit",
     "status",
 )
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def print_logs(
@@ -50,7 +53,7 @@ def print_logs(
         else:
             rows.append(row)
     if not as_json:
-        from trainmark.cli.tables import table
+        from trainmark.fitting import table
 
         sys.stdout.write(table(_HEADINGS, [_cells(row) for row in rows]))
         for row in rows:
@@ -75,7 +78,6 @@ def _rows(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from trainmark.cli.numpy_import import import_numpy
     from trainmark.errors import InputError
     from trainmark.logs import find_logs
 
@@ -221,3 +223,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["unit"] or "-",
         f"needs {' '.join(row['needs'])}" if row["needs"] else row["status"],
     ]
+
+
+def import_numpy() -> None:
+    """Import NumPy with one thread for linear algebra; the environment stays as it was, for child processes.
+
+    OpenBLAS reads the number of threads when it is loaded, and starts them at once.
+    """
+    added = [name for name in _ONE_THREAD if name not in os.environ]
+    os.environ.update({name: _ONE_THREAD[name] for name in added})
+    try:
+        import numpy  # noqa: F401
+    finally:
+        for name in added:
+            del os.environ[name]

@@ -30,7 +30,7 @@ def print_ranks(
 
 
 def _text(found: "RankComparison") -> str:
-    from trainmark.cli.tables import table
+    from trainmark.fitting import table
 
     rows = []
     for one in found.ranks:

@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     if argv[0] == "--version":
         sys.stdout.write(f"trainmark {__version__}\n")
         return 0
-    from trainmark.cli.output import printable_output
+    from trainmark.printable import printable_output
 
     gc.set_threshold(_COLLECTED_AFTER, *gc.get_threshold()[1:])
     level = {"-q": _QUIET, "--quiet": _QUIET, "-v": _VERBOSE, "--verbose": _VERBOSE}.get(argv[0])

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from trainmark.cli.arguments import Argument, Command, Option
 from trainmark.cli.log_exchange import Exchange, exchange_logs, exchange_tree
-from trainmark.cli.log_output import follow_one, print_logs
-from trainmark.cli.numpy_import import import_numpy
+from trainmark.cli.log_output import follow_one, import_numpy, print_logs
 from trainmark.cli.tree_output import print_tree
 
 if TYPE_CHECKING:

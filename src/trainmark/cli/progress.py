@@ -12,11 +12,10 @@ from rich.live import Live
 from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
-from trainmark.cli.output import unfiltered
 from trainmark.execution import Heartbeat
 from trainmark.insight.causes import with_causes
 from trainmark.node import RecentPace
-from trainmark.printable import printable
+from trainmark.printable import printable, unfiltered
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 

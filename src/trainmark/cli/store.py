@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.cli.tables import table
+from trainmark.fitting import table
 
 if TYPE_CHECKING:
     from trainmark.schema.results import Results

@@ -15,9 +15,8 @@ from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import SideFacts
 from trainmark.insight.sides import ExplainedRun, PublishedRule
 from trainmark.logs import Facts, ParsedLog, Problem
-from trainmark.logs.discover import log_of_run
 from trainmark.logs.events import read_events
-from trainmark.logs.opening import DamagedError, UnusableFileError, open_log, unpack
+from trainmark.logs.opening import DamagedError, UnusableFileError, log_of_run, open_log, unpack
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean

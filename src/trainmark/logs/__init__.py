@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.logs.discover import find_logs
     from trainmark.logs.format import Format, LogContext
     from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         Severity,
         Status,
     )
+    from trainmark.logs.opening import find_logs
     from trainmark.logs.read import read_log, read_stream
 
 
@@ -49,7 +49,6 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".discover": ("find_logs",),
         ".format": ("Format", "LogContext"),
         ".hints": ("Hints", "read_hints"),
         ".model": (
@@ -64,6 +63,7 @@ __getattr__ = attach(
             "Severity",
             "Status",
         ),
+        ".opening": ("find_logs",),
         ".read": ("read_log", "read_stream"),
     },
 )

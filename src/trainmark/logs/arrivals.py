@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.logs.columns import Column, Floats
-from trainmark.logs.format import Format
+from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.rank_records import read_records
 from trainmark.logs.transport import begin_lines

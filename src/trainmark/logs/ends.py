@@ -1,20 +1,50 @@
-"""Start and end of a log: the outcome of the run, and problems for missing parts."""
+"""Start and end of a log: the outcome of the run, the cause of an early end, and problems for missing parts."""
 
 import re
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.counters import Counters
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.gathering import TAIL_BYTES, LogCollector
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import EndState, Facts, ParsedLog, Problem, Records, Severity, Status
+from trainmark.logs.rank_records import Counters
 from trainmark.logs.restarts import restart_problem
-from trainmark.logs.trouble import FailureKind, RunFailure, find_failure
 
 _NO_END = "the log ends before the run does"
 NO_START = "the start of the log is missing (the program prints its settings there)"
 """Also for an excerpt whose first record is not of the first steps."""
 _COMMA = re.compile(rb"(?<=\d),(?=\d)")
+_OOM = re.compile(
+    rb"CUDA out of memory|CUDA error: out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ResourceExhaustedError"
+    rb"|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Out of memory error on GPU|ResourceExhausted:"
+    rb"|CUDNN_STATUS_ALLOC_FAILED|std::bad_alloc|oom-kill|Cannot allocate memory|\bMemoryError\b|Killed process \d+"
+    rb"|\"outcome\": ?\"oom\"|DefaultCPUAllocator: not enough memory|(?<!ran )out of memory"
+)
+_HARMLESS_OOM = re.compile(rb"not a failure|could be performance gains", re.IGNORECASE)
+_FAILURE = re.compile(
+    rb"Traceback \(most recent call last\)|Segmentation fault|core dumped|Fatal Python error|terminate called after"
+    rb"|returned a non-zero exit code|exited on signal \d+|ChildFailedError|srun: error|ABORT NOW|FatalError:"
+    rb"|\"outcome\": ?\"(?:failed|timeout|invalid)\"|NCCL error in|slurmstepd: error"
+)
+_ON_PURPOSE = re.compile(rb"KeyboardInterrupt|Terminating with signal 15|SIGTERM|SIGINT")
+
+
+class FailureKind(StrEnum):
+    """Cause of an early end of a run."""
+
+    OOM = "oom"
+    ERROR = "error"
+    STOPPED = "stopped"
+
+
+class RunFailure(NamedTuple):
+    """The cause of an early end, and the log line that shows it."""
+
+    kind: FailureKind
+    line: str
 
 
 def unknown_format_log(collected: LogCollector, name: str, facts: Facts) -> ParsedLog:
@@ -145,3 +175,44 @@ def after_last_record(known: Format, collected: LogCollector) -> bytes:
     if not last and collected.total_bytes <= TAIL_BYTES:
         return collected.tail
     return collected.tail[last:]
+
+
+def find_failure(after_last_record: bytes) -> RunFailure | None:
+    """Return the cause of an early end, from the text after the last record; ``None`` if none is printed.
+
+    An allocator's warning that is "not a failure" (TensorFlow) does not count.
+    """
+    for match in _OOM.finditer(after_last_record) if can_match(_OOM, after_last_record) else ():
+        line = _line(after_last_record, match.start())
+        if not _HARMLESS_OOM.search(line):
+            return RunFailure(FailureKind.OOM, _shown(line))
+    stopped = _ON_PURPOSE.search(after_last_record)
+    failure = None if stopped else _last_failure(after_last_record)
+    if failure is not None:
+        return RunFailure(FailureKind.ERROR, failure)
+    return (
+        RunFailure(FailureKind.STOPPED, _shown(_line(after_last_record, stopped.start())))
+        if stopped
+        else None
+    )
+
+
+def _last_failure(text: bytes) -> str | None:
+    match = _FAILURE.search(text) if can_match(_FAILURE, text) else None
+    if match is None:
+        return None
+    if match[0].startswith(b"Traceback"):
+        # The error's own line is the first one that is not indented after the traceback.
+        error = re.search(rb"\n(\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b[^\n]*)", text[match.end() :])
+        if error:
+            return _shown(error[1])
+    return _shown(_line(text, match.start()))
+
+
+def _line(text: bytes, at: int) -> bytes:
+    end = text.find(b"\n", at)
+    return text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(text)]
+
+
+def _shown(line: bytes) -> str:
+    return " ".join(line.decode("utf-8", "replace").split())[:160]

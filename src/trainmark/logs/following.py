@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
+from trainmark.logs.format import KnownFormats
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.known_formats import KnownFormats
 from trainmark.logs.model import EndState, Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.read import conclude
 from trainmark.logs.transport import PIECE_BYTES

@@ -1,22 +1,50 @@
 """Reader of one log: recognise its format, collect its records in bulk, report the result; never raise for content."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from trainmark.logs.concluding import conclude_log
-from trainmark.logs.gathering import LogCollector
-from trainmark.logs.hints import read_hints
-from trainmark.logs.known_formats import GivenFormats, KnownFormats, ProgramFormats
-from trainmark.logs.model import Facts, ParsedLog, Problem, Status
+from trainmark.logs.batches import count_batch
+from trainmark.logs.columns import Column, rounding_of
+from trainmark.logs.ends import (
+    after_last_record,
+    end_problems,
+    find_failure,
+    merge_missing_ends,
+    run_outcome,
+    start_problems,
+    unknown_format_log,
+)
+from trainmark.logs.format import (
+    Format,
+    GivenFormats,
+    KnownFormats,
+    LogContext,
+    ProgramFormats,
+    parse_positive,
+)
+from trainmark.logs.gathering import HEAD_BYTES, LogCollector
+from trainmark.logs.hints import Hints, MergedFacts, merge_facts, read_hints
+from trainmark.logs.literals import can_match
+from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Records, Status
+from trainmark.logs.multi_run import (
+    conflicting_facts,
+    conflicting_results,
+    find_rejected_lines,
+    other_format_problems,
+)
 from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility
+from trainmark.logs.rank_records import Counters, Read, read_records
 from trainmark.logs.transport import read_pieces
 
 _LARGEST_BLOCK_BYTES = 30 << 20
+_LONGEST_NUMBER = 10
 
 
 def read_log(path: str | Path, formats: KnownFormats, given: Facts | None = None) -> ParsedLog:
@@ -156,3 +184,213 @@ def _keep_freed_memory() -> None:
 def unreadable_log(name: str, why: str) -> ParsedLog:
     """Return the result for a file that cannot be read; ``why`` continues "the file …"."""
     return ParsedLog(log=name, status=Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
+
+
+class _Ending(NamedTuple):
+    """How a run ended and which parts of its log are missing; ``warmup_steps`` are those left to skip."""
+
+    status: Status
+    end_state: EndState
+    figures: dict[str, float]
+    warmup_steps: int
+    problems: list[Problem]
+
+
+def conclude_log(
+    collected: LogCollector, name: str, hints: Hints, given: Facts, damage: str | None, *, in_progress: bool
+) -> ParsedLog:
+    """Return the parsed log from its collected text, the hints of its name, the user's facts and its damage."""
+    known = collected.format
+    if known is None:
+        return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
+    read = read_records(collected, known)
+    context = _context(collected, read.records, read.counters)
+    if known.required is not None and not known.required.search(context.text):
+        return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
+    settled = _settle(known, context, hints, given)
+    ending = _ending(collected, known, read, context, damage, in_progress=in_progress)
+    problems = [
+        *read.problems,
+        *settled.problems,
+        *_contradictions(collected, known, read, context),
+        *ending.problems,
+    ]
+    reported = {problem.code for problem in problems}
+    doubts = known.doubts(context) if known.doubts else ()
+    problems += [doubt for doubt in doubts if doubt.code not in reported]
+    words = known.parameters(context) if known.parameters else {}
+    return ParsedLog(
+        log=name,
+        status=ending.status,
+        format=known.name,
+        framework=known.framework or words.get("framework"),
+        unit=words.get("unit", known.unit) if known.own_run else _unit(known, collected.pattern),
+        scope=known.find_scope(context) if known.find_scope else known.scope,
+        meaning=_meaning(known, collected.pattern),
+        end_state=ending.end_state,
+        facts=_with_batch(settled.facts, read),
+        records=read.records,
+        figures=ending.figures,
+        parameters=words,
+        warmup_steps=ending.warmup_steps,
+        clock_resolution_s=_resolution(read.records.clock_s),
+        figure_rounding=rounding_of(known.records[collected.pattern], context.tail) if known.records else 0.0,
+        step_interval=read.counters.interval,
+        accumulates=known.accumulates,
+        averages_from=known.averages_from,
+        counts_samples=known.counts_samples,
+        of_last_steps=known.of_last_steps,
+        epoch_seconds=_epoch_seconds(known, context.text),
+        contested=settled.contested,
+        restarts=read.counters.restarts,
+        usual_batch=read.batches.usual if read.batches else None,
+        problems=tuple(problems),
+        own_run=known.own_run(context) if known.own_run else None,
+        witnesses=read.witnesses,
+        tagged_ranks=read.tagged_ranks,
+    )
+
+
+def _with_batch(facts: Facts, read: Read) -> Facts:
+    """Return ``facts`` with the global batch that the lines print, or that their counters give if nothing else does."""
+    if read.batches:
+        return replace(facts, global_batch=read.batches.only)
+    records = read.records
+    if (
+        facts.global_batch
+        or facts.batch_per_device
+        or records.rate is not None
+        or records.step_time_s is None
+    ):
+        return facts
+    return replace(facts, global_batch=count_batch(records))
+
+
+def _settle(known: Format, context: LogContext, hints: Hints, given: Facts) -> MergedFacts:
+    """Return the facts of the log, its name and its user."""
+    return merge_facts(
+        known.facts(context),
+        hints,
+        given,
+        tf32_logged=known.own_run is not None or _reports_tf32(context),
+        named_fp16=known.fp16,
+    )
+
+
+def _contradictions(
+    collected: LogCollector, known: Format, read: Read, context: LogContext
+) -> Iterator[Problem]:
+    """Yield the facts and results that the log contradicts later, and lines that resemble records."""
+    yield from conflicting_facts(known, collected.pattern, context, collected.later)
+    yield from conflicting_results(known, read.records, collected.tail)
+    yield from find_rejected_lines(known, collected.pattern, context.head, collected.tail)
+
+
+def _ending(
+    collected: LogCollector,
+    known: Format,
+    read: Read,
+    context: LogContext,
+    damage: str | None,
+    *,
+    in_progress: bool,
+) -> _Ending:
+    figures, end_state = _figures(known, context), known.end_state(context)
+    failure = find_failure(after_last_record(known, collected))
+    status, problems = run_outcome(collected, known, read.records, read.counters, end_state, failure, figures)
+    problems = [*problems, *other_format_problems(collected)]
+    end = [] if in_progress else end_problems(end_state, failure, collected, damage, status)
+    start = start_problems(known, context, read.records)
+    problems += merge_missing_ends(start, end) if status is Status.OK else end
+    if collected.loss_not_finite:
+        sentence = "the loss of at least one record is NaN or infinite: the training diverged"
+        problems.append(Problem("loss-not-finite", sentence))
+    # An excerpt from the middle of a run has no warm-up.
+    is_excerpt = bool(start) and _first(read.records.step) > known.warmup_steps
+    return _Ending(status, end_state, figures, 0 if is_excerpt else known.warmup_steps, problems)
+
+
+def _context(collected: LogCollector, records: Records, counters: Counters) -> LogContext:
+    head = bytes(collected.head)
+    return LogContext(
+        head=head,
+        tail=collected.tail,
+        text=head if collected.text_bytes <= HEAD_BYTES else head + b"\n" + collected.tail,
+        first_step=_first_step(records),
+        last_epoch=_last(records.epoch),
+        last_step=_last(records.step),
+        step_interval=counters.interval,
+        ranks=max(collected.streams.ranks, default=-1) + 1,
+        notes=bytes(collected.notes),
+        records=records.count,
+    )
+
+
+def _figures(known: Format, context: LogContext) -> dict[str, float]:
+    """Return the tool's own results, the last value of each."""
+    matches = ((key, _last_match(pattern, context.tail)) for key, pattern in known.figures.items())
+    found = {key: value for key, match in matches if match and (value := parse_positive(match)) is not None}
+    return found | known.computed_figures(context) if known.computed_figures else found
+
+
+def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:
+    """Return the seconds of each epoch, as the program prints them."""
+    if known.epoch_seconds is None or not can_match(known.epoch_seconds, text):
+        return {}
+    found: dict[int, float] = {}
+    for match in known.epoch_seconds.finditer(text):
+        words = match.groupdict(b"0")
+        units = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+        seconds = sum(
+            scale * (parse_positive(words.get(unit) or b"0") or 0.0) for unit, scale in units.items()
+        )
+        if seconds > 0 and len(words["epoch"]) < _LONGEST_NUMBER:
+            found[int(words["epoch"])] = seconds
+    return found
+
+
+def _resolution(clock: Column | None) -> float:
+    if clock is None:
+        return 1.0
+    values = clock.array(0, 1024)
+    values = values[np.isfinite(values)]
+    for grain in (1.0, 0.001):
+        if np.all(np.abs(values / grain - np.round(values / grain)) < 1e-3):
+            return grain
+    return 1e-6
+
+
+def _unit(known: Format, pattern: int) -> str:
+    return known.pattern_units[pattern] if known.pattern_units else known.unit
+
+
+def _meaning(known: Format, pattern: int) -> Meaning:
+    return known.pattern_meanings[pattern] if known.pattern_meanings else known.meaning
+
+
+def _first(column: Column | None) -> float:
+    return float(column.array(0, 1)[0]) if column is not None and len(column) else 0.0
+
+
+def _first_step(records: Records) -> int | None:
+    if records.step is None:
+        return None
+    first = _first(records.step)
+    return int(first) if np.isfinite(first) else 0
+
+
+def _last(column: Column | None) -> int | None:
+    if column is None or not len(column):
+        return None
+    value = column.array(len(column) - 1)[-1]
+    return int(value) if np.isfinite(value) else None
+
+
+def _last_match(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
+    found: list[bytes] = pattern.findall(text)
+    return found[-1] if found else None
+
+
+def _reports_tf32(context: LogContext) -> bool:
+    switches = (b"NVIDIA_TF32_OVERRIDE=0", b"allow_tf32", b'"tf32_matmul"')
+    return any(switch in context.head for switch in switches)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from trainmark import __version__, logs
 from trainmark.files import write_atomically
 from trainmark.home import default_cache
-from trainmark.logs.known_formats import FormatWords, PatternWords
+from trainmark.logs.format import FormatWords, PatternWords
 
 
 class IndexEntry(NamedTuple):

@@ -14,8 +14,7 @@ from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.description import build_format, read_description
 from trainmark.logs.description.document import parse_description
-from trainmark.logs.format import Format
-from trainmark.logs.known_formats import GivenFormats
+from trainmark.logs.format import Format, GivenFormats
 from trainmark.programs.log_formats import find_format
 from trainmark.programs.reading import read_log, read_stream
 

@@ -5,7 +5,7 @@ from ast import expr
 from collections.abc import Mapping
 
 from trainmark.errors import InputError
-from trainmark.logs.description.expressions import evaluate, names_in, parse_expression
+from trainmark.logs.description.facts import evaluate, names_in, parse_expression
 from trainmark.schema.case import Case
 
 _NAME = re.compile(r"\{(?:(?:axis|option)\.)?([A-Za-z_]\w*)\}")

@@ -12,10 +12,9 @@ from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format
 from trainmark.logs.description.document import parse_description
-from trainmark.logs.format import Format
+from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format
-from trainmark.logs.known_formats import GivenFormats
 from trainmark.logs.model import Witness
 from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import longest_rank, strip_colours

@@ -1,21 +1,37 @@
 """Plausibility checks of a parsed log, made before a number is computed from it.
 
-Each module checks one kind of contradiction (``counting``, ``step_timing``, ``pairs``, ``totals``, …) and
-returns problems: a code, a sentence with the effect on the number, and a severity.
+Each check returns problems: a code, a sentence with the effect on the number, and a severity. Those of the steps'
+counters and times are modules (``intervals``, ``step_timing``); those of single figures are here.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainmark.logs.model import ParsedLog, Problem, Status
-from trainmark.logs.plausibility.bounds import impossible_counts, impossible_times, non_numeric_speeds
-from trainmark.logs.plausibility.counting import missing_and_duplicate_records
-from trainmark.logs.plausibility.names import weigh_name_hints
-from trainmark.logs.plausibility.pairs import contradictory_records
-from trainmark.logs.plausibility.step_timing import Stall, stalls, timing_problems
-from trainmark.logs.plausibility.totals import totals_disagree
+import numpy as np
+
+from trainmark.logs.columns import Floats, in_step, median
+from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Scope, Severity, Status
+from trainmark.logs.plausibility.intervals import intervals, last_digit, missing_and_duplicate_records
+from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems
 
 __all__ = ["Stall", "check_plausibility", "stalls"]
+FROM_NAME = "from-name"
+ONE_NODE = "one-node-assumed"
+MOST_DEVICES = 200_000
+"""Twice the size of the largest single job published by 2025."""
+MOST_NODES = 50_000
+MOST_PER_DEVICE = 1 << 22
+"""Samples or tokens of one device in one micro-batch."""
+LONGEST_S = 400 * 86_400.0
+"""Longest plausible duration of a record, a little over a year."""
+_BLOCK = 1 << 15
+_NO_NUMBER = 0.02
+_OFF = 0.02
+"""Largest deviation of a line's batch from that of the others, besides what the printed digits leave open."""
+_MOST_ODD = 0.1
+"""Share of odd lines from which the batch is taken to vary, as with padding."""
+_MOST_DEVIATION = 0.2
+"""Allowed deviation: an epoch has a start that no record times (worker start-up, compilation of the first step)."""
 
 
 def check_plausibility(log: ParsedLog) -> ParsedLog:
@@ -46,3 +62,166 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
     yield from timing_problems(log)
     yield from contradictory_records(log)
     yield from totals_disagree(log)
+
+
+def weigh_name_hints(log: ParsedLog) -> tuple[Problem, ...]:
+    """Return the log's problems; facts from the name or assumed become doubts if the number depends on them."""
+    needed = _needed(log)
+    if "devices" in needed and log.facts.gpus_per_node is not None and (log.facts.nodes or 1) > 1:
+        needed = (*needed, "nodes")  # the devices are those of one node times the number of nodes
+    return tuple(
+        replace(problem, severity=Severity.DOUBT)
+        if (problem.code == FROM_NAME and problem.message.startswith(needed))
+        or (problem.code == ONE_NODE and "devices" in needed)
+        else problem
+        for problem in log.problems
+    )
+
+
+def _needed(log: ParsedLog) -> tuple[str, ...]:
+    """Return the first words of the sentences about facts on which the number depends."""
+    if log.scope is Scope.NODE:
+        return ("nodes",)
+    if log.records.rate is None and log.global_batch is None:
+        return ()  # no number can be computed: the tool's own figure is used, if there is one
+    by_batch = log.records.rate is None or (
+        log.meaning is not Meaning.INTERVAL and log.records.clock_s is not None
+    )
+    if by_batch:
+        return ("devices", "batch per device")
+    return ("devices",) if log.scope is Scope.DEVICE else ()
+
+
+def is_possible(gpus: int | None = None, nodes: int | None = None, batch: int | None = None) -> bool:
+    """Return whether a run can have so many devices, nodes and samples per device; ``None`` is not checked."""
+    return (
+        (gpus is None or 0 < gpus <= MOST_DEVICES)
+        and (nodes is None or 0 < nodes <= MOST_NODES)
+        and (batch is None or 0 < batch <= MOST_PER_DEVICE)
+        and (gpus is None or nodes is None or gpus >= nodes)
+    )
+
+
+def impossible_counts(facts: Facts) -> Iterator[Problem]:
+    """Yield a problem if the counts of a run are impossible."""
+    counts = f"{facts.gpus} devices on {facts.nodes} nodes with {facts.batch_per_device} samples each"
+    if not is_possible(facts.gpus, facts.nodes, facts.batch_per_device):
+        yield Problem("out-of-bounds", f"no run has {counts}: a number computed from these counts is wrong")
+
+
+def non_numeric_speeds(records: Records) -> Iterator[Problem]:
+    """Yield a problem if the speed of many records is not a number, although other records have one."""
+    columns = [records.rate, records.step_time_s, records.average_rate, records.average_time_s]
+    present = [column for column in columns if column is not None]
+    if not present or not records.count:
+        return
+    without = sum(int(np.isnan(np.fmax.reduce(values)).sum()) for values in in_step(present))
+    if without > max(_NO_NUMBER * records.count, 2):
+        yield Problem(
+            "numbers-unread",
+            f"the speed of {without} of {records.count} records is not a number: these records are left out",
+        )
+
+
+def impossible_times(records: Records) -> Iterator[Problem]:
+    """Yield a problem if a record lasts for years, by its samples and rate or by its step time."""
+    longest = 0.0
+    for start in range(0, records.count, _BLOCK):
+        stop = min(start + _BLOCK, records.count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if records.rate is not None and records.samples is not None:
+                lasted = records.samples.array(start, stop) / records.rate.array(start, stop)
+            elif records.step_time_s is not None:
+                lasted = records.step_time_s.array(start, stop)
+            else:
+                return
+        longest = max(longest, float(np.nanmax(lasted, initial=0.0)))
+    if longest > LONGEST_S:
+        yield Problem(
+            "out-of-bounds", f"a record lasts {longest / 86_400:.0f} days, so its times cannot be right"
+        )
+
+
+def contradictory_records(log: ParsedLog) -> Iterator[Problem]:
+    """Yield a doubt about single records whose rate and step time give another batch than the other records'."""
+    rates, times = log.records.rate, log.records.step_time_s
+    if rates is None or times is None or log.meaning is Meaning.RUNNING:
+        return
+    usual = float("nan")
+    odd: list[tuple[int, float]] = []
+    effect_s = window_s = 0.0
+    for start in range(0, log.records.count, _BLOCK):
+        rate, seconds = (_positive(column.array(start, start + _BLOCK)) for column in (rates, times))
+        batch = rate * seconds
+        known = np.isfinite(batch)
+        if not known.any():
+            continue
+        usual = median(batch[known]) if np.isnan(usual) else usual
+        # The usual batch is as coarse as the record's.
+        slack = _OFF + 2 * (last_digit(rate) + last_digit(seconds))
+        places = np.flatnonzero(known & (np.abs(batch / usual - 1) > slack))
+        odd += [(start + int(at) + 1, float(batch[at])) for at in places[: _BLOCK // 8]]
+        effect_s += float(np.abs(usual / rate[places] - seconds[places]).sum())
+        window_s += float(seconds[known].sum())
+    if not odd or len(odd) > _MOST_ODD * log.records.count or effect_s <= MATTERS * window_s:
+        return
+    worst = max(odd, key=lambda one: abs(np.log(one[1] / usual)))
+    more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
+    sentence = (
+        f"record {worst[0]}{more} has a rate and a step time that make a batch of {worst[1]:.4g}, the others one of "
+        f"{usual:.4g}: one of its two figures is wrong"
+    )
+    yield Problem("record-contradicts-time", sentence, last_record=odd[-1][0])
+
+
+def _positive(values: Floats) -> Floats:
+    return np.where(values > 0, values, np.nan)
+
+
+def totals_disagree(log: ParsedLog) -> Iterator[Problem]:
+    """Yield a doubt if the printed epoch times differ widely from those computed from the records."""
+    if not log.epoch_seconds or log.records.epoch is None or log.records.step is None:
+        return
+    own, done = _own(log)
+    printed = expected = 0.0
+    for epoch, (first, last) in _spans(log).items():
+        if own.get(epoch, 0.0) > 0 and last > first and epoch in log.epoch_seconds:
+            printed += log.epoch_seconds[epoch]
+            expected += own[epoch] / done[epoch] * (last - first + log.step_interval)
+    if expected > 0 and abs(printed / expected - 1) > _MOST_DEVIATION:
+        sentence = (
+            f"the program reports {printed:.6g} s for its epochs, but its records add up to {expected:.6g} s for the "
+            f"same steps: by the reported time the rate would change by {expected / printed - 1:+.0%}"
+        )
+        yield Problem("totals-disagree", sentence)
+
+
+def _spans(log: ParsedLog) -> dict[int, tuple[float, float]]:
+    """Return the first and the last step of each epoch."""
+    epochs, steps = log.records.epoch, log.records.step
+    assert epochs is not None
+    assert steps is not None
+    found: dict[int, tuple[float, float]] = {}
+    for numbers, places in zip(epochs.blocks(), steps.blocks(), strict=True):
+        for epoch in np.unique(numbers[np.isfinite(numbers)]).tolist():
+            in_epoch = places[numbers == epoch]
+            first, last = found.get(int(epoch), (np.inf, -np.inf))
+            found[int(epoch)] = min(first, float(in_epoch.min())), max(last, float(in_epoch.max()))
+    return found
+
+
+def _own(log: ParsedLog) -> tuple[dict[int, float], dict[int, float]]:
+    """Return the seconds and the steps of each epoch, summed over its intervals by the records."""
+    assert log.records.epoch is not None
+    seconds: dict[int, float] = {}
+    steps: dict[int, float] = {}
+    for block in intervals(log):
+        if not block.absolute:
+            return {}, {}
+        epochs = log.records.epoch.array(block.first, block.first + len(block.own))
+        good = np.isfinite(block.own)
+        for epoch in np.unique(epochs[good]).tolist():
+            here: Floats = good & (epochs == epoch)
+            seconds[int(epoch)] = seconds.get(int(epoch), 0.0) + float(block.own[here].sum())
+            steps[int(epoch)] = steps.get(int(epoch), 0.0) + float(block.steps[here].sum())
+    return seconds, steps

@@ -1,21 +1,27 @@
-"""Checks of step times: stalls, implausibly fast steps, clock jumps, and times that contradict the clock."""
+"""Checks of step times: stalls, changes of pace, implausibly fast steps, clock jumps, contradictions of the clock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
-from trainmark.logs.plausibility.changes import Change, Chunk, change_of_pace
 from trainmark.logs.plausibility.intervals import Intervals, intervals
 
+_DIFFERS = 0.1
+"""Smallest relative difference between the paces of two parts that counts as a change."""
+_SPREADS = 6.0
+"""The least difference between the two parts, in units of the spread of each."""
+_MAD = 1.4826
+_FEWEST_CHUNKS = 3
+"""Fewest chunks in each part, which also has at least a tenth of all chunks."""
+_LEAST_SHARE = 0.1
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
 MATTERS = 0.004
 """Smallest share of the number that is reported."""
 AGREE = 0.05
@@ -26,7 +32,6 @@ _LONGEST = 0.05
 """Share of the longest gaps between records that is then left out: evaluations and checkpoints."""
 _OUTLIER = 8.0
 _LEAST_OFF = 0.08
-_MAD = 1.4826
 _FEWEST = 5
 _CHUNKS = 64
 """Chunks per block of intervals, used to find a change of pace."""
@@ -34,6 +39,58 @@ _FINE = 50
 """A duration of so many grains of the clock is known well enough."""
 _MANY = 0.05
 """Largest share of outliers of a run whose pace changes."""
+_COMPARED = tuple(each.name for each in fields(ParsedLog) if each.name != "problems")
+
+
+class Change(NamedTuple):
+    """A change of pace: from ``record`` on, a unit of work takes ``factor`` times as long as before."""
+
+    record: int
+    factor: float
+
+
+class Chunk(NamedTuple):
+    """Neighbouring intervals, the first up to ``record``: their seconds and their work (steps or samples)."""
+
+    record: int
+    seconds: float
+    work: float
+
+
+def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
+    """Return the lasting change of pace, or ``None``.
+
+    The split minimises the squared deviations of the logarithms of the chunks' paces; the spread of each part must be
+    small compared with the difference. Chunks of zero duration (coarse clock) are merged with their neighbours.
+    """
+    while any(chunk.seconds <= 0 for chunk in chunks) and len(chunks) > 4 * _FEWEST_CHUNKS:
+        chunks = [
+            Chunk(pair[0].record, sum(c.seconds for c in pair), sum(c.work for c in pair))
+            for pair in (chunks[at : at + 2] for at in range(0, len(chunks), 2))
+        ]
+    fewest = max(_FEWEST_CHUNKS, ceil(_LEAST_SHARE * len(chunks)))
+    if len(chunks) < 2 * fewest or any(chunk.seconds <= 0 or chunk.work <= 0 for chunk in chunks):
+        return None
+    logs = np.log([chunk.seconds / chunk.work for chunk in chunks])
+    at = _best_split(logs, fewest)
+    before, after = logs[:at], logs[at:]
+    step = median(after) - median(before)
+    if abs(step) <= np.log1p(_DIFFERS) or abs(step) <= _SPREADS * max(_spread(before), _spread(after)):
+        return None
+    return Change(chunks[at].record, float(np.exp(step)))
+
+
+def _best_split(values: Floats, fewest: int) -> int:
+    size = np.arange(1, len(values))
+    left = np.cumsum(values)[:-1]
+    right = values.sum() - left
+    gain = left**2 / size + right**2 / (len(values) - size)
+    gain[: fewest - 1] = gain[len(gain) - fewest + 1 :] = -np.inf
+    return int(gain.argmax()) + 1
+
+
+def _spread(values: Floats) -> float:
+    return _MAD * median(np.abs(values - median(values)))
 
 
 @dataclass(slots=True)
@@ -227,9 +284,6 @@ _LAST: list[tuple[ParsedLog, Pace]] = []
 def _is_same(log: ParsedLog, other: ParsedLog) -> bool:
     """Return whether two logs differ in their problems at most."""
     return all(getattr(log, name) is getattr(other, name) for name in _COMPARED)
-
-
-_COMPARED = tuple(each.name for each in fields(ParsedLog) if each.name != "problems")
 
 
 def stalls(log: ParsedLog) -> Stall | None:

@@ -16,8 +16,8 @@ from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+from trainmark.measure.rules.row import utilisation_problems
 from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
-from trainmark.measure.rules.utilisation import utilisation_problems
 from trainmark.measure.rules.window import window
 from trainmark.measure.rules.witnesses import disagreement, find_witnesses
 from trainmark.programs import formats

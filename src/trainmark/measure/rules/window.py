@@ -21,8 +21,7 @@ import numpy as np
 from trainmark.logs.columns import differences
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
-from trainmark.measure.rules.averages import NO_STEPS, by_averages, has_averages
-from trainmark.measure.rules.epochs import parts
+from trainmark.measure.rules.averages import NO_STEPS, by_averages, has_averages, parts
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,

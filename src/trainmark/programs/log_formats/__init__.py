@@ -18,8 +18,7 @@ from trainmark.named_documents import NamedText, split_documents
 
 if TYPE_CHECKING:
     from trainmark.logs.description import FormatDescription
-    from trainmark.logs.format import Format
-    from trainmark.logs.known_formats import IndexedFormats
+    from trainmark.logs.format import Format, IndexedFormats
     from trainmark.logs.synthetic import SampleRun
     from trainmark.programs.format_index import IndexEntry
 
@@ -35,7 +34,7 @@ def formats() -> "tuple[Format, ...]":
 @cache
 def known_formats() -> "IndexedFormats":
     """Return every log format, in the same order, each loaded when a log may have it."""
-    from trainmark.logs.known_formats import IndexedFormats
+    from trainmark.logs.format import IndexedFormats
 
     return IndexedFormats([entry.words for entry in _indexed().values()], _format_of)
 
@@ -110,7 +109,7 @@ def _indexed() -> "Mapping[str, IndexEntry]":
 
 def _index_entries() -> "Iterator[IndexEntry]":
     from trainmark.files import parse_yaml
-    from trainmark.logs.known_formats import words_of
+    from trainmark.logs.format import words_of
     from trainmark.programs.format_index import IndexEntry, as_json
 
     for name, file in _files().items():
