@@ -4,6 +4,8 @@ import gzip
 
 import pytest
 from conftest_logs import Reader, rates, sample
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.transport import Demultiplexer, begin_lines, clean, read_pieces, strip_colours
@@ -49,6 +51,56 @@ def test_ranks_are_distinguished_by_their_tags(read: Reader, tag: str) -> None:
     assert log.status is Status.OK
     assert rates(log) == rates(read(sample("ngc-pytorch-convnets")))
     assert [p.code for p in log.problems] == ["several-ranks"]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "[1,{}]<stdout>:",
+        "[1,{}]<stderr>:",
+        "Wed Jun  1 10:54:35 2022[1,{}]<stdout>:",
+        "[prterun-n1-42@1,{}]<stdout>: ",
+        "[prterun-node17-of-the-cluster-4242@1,{}]<stdout>: ",
+        "[rank{}]: ",
+        "{:>4}: ",
+    ],
+)
+@given(
+    lines=st.lists(
+        st.tuples(st.one_of(st.integers(0, 3), st.integers(0, 999_999)), st.text("ab 1:.", max_size=9)),
+        min_size=12,
+        max_size=40,
+    ),
+    cut=st.integers(1, 11),
+)
+def test_lines_of_ranks_in_turn_are_those_of_each_rank(
+    tag: str, lines: list[tuple[int, str]], cut: int
+) -> None:
+    # Numbers that only rise are a counter of steps.
+    lines = [*lines, (lines[0][0], "last"), (lines[0][0], "line")]
+    written = [f"{tag.format(rank)}x{text}\n".encode() for rank, text in lines]
+    streams = Demultiplexer()
+    found: dict[int | None, bytes] = {}
+    for piece in (written[:cut], written[cut:]):
+        for rank, part in streams.split(b"".join(piece)):
+            found[rank] = found.get(rank, b"") + part
+
+    assert found == {
+        rank: b"".join(f"x{text}\n".encode() for other, text in lines if other == rank) for rank, _ in lines
+    }
+    assert streams.ranks == {rank for rank, _ in lines}
+
+
+@given(
+    st.lists(
+        st.sampled_from(["\x1b[0m", "\x1b[32m", "\x1b[1;31m", "\x1b[K", "m", "\x1b[38;5;120m", "line 1\n"])
+    )
+)
+def test_colours_of_a_large_text_are_removed_as_those_of_a_small_one(parts: list[str]) -> None:
+    text = "".join(parts).encode()
+    many = 40_000 // max(len(text), 1)
+
+    assert strip_colours(b"\x1b[0m" + text * many) == strip_colours(text) * many
 
 
 def test_a_line_broken_by_tags_is_joined() -> None:

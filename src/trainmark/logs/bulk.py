@@ -7,6 +7,8 @@ Less regular text is left to the expression: the result is the same, only slower
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
 from trainmark.logs.literals import can_match, depends_on_digits, digit_words, required, required_all
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
 from trainmark.logs.suffixes import SUFFIX, suffix_factor
-from trainmark.logs.transport import strip_colours
+from trainmark.logs.transport import COLOUR_CODE, strip_colours
 
 VARYING = b"0123456789.+- "
 """Characters ignored when two lines are compared: those of numbers, and the blanks that pad them."""
@@ -45,14 +47,15 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
         or not text.endswith(b"\n")
     ):
         return None
-    match = _lone_match(pattern, first)
-    if match is None:
+    coloured = b"\x1b" in first
+    match = None if coloured else _lone_match(pattern, first)
+    if match is None and not coloured:
         return None
     characters = Characters.of(text)
     try:
         shapes = shapes_of(text, characters)
         if shapes is None:
-            return _Counted(text, characters, match, skeleton).columns()
+            return None if match is None else _Counted(text, characters, match, skeleton).columns()
         return _by_shape(pattern, shapes) if shapes.count >= _FEWEST_LINES else None
     except IrregularError:
         return None
@@ -64,15 +67,38 @@ def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
 
 
 def _lone_match(pattern: re.Pattern[bytes], line: bytes) -> _Match | None:
-    """Return the match of ``pattern`` in ``line``; ``None`` if there are several, or a colour code changes it."""
+    """Return the match of ``pattern`` in ``line``; ``None`` if there are several."""
     match = pattern.search(line)
-    if match is None or pattern.search(line, match.end()):
+    return None if match is None or pattern.search(line, match.end()) else match
+
+
+@dataclass(frozen=True, slots=True)
+class _ColouredMatch:
+    """A match in a line without its colour codes, whose groups have the places of the line with them."""
+
+    match: _Match
+    places: list[int]
+
+    def __getitem__(self, name: str) -> bytes:
+        found: bytes = self.match[name]
+        return found
+
+    def start(self, name: str) -> int:
+        """Return the place of a group; -1 if the line does not have it."""
+        at = self.match.start(name)
+        return self.places[at] if at >= 0 else -1
+
+
+def _match_in_colours(pattern: re.Pattern[bytes], line: bytes) -> _ColouredMatch | None:
+    """Return the only match of ``pattern`` in ``line`` without its colour codes; ``None`` if a group has one in it."""
+    codes = {place for code in COLOUR_CODE.finditer(line) for place in range(*code.span())}
+    places = [place for place in range(len(line)) if place not in codes]
+    match = _lone_match(pattern, bytes(line[place] for place in places))
+    if match is None:
         return None
-    if b"\x1b" in line:
-        plain = pattern.search(strip_colours(line))
-        if plain is None or plain.groups() != match.groups():
-            return None
-    return match
+    spans = [match.span(name) for name in _names(pattern) if match[name]]
+    whole = all(places[end - 1] - places[start] == end - 1 - start for start, end in spans)
+    return _ColouredMatch(match, places) if whole else None
 
 
 def _names(pattern: re.Pattern[bytes]) -> list[str]:
@@ -141,10 +167,10 @@ def _of_kinds(pattern: re.Pattern[bytes], shapes: Shapes, records: list[int]) ->
 
 
 def _by_shape(pattern: re.Pattern[bytes], shapes: Shapes) -> dict[str, Floats]:
-    matches = []
+    matches: list[_Match | _ColouredMatch] = []
     skeleton = shapes.examples[0].translate(None, VARYING)
     for line in shapes.examples:
-        match = _lone_match(pattern, line)
+        match = _match_in_colours(pattern, line) if b"\x1b" in line else _lone_match(pattern, line)
         if match is None or line.translate(None, VARYING) != skeleton:
             raise IrregularError
         matches.append(match)
@@ -161,7 +187,7 @@ def _columns(groups: dict[str, Floats]) -> dict[str, Floats]:
     return {"clock_s" if name == "stamp" else name: values for name, values in groups.items()}
 
 
-def _group(name: str, table: LineTable, matches: list[_Match]) -> Floats:
+def _group(name: str, table: LineTable, matches: Sequence[_Match | _ColouredMatch]) -> Floats:
     """Return the values of one group in the lines of ``table``; ``matches`` are those of all shapes."""
     words = [match[name] for match in matches]
     if all(word is None for word in words):

@@ -91,6 +91,10 @@ class Characters:
             found = np.ndarray((len(self.single) - 8 * count + 1,), kind, self.single, strides=(1,))[starts]
         return found.view("<u8").reshape(-1, count)
 
+    def prefixes(self, starts: Starts, sizes: Ints, count: int) -> Words:
+        """Return the first ``sizes`` characters at each of ``starts``, in a row of ``count`` (up to 4) words."""
+        return self.rows(starts, count) & first_bytes(sizes[:, None] - np.arange(0, 8 * count, 8))
+
     def all_have(self, word: bytes, starts: Starts) -> bool:
         """Return whether the text has ``word`` at each of ``starts``."""
         for at in range(0, len(word), 8):
@@ -113,9 +117,13 @@ class Characters:
 
     def before_point(self, starts: Ints) -> Ints:
         """Return the number of characters before the first point after each of ``starts``; 8 if there is none."""
-        others = self.words(starts) ^ _u8(_POINT)
-        points = (others - _ONES) & ~others & _TOPS
-        return _bytes_below((points & (~points + _ONE)) >> np.uint64(7))
+        return self.before(_POINT, starts)
+
+    def before(self, character: int, starts: Ints) -> Ints:
+        """Return the number of characters before the first ``character`` after each of ``starts``; 8 if it is none."""
+        others = self.words(starts) ^ _u8(character)
+        found = (others - _ONES) & ~others & _TOPS
+        return _bytes_below((found & (~found + _ONE)) >> np.uint64(7))
 
     def demand_digits(self, starts: Ints, count: int) -> None:
         """Raise ``IrregularError`` unless the ``count`` characters at each of ``starts`` are all digits."""

@@ -80,7 +80,7 @@ def read_stream(
     try:
         with unpack(stream) as unpacked, np.errstate(all="ignore"):
             try:
-                for piece in read_pieces(unpacked):
+                for piece in read_pieces(unpacked, ranks=collected.streams.ranks):
                     if collected.total_bytes == 0 and (sign := binary_kind(piece)):
                         return unreadable_log(name, f"is not text ({sign})")
                     start = len(collected.head)

@@ -5,7 +5,7 @@ removing them from every line costs as much as reading it; ``strip_colours`` rem
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import BinaryIO
@@ -16,13 +16,16 @@ from trainmark.logs.digits import Characters
 
 PIECE_BYTES = 1 << 20
 """Large enough that the overhead per piece is negligible, small enough for a core's cache."""
+_LARGEST_PIECE = 4
+"""The most pieces that are read as one, where ranks share a stream."""
 MAX_LINE_BYTES = 1 << 24
 """Longer lines are split: such a file is not a log, and memory stays bounded."""
 
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
-_COMMON_ANSI = (b"\x1b[0m", b"\x1b[32m")
+COLOUR_CODE = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
+_COMMON_CODES = (b"\x1b[0m", b"\x1b[32m")
 # mpirun -tag-output ([job,rank]<stream>:), horovodrun (the same) and OpenMPI 5 ([namespace@job,rank]<stream>:).
 _MPI_TAG = re.compile(rb"\[(?:\d{1,6}|([^\[\]<>\n,]{1,80})),(\d{1,6})\]<std(?:out|err|diag)>:")
+_SPACED_MPI_TAG = re.compile(_MPI_TAG.pattern + rb" ?")
 _MPI_STAMP = re.compile(rb"(?:[A-Z][a-z]{2} ){2}[ \d]\d \d\d:\d\d:\d\d \d{4}\Z")
 _MPI_STAMP_BYTES = 24
 _TORCHRUN_TAG = re.compile(rb"^\[(?:default|rank)(\d{1,6})\]: ?", re.MULTILINE)
@@ -35,7 +38,16 @@ _TAG_OR_BEGIN = re.compile(rb"(?:^|(?<=\n)|(?<=\r)(?!\n))(?:" + _TAG.pattern + r
 
 _TAGGED_BYTES = 4096
 _FEWEST_COUNTED = 8
-_ANGLE = ord("<")
+_ANGLE, _BLANK = b"< "
+_ESCAPE, _COLOUR_END = b"\x1bm"
+_LARGE_BYTES = 1 << 14
+_WORD_BYTES = 8
+_TAG_WORDS = 4
+"""The longest tag that is found in bulk, in words of eight characters."""
+_MIXING = np.array(
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5], np.uint64
+)
+"""Odd factors, one for each word, whose sum of products tells tags apart."""
 
 Rank = int | None
 
@@ -55,8 +67,7 @@ class Demultiplexer:
         # Single characters that are rare in a log are found many times faster than a longer word.
         if b"<" in piece and b">" in piece and b"]<std" in piece:
             # A tag may be inside a colour code: split by rank first.
-            alone = self._by_one_tag_a_line(piece) or self._by_one_mpi_tag(piece)
-            by_rank = self._by_mpi_tag(piece) if alone is None else alone
+            by_rank = self._by_mpi_tag_a_line(piece) or self._by_one_mpi_tag(piece) or self._by_mpi_tag(piece)
             return [(rank, clean(text)) for rank, text in by_rank]
         piece = clean(piece)
         # The launcher's own first lines have no tag: check the end of the piece as well.
@@ -64,8 +75,7 @@ class Demultiplexer:
         ends = [strip_colours(part) for part in parts]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
             if any(_tags_most_lines(tag, part) for part in ends) and not self._counts(tag, piece):
-                alone = self._by_one_line_tag(tag, piece)
-                return self._by_line_tag(tag, strip_colours(piece)) if alone is None else alone
+                return self._by_tag_a_line(tag, piece) or self._by_line_tag(tag, strip_colours(piece))
         if self._current[0] is not None or self._unfinished:
             return self._flush_into([(self._current, piece)])
         return [(None, piece)]
@@ -81,23 +91,34 @@ class Demultiplexer:
         self._unfinished.clear()
         return left
 
-    def _by_one_tag_a_line(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
-        """Return the text of a piece whose lines all begin with one tag (fastest path); ``None`` for other pieces."""
+    def _by_mpi_tag_a_line(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
+        """Return the text of a piece whose lines all begin with a tag (fastest path); ``None`` for other pieces."""
         match = _MPI_TAG.search(piece, 0, _TAGGED_BYTES)
-        if match is None or match[1] is not None or not piece.endswith(b"\n"):
+        if match is None or match.start() not in (0, _MPI_STAMP_BYTES) or not piece.endswith(b"\n"):
             return None
-        tag, stamp_bytes = match[0], match.start()
+        stamp_bytes = match.start()
         lines = _Lines(piece)
-        if stamp_bytes not in (0, _MPI_STAMP_BYTES) or lines.count_of(_ANGLE) != len(lines.starts):
-            return None
-        if not lines.all_have(tag, stamp_bytes):
+        if lines.count_of(_ANGLE) != len(lines.starts):
             return None
         if stamp_bytes and not all(map(_MPI_STAMP.fullmatch, lines.changing(stamp_bytes))):
             return None
-        key = (int(match[2]), b"e" if b"<stderr" in tag else b"o")
-        self.ranks.add(key[0])
-        self._current = key
-        return self._flush_into([(key, lines.without(stamp_bytes + len(tag)))])
+        if match[1] is None and lines.all_have(match[0], stamp_bytes):
+            self._current = self._mpi_key(match)
+            return self._flush_into([(self._current, lines.without(stamp_bytes + len(match[0])))])
+        blank = match[1] is not None
+        by_tag = lines.by_tag(_SPACED_MPI_TAG if blank else _MPI_TAG, b"<stdout>:", stamp_bytes, blank=blank)
+        last = _MPI_TAG.match(piece, int(lines.starts[-1]) + stamp_bytes)
+        if by_tag is None or last is None:
+            return None
+        segments = [(self._mpi_key(tag), text) for tag, text in by_tag]
+        self._current = self._mpi_key(last)
+        return self._flush_into(segments)
+
+    def _mpi_key(self, tag: re.Match[bytes]) -> tuple[Rank, bytes]:
+        """Return rank and stream of a tag."""
+        rank = int(tag[2])
+        self.ranks.add(rank)
+        return rank, b"e" if b"<stderr" in tag[0] else b"o"
 
     def _by_one_mpi_tag(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
         """Return the text of a piece printed by one rank only (fast path); ``None`` for several ranks."""
@@ -108,7 +129,6 @@ class Demultiplexer:
         parts = piece.split(tag)
         if piece.count(b"]<std") != len(parts) - 1:
             return None
-        key = (int(match[2]), b"e" if b"<stderr" in tag else b"o")
         # Either all tags follow a time stamp or none does; stamps change only every second.
         stamps = {part[-_MPI_STAMP_BYTES:] for part in parts[:-1]}
         stamped = sum(1 for stamp in stamps if _MPI_STAMP.fullmatch(stamp))
@@ -117,8 +137,8 @@ class Demultiplexer:
         if stamped:
             parts[:-1] = [part[:-_MPI_STAMP_BYTES] for part in parts[:-1]]
         before, after = parts[0], b"".join(parts[1:])
+        key = self._mpi_key(match)
         segments = [(self._current, before), (key, after)]
-        self.ranks.add(key[0])
         self._current = key
         return self._flush_into(segments)
 
@@ -129,27 +149,29 @@ class Demultiplexer:
             end = match.start()
             stamp = _MPI_STAMP.search(piece, max(position, end - _MPI_STAMP_BYTES), end)
             segments.append((self._current, piece[position : stamp.start() if stamp else end]))
-            rank = int(match[2])
-            self.ranks.add(rank)
             # mpirun tags each write, which may be half a line: the rank's text continues after its next tag.
-            self._current = (rank, b"e" if b"<stderr" in match[0] else b"o")
+            self._current = self._mpi_key(match)
             blank = match[1] is not None and piece[match.end() : match.end() + 1] == b" "
             position = match.end() + blank
         segments.append((self._current, piece[position:]))
         return self._flush_into(segments)
 
-    def _by_one_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]] | None:
-        """Return the text of a piece whose lines all have one rank's tag (fast path); ``None`` for other pieces."""
+    def _by_tag_a_line(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]] | None:
+        """Return the text of a piece whose lines all have a rank's tag (fast path); ``None`` for other pieces."""
         match = tag.match(piece)
         if match is None or not piece.endswith(b"\n") or self._unfinished:
             return None
         lines = _Lines(piece)
-        if not lines.all_have(match[0], 0):
+        if lines.all_have(match[0], 0):
+            by_tag: list[tuple[re.Match[bytes], bytes]] | None = [(match, lines.without(len(match[0])))]
+        else:
+            by_tag = lines.by_tag(tag, b":", 0, blank=True)
+        last = tag.match(piece[int(lines.starts[-1]) :])
+        if by_tag is None or last is None:
             return None
-        rank = int(match[1])
-        self.ranks.add(rank)
-        self._current = (rank, b"o")
-        return [(rank, lines.without(len(match[0])))]
+        self.ranks.update(int(found[1]) for found, _ in by_tag)
+        self._current = (int(last[1]), b"o")
+        return [(int(found[1]), text) for found, text in by_tag]
 
     def _by_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]]:
         segments: list[tuple[tuple[Rank, bytes], bytes]] = []
@@ -223,6 +245,38 @@ class _Lines:
         """Return whether each line has ``word`` at offset ``place``."""
         return self._characters.all_have(word, self.starts + place)
 
+    def by_tag(
+        self, tag: re.Pattern[bytes], end: bytes, place: int, *, blank: bool
+    ) -> list[tuple[re.Match[bytes], bytes]] | None:
+        """Return the lines of each tag, joined and without it, in order of the first; ``None`` if a line has no tag.
+
+        A tag begins at offset ``place`` of its line; it ends as long after the first character of ``end`` as ``end``
+        is, or with ``blank`` after one that follows. ``tag`` matches all of it.
+        """
+        closing = np.append(np.flatnonzero(self._single == end[0]), len(self._single))
+        begins = self.starts + place
+        sizes = closing[np.searchsorted(closing, begins)] + len(end) - begins
+        if (begins + sizes >= self._ends).any() or sizes.max() >= _WORD_BYTES * _TAG_WORDS:
+            return None
+        if blank:
+            sizes += self._single[begins + sizes] == _BLANK
+        words = self._characters.prefixes(begins, sizes, _TAG_WORDS)
+        _, firsts, kinds = np.unique((words * _MIXING).sum(axis=1), return_index=True, return_inverse=True)
+        if (words != words[firsts][kinds]).any():
+            return None
+        order = np.argsort(kinds, kind="stable")
+        spans = zip((begins + sizes)[order].tolist(), self._ends[order].tolist(), strict=True)
+        lines = [self._piece[begin:end_] for begin, end_ in spans]
+        bounds = np.cumsum(np.bincount(kinds)).tolist()
+        found: list[tuple[re.Match[bytes], bytes]] = []
+        for kind in np.argsort(firsts).tolist():
+            begin = int(begins[firsts[kind]])
+            match = tag.fullmatch(self._piece[begin : begin + int(sizes[firsts[kind]])])
+            if match is None:
+                return None
+            found.append((match, b"".join(lines[bounds[kind - 1] if kind else 0 : bounds[kind]])))
+        return found
+
     def changing(self, size: int) -> Iterator[bytes]:
         """Yield the first ``size`` characters (a multiple of eight) of each line that begins unlike the one before."""
         words = [self._characters.words(self.starts + at) for at in range(0, size, 8)]
@@ -251,16 +305,37 @@ def strip_colours(text: bytes) -> bytes:
     """Return ``text`` without terminal escape codes."""
     if b"\x1b" not in text:
         return text
+    if len(text) > _LARGE_BYTES and (plain := _without_short_codes(text)) is not None:
+        return plain
     # Loggers use few codes; replacing those first is ten times faster than the pattern alone.
-    for code in _COMMON_ANSI:
+    for code in _COMMON_CODES:
         text = text.replace(code, b"")
-    return _ANSI.sub(b"", text) if b"\x1b" in text else text
+    return COLOUR_CODE.sub(b"", text) if b"\x1b" in text else text
 
 
-def read_pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
-    """Yield the bytes of ``stream`` in pieces of about ``size`` that end at a line's end; the last may not."""
+def _without_short_codes(text: bytes) -> bytes | None:
+    """Return ``text`` without escape codes, in bulk; ``None`` if one is no colour of at most eight characters."""
+    characters = Characters.of(text)
+    starts = np.flatnonzero(characters.single == _ESCAPE)
+    sizes = characters.before(_COLOUR_END, starts) + 1
+    if sizes.max() > _WORD_BYTES:
+        return None
+    codes = np.unique(characters.prefixes(starts, sizes, 1))
+    if not all(COLOUR_CODE.fullmatch(code.tobytes().rstrip(b"\0")) for code in codes):
+        return None
+    spans = zip([0, *(starts + sizes).tolist()], [*starts.tolist(), len(text)], strict=True)
+    return b"".join([text[begin:end] for begin, end in spans])
+
+
+def read_pieces(
+    stream: BinaryIO, size: int = PIECE_BYTES, ranks: Collection[int] = frozenset()
+) -> Iterator[bytes]:
+    """Yield the bytes of ``stream`` in pieces of about ``size`` that end at a line's end; the last may not.
+
+    Pieces are larger once several ``ranks`` are known to share the stream: the overhead is per rank.
+    """
     carry = b""
-    while data := stream.read(size):
+    while data := stream.read(size * min(max(len(ranks), 1), _LARGEST_PIECE)):
         cut = data.rfind(b"\n") + 1 or data.rfind(b"\r") + 1
         if not cut and len(carry) + len(data) < MAX_LINE_BYTES:
             carry += data
