@@ -118,6 +118,41 @@ def test_check_tells_what_a_run_will_install(
     assert found == "the packages of card mlp (tinypart) are missing: the run will install tinypart==1.0"
 
 
+def test_the_packages_for_a_missing_environment_are_named_by_plan(
+    tmp_path: Path, links: Path, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "later" / "bin" / "python"
+    path = suite_of(tmp_path, missing, "tinypart>=1", "tinymore")
+
+    assert main(["plan", "--json", str(path)]) == 1
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["cannot_run"] == f"{missing}: no such interpreter (environment)"
+    assert plan["commands"][0]["words"][0] == str(missing)
+    assert plan["by_hand"] == [
+        f"{missing} is missing: make the environment; plan then has the commands that install the card's packages "
+        "(tinypart>=1, tinymore), at versions that fit it"
+    ]
+
+    main(["check", str(path), "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (found,) = (one["found"] for one in findings if one["check"] == "packages")
+    assert found == (
+        "the packages of card mlp (tinypart>=1, tinymore) are resolved when the environment is made: "
+        f"{missing} is missing"
+    )
+
+    # A run has the environment's own reason, and the packages are those of the plan once it is there.
+    assert main(["run", str(path), "--out", str(tmp_path / "out")]) == 1
+    (case,) = json.loads((tmp_path / "out" / "results.json").read_text())["cases"]
+    assert (case["outcome"], str(missing) in case["reason"]) == ("unsupported", True)
+    missing.parent.parent.symlink_to(base.parent.parent)
+    wheel(links, "tinymore", "1.0")
+    capsys.readouterr()
+    (plan,) = planned(path, capsys)
+    assert plan["by_hand"] == []
+    assert plan["before"][0]["description"] == "the card's packages: tinymore==1.0, tinypart==1.0"
+
+
 def test_an_unknown_package_is_one_line_of_plan(
     tmp_path: Path, links: Path, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,32 +17,33 @@ WORDS = [sys.executable, "train.py", "--style", "nanogpt", "--steps", "120", "--
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(PROGRAM, tmp_path / "train.py")
-    return tmp_path
+    (tmp_path / "trainer").mkdir()
+    monkeypatch.chdir(tmp_path / "trainer")
+    shutil.copy(PROGRAM, "train.py")
+    return tmp_path / "trainer"
 
 
 @pytest.mark.process
 def test_a_command_becomes_a_card_that_a_suite_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["card", "new", "--", *WORDS]) == 0
 
-    text = (folder / "train.yaml").read_text()
-    card = read_card(folder / "train.yaml").card
-    assert (card.name, card.log_format, card.task) == ("train", "nanogpt", "program")
+    text = (folder / "trainer.yaml").read_text()
+    card = read_card(folder / "trainer.yaml").card
+    assert (card.name, card.log_format, card.task) == ("trainer", "nanogpt", "program")
     assert card.working_directory == str(folder)
     assert text.count("# ") > 10
-    assert str(folder) not in text.partition("name: train")[2].replace(sys.executable, "")
+    assert str(folder) not in text.partition("name: trainer")[2].replace(sys.executable, "")
     assert "its run gave" in capsys.readouterr().out
     # The suite in its head runs it.
     head = [line[4:] for line in text.splitlines() if line.startswith("#   ")]
-    suite = yaml.safe_load("\n".join(head)) | {"cards": ["train.yaml"], "protocol": {"repeats": 1}}
+    suite = yaml.safe_load("\n".join(head)) | {"cards": ["trainer.yaml"], "protocol": {"repeats": 1}}
     (folder / "suite.yaml").write_text(yaml.safe_dump(suite))
     assert main(["run", "suite.yaml", "--out", "out"]) in (0, 1)
     (case,) = json.loads((folder / "out" / "results.json").read_text())["cases"]
     assert case["runs"][0]["measurement"]["unit"] == "tokens/s"
 
     assert main(["card", "new", "--", *WORDS]) == 2
-    assert "train.yaml exists" in capsys.readouterr().err
+    assert "trainer.yaml exists" in capsys.readouterr().err
 
 
 @pytest.mark.process

@@ -58,7 +58,7 @@ def test_the_framework_is_the_one_that_the_script_imports(
     [
         ("python -m examples.mnist_classifier --epochs 2", "mnist_classifier", "jax"),
         ("python -m trainer", "trainer", "pytorch"),
-        ("python -m torch.distributed.run train.py", "train", "pytorch"),
+        ("python -m torch.distributed.run pretrain.py", "pretrain", "pytorch"),
         ("python -m litgpt.pretrain", "pretrain", None),
         ("env A=1 python3.11 -u -m examples.mnist_classifier", "mnist_classifier", "jax"),
         ("litgpt pretrain pythia-14m", "litgpt", None),
@@ -71,7 +71,7 @@ def test_a_module_is_a_program_like_its_file(
         (tmp_path / folder).mkdir()
     (tmp_path / "examples" / "mnist_classifier.py").write_text("import jax\n")
     (tmp_path / "trainer" / "__main__.py").write_text("import torch\n")
-    (tmp_path / "train.py").write_text("import numpy\n")
+    (tmp_path / "pretrain.py").write_text("import numpy\n")
 
     found = recognise(command.split(), tmp_path, {"PATH": ""})
 
@@ -95,6 +95,31 @@ def test_a_module_is_a_program_like_its_file(
 )
 def test_a_shell_is_named_by_its_script(words: list[str], name: str, tmp_path: Path) -> None:
     assert program_name(words, recognise(words, tmp_path, {"PATH": ""})) == name
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("imagenet/main.py", "imagenet"),
+        ("nanoGPT/train.py", "nanoGPT"),
+        ("nanoGPT/src/train.py", "nanoGPT"),
+        ("nanoGPT/scripts/run.py", "nanoGPT"),
+        ("nanoGPT/pretrain.py", "pretrain"),
+        ("train.py", "train"),
+        ("src/main.py", "main"),
+    ],
+)
+def test_a_script_with_a_common_name_is_named_by_its_project(
+    script: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / script).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / script).touch()
+
+    # By its path from elsewhere, and in its own folder.
+    for words, folder in ((["python", script], tmp_path), (["torchrun", Path(script).name], None)):
+        here = folder or (tmp_path / script).parent
+        assert program_name(words, recognise(words, here, {"PATH": ""})) == name
 
 
 def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:

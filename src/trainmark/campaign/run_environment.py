@@ -228,7 +228,12 @@ class RunEnvironment:
     def _add_packages(
         self, base: FrameworkPython, requirements: tuple[str, ...]
     ) -> FrameworkPython | CannotStart:
-        """Return the Python that has the packages of a card too, resolved for this machine."""
+        """Return the Python that has the packages of a card too, resolved for this machine.
+
+        Those of a missing Python stay unresolved: a plan names them, and a run cannot start without the Python.
+        """
+        if not base.python.exists():
+            return replace(base, unresolved=requirements)
         try:
             lock = lock_packages(base.python, base.variables, requirements, self.home.absolute())
         except UnusableEnvironment as error:

@@ -212,9 +212,14 @@ def _compare_environments(
 def _packages(site: RunEnvironment, case: Case, names: tuple[str, ...]) -> Iterator[CheckFinding]:
     """Yield what a run installs for the card of a case; why it cannot is a finding on the cases."""
     card, interpreter = site.workload(case).card, site.expected_interpreter(case)
-    if isinstance(interpreter, CannotStart) or interpreter.packages is None:
+    if isinstance(interpreter, CannotStart):
         return
     what = f"the packages of card {card.name} ({', '.join(card.packages)})"
+    if interpreter.unresolved:
+        found = f"{what} are resolved when the environment is made: {interpreter.python} is missing"
+        yield _finding("packages", Level.NOTE, names or tuple(host.name for host in site.hosts), found)
+    if interpreter.packages is None:
+        return
     if interpreter.packages.is_installed:
         yield _finding("packages", Level.OK, names, f"{what} are installed in {interpreter.packages.folder}")
     else:

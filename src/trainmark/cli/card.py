@@ -29,7 +29,8 @@ def new(
         Path | None, typer.Option("--out", help="The card to write; default: NAME.yaml.", metavar="FILE")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="The program's name; default: its script's.", metavar="NAME")
+        str | None,
+        typer.Option("--name", help="The program's name; default: its script's or folder's.", metavar="NAME"),
     ] = None,
     seconds: Seconds = 60,
     log_format: Annotated[

@@ -104,7 +104,8 @@ def run(
     lang: Annotated[str, typer.Option("--lang", help="The language of the report: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
     name: Annotated[
-        str | None, _of_command("--name", "The name of the program in results; default: its script's.")
+        str | None,
+        _of_command("--name", "The name of the program in results; default: its script's or folder's."),
     ] = None,
     vary: Annotated[
         list[str] | None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.node.processes import MARK
-from trainmark.placement.spec import RunSpec
+from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.launcher import Launcher
@@ -90,7 +90,22 @@ def with_mark(spec: RunSpec, words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def manual_steps(spec: RunSpec) -> tuple[str, ...]:
-    """Return the steps that must be done by hand before a plan's commands can be typed; empty for one node."""
+    """Return the steps that must be done by hand before a plan's commands can be typed."""
+    return (*_unresolved_packages(spec.interpreter), *_steps_on_nodes(spec))
+
+
+def _unresolved_packages(interpreter: FrameworkPython) -> tuple[str, ...]:
+    """Return that a missing environment must be made before the card's packages can be resolved; empty otherwise."""
+    if not interpreter.unresolved:
+        return ()
+    wanted = ", ".join(interpreter.unresolved)
+    return (
+        f"{interpreter.python} is missing: make the environment; plan then has the commands that install the card's "
+        f"packages ({wanted}), at versions that fit it",
+    )
+
+
+def _steps_on_nodes(spec: RunSpec) -> tuple[str, ...]:
     if spec.case.nodes == 1:
         return ()
     everywhere = (

@@ -38,7 +38,8 @@ class FrameworkPython:
 
     ``variables`` are added to the process's environment. An isolated interpreter has all of its packages itself and
     ignores the caller's ``PYTHONPATH`` and user site. With a ``container`` the interpreter is the container's.
-    ``packages`` are those that the card adds; ``python`` is then the interpreter that has them.
+    ``packages`` are those that the card adds; ``python`` is then the interpreter that has them. ``unresolved`` are the
+    card's requirements as long as ``python`` is missing: which versions fit it is unknown until it is made.
     """
 
     python: Path
@@ -46,6 +47,7 @@ class FrameworkPython:
     variables: Mapping[str, str] = field(default_factory=dict)
     container: Container | None = None
     packages: PackageLock | None = None
+    unresolved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

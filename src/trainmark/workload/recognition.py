@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 _FRAMEWORKS = {
@@ -49,6 +50,10 @@ OF_SEVERAL_NODES = frozenset({"nodes", "node", "hosts", "master", "world_size"})
 
 _OF_PYTORCH = frozenset({"torchrun", "accelerate", "deepspeed"})
 _PROGRAM_SUFFIXES = (".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh")
+_COMMON_SCRIPTS = frozenset({"main", "train", "run", "__main__"})
+_COMMON_FOLDERS = frozenset({"src", "scripts", "tools", "code", "bin", "tmp"})
+"""Names that tell nothing of a program, because every project uses them."""
+
 _MOST_FILES = 2000
 _LARGEST_BYTES = 4 << 20
 
@@ -84,16 +89,25 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
 def program_name(words: Sequence[str], recognised: Recognised) -> str:
     """Return the name of a command's program: its script's, that of the module after ``-m``, or its first word's.
 
-    The script of a shell counts too: ``bash train.sh``, ``srun ./train.sh``, ``sh -c "python train.py"``.
+    A script that is named as everybody's are (``main.py``, ``train.py``) has the name of its project's folder. The
+    script of a shell counts too: ``bash train.sh``, ``srun ./train.sh``, ``sh -c "python train.py"``.
     """
     script = recognised.script
     if script is not None:
-        return script.parent.name if script.name == "__main__.py" else script.stem
+        return _project_of(script) if script.stem in _COMMON_SCRIPTS else script.stem
     program = _without_env(words)
     module = _module(program)
     if module:
         return module.rpartition(".")[2]
     return Path(_script_of_shell(program) or (program or words)[0]).stem
+
+
+def _project_of(script: Path) -> str:
+    """Return the name of the nearest folder of a script that names a project; the script's own if there is none."""
+    if script.name == "__main__.py":
+        return script.parent.name
+    own = takewhile(lambda folder: folder != Path.home() and folder.name, script.absolute().parents)
+    return next((folder.name for folder in own if folder.name not in _COMMON_FOLDERS), script.stem)
 
 
 def _script_of_shell(program: Sequence[str]) -> str | None:
