@@ -2,8 +2,9 @@
 
 ``classifier``: loss and gradients of BERT whose words are made even for their product, beside those without. ``lamb``:
 its updates when it counts its steps on the device, beside the others. ``rows``: the last event of a run that is looked
-into by rows. ``attention``: losses where cuDNN's kernel is the first choice, beside torch's own. ``sizes``: how many
-parameters the modules of the large models have, which are built without memory.
+into by rows. ``recomputed``: a verification that recomputes its blocks, beside one that does not. ``attention``: losses
+where cuDNN's kernel is the first choice, beside torch's own. ``sizes``: how many parameters the modules of the large
+models have, which are built without memory.
 """
 
 import importlib
@@ -69,6 +70,20 @@ def rows() -> dict[str, Any]:
     return told
 
 
+def recomputed() -> dict[str, Any]:
+    train, passes, calls = of("models.pytorch_causal_lm"), [], []
+    for most in (train.RECOMPUTED, 0):
+        train.RECOMPUTED = most
+        own = training("causal_lm", "--model=llama_tiny", "--sequence-length=32", "--batch-per-device=2")
+        called: list[Any] = []
+        own.model.blocks[0].mlp.register_forward_pre_hook(lambda *_, called=called: called.append(1))
+        passes.append(own.own_pass())
+        calls.append(len(called))
+    first, second = passes
+    worst = max(float(abs(second.gradients[name] - first.gradients[name]).max()) for name in first.gradients)
+    return {"gradients": worst, "calls": calls}
+
+
 def attention() -> list[float]:
     losses = []
     for cudnn in (False, True):
@@ -88,6 +103,7 @@ def sizes() -> dict[str, int]:
             "bert_base": of("models.pytorch_masked_lm").build_model("bert_base", 0.1, False),
             "gpt2_124m": build_decoder("gpt2_124m", 1024),
             "llama3.2_1b": build_decoder("llama3.2_1b", 4096),
+            "llama3.2_3b": build_decoder("llama3.2_3b", 4096),
             "wide_deep": build_clicks(recommenders["wide_deep"].with_tables(2_322_444, 32), 0.5, False),
             "dlrm": build_clicks(recommenders["dlrm"].with_tables(2_322_444, 128), 0.0, False),
         }
@@ -102,6 +118,7 @@ if __name__ == "__main__":
         "classifier": classifier(),
         "lamb": lamb(),
         "rows": rows(),
+        "recomputed": recomputed(),
         "attention": attention(),
         "sizes": sizes(),
     }

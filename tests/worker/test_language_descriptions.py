@@ -18,6 +18,7 @@ from trainmark.workload import find_gap, load_workloads
 def test_models_have_the_parameters_of_those_that_they_are_called_after() -> None:
     assert CAUSAL["gpt2_124m"].parameters() == 124_373_760
     assert CAUSAL["llama3.2_1b"].parameters() == 1_235_814_400
+    assert CAUSAL["llama3.2_3b"].parameters() == 3_212_749_824
     assert MASKED["bert_base"].parameters() == 110_106_428
 
 
@@ -39,7 +40,7 @@ def test_operations_of_heads_that_share_keys_and_of_gated_products_are_counted_a
     }
 
 
-@pytest.mark.parametrize("name", ["llama3.2_1b", "llama_tiny"])
+@pytest.mark.parametrize("name", ["llama3.2_1b", "llama3.2_3b", "llama_tiny"])
 def test_the_angles_of_llama_are_those_of_the_published_program(name: str) -> None:
     model = CAUSAL[name]
     assert isinstance(model, Llama)

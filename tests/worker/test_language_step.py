@@ -45,6 +45,12 @@ def test_a_large_model_is_looked_into_by_rows(told: Any) -> None:
     )
 
 
+def test_the_verification_of_a_very_large_model_recomputes_its_blocks(told: Any) -> None:
+    """Once for the gradients and once for the types of the loss, and again where blocks are recomputed."""
+    assert told["recomputed"]["calls"] == [2, 3]
+    assert told["recomputed"]["gradients"] < 1e-6
+
+
 def test_the_first_choice_of_attention_is_only_a_choice(told: Any) -> None:
     first, second = told["attention"]
     assert second == pytest.approx(first, rel=1e-6)
@@ -55,6 +61,7 @@ def test_the_large_models_have_the_parameters_that_are_published(told: Any) -> N
         "bert_base": 110_106_428,
         "gpt2_124m": 124_373_760,
         "llama3.2_1b": 1_235_814_400,
+        "llama3.2_3b": 3_212_749_824,
         "wide_deep": 83_805_581,
         "dlrm": 299_641_729,
     }

@@ -35,7 +35,7 @@ def test_a_run_counts_tokens_and_is_looked_into(
 
 @pytest.mark.parametrize("framework", ["tensorflow", "paddle"])
 def test_what_trains_gpt_2_alone_says_so(framework: str) -> None:
-    for model in (MODEL, "llama3.2_1b"):
+    for model in (MODEL, "llama3.2_1b", "llama3.2_3b"):
         case = case_of(model=model, framework=framework, device="cpu", compiler="none")
         gap = find_gap(case, load_workloads().find(case).card, Device.CPU) or ""
         assert "trains only GPT-2" in gap

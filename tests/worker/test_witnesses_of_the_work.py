@@ -92,6 +92,7 @@ SOUND: dict[str, dict[str, tuple[str, ...]]] = {
         "gpt2_tiny": ("amp-bf16", "amp-fp16", "bf16", "fp16"),
         "llama_tiny": ("amp-bf16", "bf16"),
         "llama3.2_1b": ("amp-bf16",),
+        "llama3.2_3b": ("amp-bf16",),
         "bert_tiny": ("amp-bf16", "amp-fp16"),
         "wide_deep_tiny": ("amp-bf16", "amp-fp16"),
         "dlrm_tiny": ("amp-bf16", "amp-fp16"),

@@ -28,6 +28,7 @@ TASK = Task(
         "gpt2_124m": Model(short="gpt2", published="GPT2-124M"),
         "gpt2_tiny": Model(short="gpt2tiny", published="GPT2-tiny"),
         "llama3.2_1b": Model(short="llama1b", published="Llama-3.2-1B"),
+        "llama3.2_3b": Model(short="llama3b", published="Llama-3.2-3B"),
         "llama_tiny": Model(short="llamatiny", published="Llama-tiny"),
     },
     labels={

@@ -31,7 +31,7 @@ from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
-from ..tasks.causal_lm.settings import FSDP2, NO_CHECKPOINTING, CausalSettings, LanguageSettings
+from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.task import ObservedLayers
 from ..tasks.causal_lm.tokens import token_file
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
@@ -291,6 +291,10 @@ LOGITS = 1 << 28
 """The logits that the verification computes at once."""
 
 
+RECOMPUTED = 1 << 31
+"""Models with more parameters than this recompute whole blocks in the verification, whatever the step recomputes."""
+
+
 class PyTorchDecoderTraining(PyTorchLanguageTraining):
     """The training of a decoder, whose weights the ranks may share."""
 
@@ -359,7 +363,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         torch.nn.utils.clip_grads_with_norm_(parameters, longest, norm.full_tensor(), foreach=True)
 
     def own_pass(self) -> Any:
-        """Pass this rank's batch through whole weights, without FSDP2, recomputation or FP8's kernels."""
+        """Pass this rank's batch through whole weights, without FSDP2, FP8's kernels or the step's recomputation."""
         with self._plain():
             return super().own_pass()
 
@@ -408,14 +412,15 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
 
     @contextmanager
     def _plain(self) -> Iterator[None]:
-        """Let ``self.model`` be the same model without FSDP2, recomputation and FP8's kernels."""
+        """Let ``self.model`` be the same model without FSDP2, FP8's kernels and the step's recomputation."""
         model = self.model
+        recomputed = FULL if count_parameters(model) > RECOMPUTED else NO_CHECKPOINTING
         if self.is_sharded:
             self.model = self._unsharded(model)
         blocks = self.model.blocks
         try:
             for block in blocks:
-                block.checkpointing = NO_CHECKPOINTING
+                block.checkpointing = recomputed
             set_plain(self.model, plain=True)
             yield
         finally:

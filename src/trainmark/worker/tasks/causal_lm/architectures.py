@@ -6,8 +6,8 @@ by the check of equal work, which loads weights by these names and compares what
 Sources: GPT-2 of Radford et al., as nanoGPT's benchmark trains it (https://github.com/karpathy/nanoGPT, model.py and
 bench.py): norms before each part of a block, no biases, no dropout, GELU in its exact form, the embedding of the tokens
 used again as the classifier, and a vocabulary of 50 257 filled up to 50 304. Llama 3.2 of Meta (the configuration of
-its checkpoint of 1B; https://arxiv.org/abs/2407.21783 for the family): RMSNorm before each part, queries and keys
-turned by their positions, several heads of queries to one of keys and values, SwiGLU, no biases, tied embeddings.
+its checkpoints of 1B and 3B; https://arxiv.org/abs/2407.21783 for the family): RMSNorm before each part, queries and
+keys turned by their positions, several heads of queries to one of keys and values, SwiGLU, no biases, tied embeddings.
 """
 
 import math
@@ -183,7 +183,10 @@ def is_norm(name: str) -> bool:
     return name.endswith("norm.weight")
 
 
-# 124 373 760, 139 584, 1 235 814 400 and 125 248 parameters; the reduced forms have 2 360 576 and 8 653 312.
+LLAMA_3_2 = Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192)
+
+# 124 373 760, 139 584, 1 235 814 400, 3 212 749 824 and 125 248 parameters; the reduced forms have 2 360 576, 8 653 312
+# and 3 147 008.
 ARCHITECTURES: Mapping[str, Decoder] = {
     "gpt2_124m": Gpt(layers=12, heads=12, width=768, vocabulary=50304, positions=1024),
     "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
@@ -196,7 +199,18 @@ ARCHITECTURES: Mapping[str, Decoder] = {
         shared_heads=8,
         head=64,
         inner=8192,
-        rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
+        rotation=LLAMA_3_2,
+    ),
+    "llama3.2_3b": Llama(
+        layers=28,
+        heads=24,
+        width=3072,
+        vocabulary=128256,
+        positions=131072,
+        shared_heads=8,
+        head=128,
+        inner=8192,
+        rotation=LLAMA_3_2,
     ),
     "llama_tiny": Llama(
         layers=2,
@@ -221,6 +235,17 @@ ARCHITECTURES: Mapping[str, Decoder] = {
         shared_heads=2,
         head=64,
         inner=2048,
-        rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
+        rotation=LLAMA_3_2,
+    ),
+    "llama3.2_3b-reduced": Llama(
+        layers=2,
+        heads=6,
+        width=256,
+        vocabulary=2048,
+        positions=131072,
+        shared_heads=2,
+        head=128,
+        inner=1024,
+        rotation=LLAMA_3_2,
     ),
 }
