@@ -28,7 +28,7 @@ from trainmark.campaign.log_facts import missing_facts
 from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.logs.arrivals import pieces, read_arrivals, record_times
 from trainmark.logs.model import Record
-from trainmark.programs.given import read_stream_by_format
+from trainmark.programs.reading import read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.names import COMMAND_SUITE, LOG, RESULTS, SUITE
 from trainmark.suite import load_suite

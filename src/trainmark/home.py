@@ -1,4 +1,4 @@
-"""The folders for what trainmark makes for itself: environments, data sets, programs' sources, and its cache."""
+"""The folders for what trainmark makes for itself: environments, data sets and programs' sources."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +11,4 @@ def default_home(environ: Mapping[str, str]) -> Path:
     data = environ.get("XDG_DATA_HOME", "")
     # The XDG specification says that a relative path there is to be ignored.
     base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
-    return base / "trainmark"
-
-
-def default_cache(environ: Mapping[str, str]) -> Path:
-    """Return the folder for what can be computed again: ``$XDG_CACHE_HOME/trainmark``, else ``~/.cache/trainmark``.
-
-    Raises ``RuntimeError`` if there is no home folder.
-    """
-    cache = environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     return base / "trainmark"

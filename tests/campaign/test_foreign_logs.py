@@ -65,7 +65,7 @@ def test_a_program_that_prints_no_log_is_no_measurement(bench: Bench) -> None:
 def test_a_pattern_that_takes_too_long_costs_its_own_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.programs.given._BOUND_S", 0.2)
+    monkeypatch.setattr("trainmark.programs.reading._BOUND_S", 0.2)
     lines = [f"step {number} {'a' * 3000} 12.5 images\n" for number in range(40)]
     pattern = "step {step} .*a.*a.*a.*a.*b {rate} images"
 

@@ -14,7 +14,7 @@ from trainmark.cli.log_output import _logs_at
 from trainmark.errors import InputError
 from trainmark.logs import Facts
 from trainmark.logs.opening import FoundPath
-from trainmark.programs.given import described_format, read_by_format
+from trainmark.programs.reading import described_format, read_by_format
 
 _LOG = "".join(f"done {at} of 90 at {100 + at % 2}.0 img/s now\n" for at in range(1, 91))
 _MINE = "title: mine\nunit: images/s\nrecords:\n- 'done {step} of \\d+ at {rate} img/s'\n"
@@ -176,7 +176,7 @@ def test_facts_that_each_replace_the_other_are_unknown_if_neither_is_printed(
 
 
 def test_a_pattern_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmark.programs.given._BOUND_S", 0.5)
+    monkeypatch.setattr("trainmark.programs.reading._BOUND_S", 0.5)
     (tmp_path / "a.log").write_text(f"c 1 {'ab' * 40} done\n" * 50)
     known = described_format(
         {"title": "x", "unit": "images/s", "records": ["\\w*\\w*\\w*\\w*\\w*c {rate} done"]}, "x.yaml", "x"

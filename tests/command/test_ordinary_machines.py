@@ -16,7 +16,7 @@ import pytest
 
 from trainmark.cli.main import main
 from trainmark.environment.pip import unreachable_index
-from trainmark.fitting import fit
+from trainmark.printable import fit
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "docs" / "results" / "h200"

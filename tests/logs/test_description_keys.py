@@ -11,8 +11,7 @@ import pytest
 from trainmark import logs
 from trainmark.errors import InputError
 from trainmark.logs.columns import Column
-from trainmark.logs.description.build import build_format
-from trainmark.logs.description.document import parse_description
+from trainmark.logs.description.build import build_format, parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, GivenFormats, LogContext
 from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Records

@@ -9,7 +9,7 @@ import pytest
 from trainmark.logs import Facts, Status
 from trainmark.logs.arrivals import stamped
 from trainmark.logs.description import build_format
-from trainmark.logs.description.document import parse_description
+from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import GivenFormats
 from trainmark.logs.guess.reading import propose_for, read_guessed
 from trainmark.logs.read import read_stream as read_by

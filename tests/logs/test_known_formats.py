@@ -11,8 +11,7 @@ from trainmark.logs.format import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
 from trainmark.named_documents import split_documents
 from trainmark.programs import formats, log_formats, synthetic_log
-from trainmark.programs.format_index import IndexEntry, as_json, load_index
-from trainmark.programs.log_formats import descriptions, known_formats
+from trainmark.programs.log_formats import IndexEntry, as_json, descriptions, known_formats, load_index
 
 _ENTRY = IndexEntry(
     FormatWords("one", False, (PatternWords((b"a\xff", b""), (b"step",)),)), {"title": "One", "n": [1]}

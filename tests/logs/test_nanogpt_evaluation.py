@@ -8,7 +8,7 @@ import pytest
 from trainmark.logs.arrivals import record_times
 from trainmark.logs.format import Format
 from trainmark.programs import find_format
-from trainmark.programs.given import read_stream_by_format
+from trainmark.programs.reading import read_stream_by_format
 
 
 def nanogpt() -> Format:

@@ -99,7 +99,7 @@ def parse(
     from trainmark.cli.parse import given_facts, rule_of
     from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import reading_row
-    from trainmark.programs.given import given_format, read_by_format, read_stream_by_format
+    from trainmark.programs.reading import given_format, read_by_format, read_stream_by_format
 
     facts, chosen, known = (
         given_facts(gpus, nodes, batch, precision, model),

@@ -80,7 +80,7 @@ def _format(document: Document, name: object) -> Iterator[InputError]:
 
 def _description(document: Document, described: Mapping[str, Any]) -> Iterator[InputError]:
     """Yield the mistakes in a described format, one for each of its keys, with the line of the wrong value."""
-    from trainmark.programs.given import described_format
+    from trainmark.programs.reading import described_format
 
     held = dict(described)
     # Each round reports one key and gives it a valid value, so that the next mistake shows.

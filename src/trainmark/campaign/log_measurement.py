@@ -25,7 +25,7 @@ from trainmark.node import read_tail
 from trainmark.node.arrivals import INTERVAL_S
 from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
-from trainmark.programs.given import described_format, read_by_format, read_stream_by_format
+from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion

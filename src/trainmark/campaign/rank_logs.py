@@ -8,7 +8,7 @@ from trainmark.campaign.rank_files import rank_files
 from trainmark.errors import InputError
 from trainmark.insight.log_ranks import RankLog, compare_rank_logs
 from trainmark.logs import ParsedLog
-from trainmark.programs.given import read_by_format
+from trainmark.programs.reading import read_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import About, Measurement, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG, name_on

@@ -85,7 +85,7 @@ def finding_document(finding: "AuditFinding") -> dict[str, Any]:
 
 
 def _rendered(findings: "list[AuditFinding]") -> str:
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     headings = ("log", "published", "verdict", "rule", "value", "deviation", "chance")
     rows = [

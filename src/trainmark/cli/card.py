@@ -92,7 +92,7 @@ def check(
 @app.command("list")
 def list_() -> None:
     """List the cards that are part of trainmark."""
-    from trainmark.fitting import table
+    from trainmark.printable import table
     from trainmark.workload.cards import shipped
 
     rows = [

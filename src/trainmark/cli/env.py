@@ -76,7 +76,7 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         _print_json([row.model_dump(mode="json") for row in rows])
         return
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     headings = ("environment", "state", "contents", "can be created here")
     cells = [(row.environment, row.state, _contents(row), _creatable(row)) for row in rows]

@@ -50,7 +50,7 @@ def list_formats(*, as_json: bool) -> str:
             + "\n"
             for f in formats()
         )
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     headings = ("format", "framework", "unit", "printed rate covers", "averaged over")
     return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in formats()])

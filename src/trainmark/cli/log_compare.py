@@ -42,7 +42,7 @@ def compare_two_logs(
     from trainmark.insight.log_comparison import compare_logs
     from trainmark.measure.rules import find_rule, measure_log
     from trainmark.measure.rules.row import reading_problems
-    from trainmark.programs.given import given_format, read_by_format
+    from trainmark.programs.reading import given_format, read_by_format
 
     known = given_format(format_name)
     rule = find_rule("window", skip) if skip is not None else None
@@ -61,7 +61,7 @@ def compare_two_logs(
 
 
 def _lines(found: "LogComparison") -> list[str]:
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     rows = [_cells("A", found.baseline), _cells("B", found.candidate)]
     lines = table(["", "log", "format", "records", "throughput", "95 % interval", "unit"], rows).splitlines()

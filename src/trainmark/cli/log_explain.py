@@ -22,7 +22,7 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
     from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import is_doubtful
     from trainmark.programs import format_of
-    from trainmark.programs.given import given_format, read_by_format
+    from trainmark.programs.reading import given_format, read_by_format
 
     known = given_format(format_name)
     if "-" in paths:

@@ -53,7 +53,7 @@ def print_logs(
         else:
             rows.append(row)
     if not as_json:
-        from trainmark.fitting import table
+        from trainmark.printable import table
 
         sys.stdout.write(table(_HEADINGS, [_cells(row) for row in rows]))
         for row in rows:
@@ -149,7 +149,7 @@ def _readings_of(
     paths: "Iterable[FoundPath]", rule: "Rule | None", given: "Facts", format_name: str | None
 ) -> "Iterator[tuple[ParsedLog, RuleResult]]":
     from trainmark.measure.rules import measure_log
-    from trainmark.programs.given import given_format
+    from trainmark.programs.reading import given_format
 
     known = given_format(format_name)
     for found in paths:
@@ -164,7 +164,7 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
     """Yield the log at a path; of an archive, each of its members."""
     from trainmark.logs import ParsedLog, Problem, Status
     from trainmark.logs.opening import is_archive
-    from trainmark.programs.given import read_by_format, read_stream_by_format
+    from trainmark.programs.reading import read_by_format, read_stream_by_format
 
     if found.error:
         yield ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
@@ -180,7 +180,7 @@ def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[Par
     from trainmark.logs.archives import archive_members
     from trainmark.logs.opening import DamagedError
     from trainmark.logs.read import unreadable_log
-    from trainmark.programs.given import read_stream_by_format
+    from trainmark.programs.reading import read_stream_by_format
 
     try:
         for name, member in archive_members(path):

@@ -30,7 +30,7 @@ def print_ranks(
 
 
 def _text(found: "RankComparison") -> str:
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     rows = []
     for one in found.ranks:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.fitting import table
+from trainmark.printable import table
 
 if TYPE_CHECKING:
     from trainmark.schema.results import Results

@@ -32,7 +32,7 @@ def list_suites(
     """List the suites by name, with their descriptions."""
     import json
 
-    from trainmark.fitting import table
+    from trainmark.printable import table
 
     rows = [(name, _description(text)) for name, text in _texts().items()]
     if as_json:

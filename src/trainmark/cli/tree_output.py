@@ -15,7 +15,7 @@ def print_tree(folder: str, rule: "Rule | None", naming: str | None, *, as_json:
         for row in rows:
             sys.stdout.write(json.dumps(_tree_document(row), ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        from trainmark.fitting import table
+        from trainmark.printable import table
 
         headings = (
             "model",

@@ -14,18 +14,23 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.literals import can_match, depends_on_digits, digit_words, required, required_all
+from trainmark.logs.literals import (
+    VARYING,
+    can_match,
+    depends_on_digits,
+    digit_words,
+    looks_at_other_lines,
+    required,
+    required_all,
+)
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
 from trainmark.logs.suffixes import SUFFIX, suffix_factor
 from trainmark.logs.transport import COLOUR_CODE, strip_colours
 
-VARYING = b"0123456789.+- "
-"""Characters ignored when two lines are compared: those of numbers, and the blanks that pad them."""
 _FEWEST_LINES = 16
 _LONGEST_BETWEEN = 7
 """Most varying characters between a constant one and a number: they are compared as one word."""
 _NEWLINE, _BLANK, _POINT = b"\n ."
-_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
 _NUMBER = re.compile(rb"(\d+)(?:\.(\d*))?(?:[eE]([+-]?)(\d{1,2}))?")
 
 _Match = re.Match[bytes]
@@ -59,11 +64,6 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
         return _by_shape(pattern, shapes) if shapes.count >= _FEWEST_LINES else None
     except IrregularError:
         return None
-
-
-def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
-    """Return whether a match of ``pattern`` depends on lines before or after."""
-    return _LOOKS_AT_OTHER_LINES.search(pattern.pattern) is not None
 
 
 def _lone_match(pattern: re.Pattern[bytes], line: bytes) -> _Match | None:

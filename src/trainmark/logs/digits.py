@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
+from trainmark.logs.suffixes import ANY_YEAR, SHORT_STAMP_BYTES
 
-ANY_YEAR = b"2000/"
-"""Year assumed for a stamp without a year: a leap year."""
-SHORT_STAMP_BYTES = 14
 _MOST_DIGITS = 18
 _MOST_PLACES = 17
 ROOM = 32

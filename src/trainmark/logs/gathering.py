@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format, KnownFormats
 from trainmark.logs.headings import drop_unheaded
-from trainmark.logs.literals import can_match
-from trainmark.logs.shapes import one_of_each
+from trainmark.logs.literals import VARYING, can_match
 from trainmark.logs.transport import Demultiplexer, Rank, strip_colours
 
 HEAD_BYTES = 1 << 19
@@ -21,6 +19,8 @@ TAIL_BYTES = 1 << 17
 NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
 _MOST_KINDS = 4096
+_SHORT_BYTES = 1 << 14
+"""A shorter text is searched whole."""
 _OVERALL = 1 << 15
 """Weight of a match of the ``overall`` pattern against matches of other patterns."""
 
@@ -109,7 +109,7 @@ class LogCollector:
         if (
             self.format is None
             and self.text_bytes > 2 * HEAD_BYTES
-            and next(iter(self.formats.candidates(one_of_each(text))), None) is None
+            and next(iter(self.formats.candidates(_one_of_each(text))), None) is None
         ):
             return
         # Whole lines: a truncated one would match a pattern with fewer fields.
@@ -161,6 +161,14 @@ class LogCollector:
         self.counts[rank] += length
 
 
+def _one_of_each(text: bytes) -> bytes:
+    if len(text) <= _SHORT_BYTES:
+        return text
+    from trainmark.logs.shapes import one_of_each
+
+    return one_of_each(text)
+
+
 def _second_start(known: Format, samples: list[bytes]) -> bytes:
     """Return the text from a second start of a log, as a resumed run prints it; empty if there is none."""
     if known.header is None or not known.records:
@@ -177,7 +185,7 @@ def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     elif known.records:
         found = extract(known.records[pattern], text, known.header)
     else:
-        return Extract({}, [one_of_each(text)])
+        return Extract({}, [_one_of_each(text)])
     derived(found.columns)
     return found
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
 
-from trainmark.logs.hardware import has_tf32
-from trainmark.logs.model import Facts, Problem, Severity
+from trainmark.logs.model import Facts, Problem, Severity, has_tf32
 from trainmark.logs.plausibility import is_possible
 from trainmark.schema.precision import HALF, SINGLE, Precision
 

@@ -7,7 +7,10 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+VARYING = b"0123456789.+- "
+"""Characters ignored when two lines are compared: those of numbers, and the blanks that pad them."""
 _LONG_ENOUGH = 4
+_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
 
 
 def can_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
@@ -104,3 +107,8 @@ def _collect(tree: Any, runs: list[bytearray], branches: list[tuple[bytes, ...]]
         elif code is codes.BRANCH:
             branches.append(tuple(word for alternative in argument[1] for word in _of(alternative)))
         runs.append(bytearray())
+
+
+def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
+    """Return whether a match of ``pattern`` depends on lines before or after."""
+    return _LOOKS_AT_OTHER_LINES.search(pattern.pattern) is not None

@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainmark.logs.bulk import VARYING
 from trainmark.logs.fields import STAMP
 from trainmark.logs.format import Format, LogContext, parse_positive
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.literals import can_match, required_all
+from trainmark.logs.literals import VARYING, can_match, required_all
 from trainmark.logs.model import MOST_OF_A_NOTE, Problem, Records
-from trainmark.logs.shapes import few_of_each
 from trainmark.logs.suffixes import SUFFIX
 
 SEVERAL_RUNS = "several-runs"
@@ -35,7 +33,6 @@ _MORE_DIGITS = re.compile(rb"(?:[ '_]|\xc2\xa0|\xe2\x80\x89|\xe2\x80\xaf)\d{3}(?
 """After one to three digits: the number continues in groups of three."""
 _OTHER_UNIT = re.compile(rb",\d|[kKMG](?![A-Za-z])")
 """After any number: it continues after a comma, or counts thousands."""
-_VARYING = b"0123456789.+- "
 _LETTER_AFTER_STAMP = re.compile(rb"^(?:" + STAMP + rb")?.*?[A-Za-z]")
 """What a line needs to resemble a record: after a date there are rulers and empty lines too."""
 _KINDS = 8
@@ -163,7 +160,10 @@ def _few_of_each(text: bytes) -> bytes:
     """Return the lines of ``text``, but of lines that differ only in their numbers only the first few."""
     counts: Counter[bytes] = Counter()
     chosen = []
-    text = few_of_each(text, _FEW)  # first, because checking each line costs more
+    if len(text) > _SMALL_BYTES:
+        from trainmark.logs.shapes import few_of_each
+
+        text = few_of_each(text, _FEW)  # first, because checking each line costs more
     for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
         counts[kind] += 1
         if counts[kind] <= _FEW:
@@ -254,9 +254,9 @@ def _count_skipped(expression: re.Pattern[bytes], text: bytes) -> tuple[int, int
     word = max(words, key=len)
     lines = [line for line in text.split(b"\n")[1:-1] if word in line]  # the first and last may be incomplete
     ours = {line for line in lines if expression.search(line + b"\n")}
-    whole = {line.translate(None, _VARYING) for line in ours}
+    whole = {line.translate(None, VARYING) for line in ours}
     others = [line for line in lines if line not in ours]
-    others = [line.translate(None, _VARYING) for line in others if _LETTER_AFTER_STAMP.match(line)]
+    others = [line.translate(None, VARYING) for line in others if _LETTER_AFTER_STAMP.match(line)]
     skipped = (
         sum(1 for other in others if any(_is_part(other, one) for one in whole))
         if len(whole) <= _KINDS

@@ -1,7 +1,10 @@
-"""Units that a program prints after a number: ``22.8K`` tokens per second, ``35 ms`` a step."""
+"""Units that a program prints after a number (``22.8K`` tokens per second, ``35 ms`` a step), and short time stamps."""
 
 import math
 
+ANY_YEAR = b"2000/"
+"""Year assumed for a stamp without a year: a leap year."""
+SHORT_STAMP_BYTES = 14
 SUFFIX = "_suffix"
 """End of a group's name: ``rate_suffix`` is the unit after the number in the group ``rate``."""
 

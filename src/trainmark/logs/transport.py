@@ -12,8 +12,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from trainmark.logs.digits import Characters
-
 PIECE_BYTES = 1 << 20
 """Large enough that the overhead per piece is negligible, small enough for a core's cache."""
 _LARGEST_PIECE = 4
@@ -231,6 +229,8 @@ class _Lines:
     """Whole lines and their first characters."""
 
     def __init__(self, piece: bytes) -> None:
+        from trainmark.logs.digits import Characters
+
         self._piece = piece
         self._characters = Characters.of(piece)
         self._single = self._characters.single[: len(piece)]
@@ -315,6 +315,8 @@ def strip_colours(text: bytes) -> bytes:
 
 def _without_short_codes(text: bytes) -> bytes | None:
     """Return ``text`` without escape codes, in bulk; ``None`` if one is no colour of at most eight characters."""
+    from trainmark.logs.digits import Characters
+
     characters = Characters.of(text)
     starts = np.flatnonzero(characters.single == _ESCAPE)
     sizes = characters.before(_COLOUR_END, starts) + 1

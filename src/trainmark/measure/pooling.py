@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from datetime import datetime
 
 from trainmark.errors import InputError
-from trainmark.logs.hardware import same_device
+from trainmark.logs.model import same_device
 from trainmark.measure.statistics import estimate
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Sampling

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from trainmark.fitting import fit, terminal_width
 from trainmark.measure.energy import joules_text
-from trainmark.printable import printable
+from trainmark.printable import fit, printable, terminal_width
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side

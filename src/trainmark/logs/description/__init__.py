@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.logs.description.build import build_format
-    from trainmark.logs.description.document import FormatDescription, described_in, read_description
+    from trainmark.logs.description.build import (
+        FormatDescription,
+        build_format,
+        described_in,
+        read_description,
+    )
     from trainmark.logs.description.examples import Example, parse_example
 
 __all__ = [
@@ -21,8 +25,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".build": ("build_format",),
-        ".document": ("FormatDescription", "described_in", "read_description"),
+        ".build": ("FormatDescription", "build_format", "described_in", "read_description"),
         ".examples": ("Example", "parse_example"),
     },
 )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from trainmark.errors import InputError
 from trainmark.logs.columns import median
-from trainmark.logs.description.document import FormatDescription
+from trainmark.logs.description.build import FormatDescription
 from trainmark.logs.description.facts import Expression, Settings, Sources
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import LogContext
@@ -83,16 +83,14 @@ class _Doubt(NamedTuple):
 
 def make_doubts(
     text: FormatDescription, sources: Sources, start: re.Pattern[bytes] | None, settings: _Read | None
-) -> tuple[Callable[[LogContext], tuple[Problem, ...]] | None, re.Pattern[bytes] | None]:
-    """Return the function that finds a log's doubts, and what it needs of the whole log; None for what is not used.
+) -> tuple[Callable[[LogContext], tuple[Problem, ...]], re.Pattern[bytes] | None]:
+    """Return the function that finds a log's doubts, and what it needs of the whole log (None for nothing).
 
     Raises ``InputError`` naming file and key. ``start`` is the compiled pattern of the start of a log.
     """
     checks = [
         _doubt(doubt, sources, f"{text.where}: doubts[{number}]") for number, doubt in enumerate(text.doubts)
     ]
-    if not checks and not text.averages_since_start:
-        return None, None
     notes = [check.pattern.pattern for check in checks if check.pattern and check.times is not None]
     resumed_from = sources.number(text.resumed_from, f"{text.where}: resumed_from")
     read = settings or (lambda _context: {})

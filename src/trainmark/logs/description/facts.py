@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from trainmark.errors import InputError, nearest
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import count_items
-from trainmark.logs.hardware import read_hardware
 from trainmark.logs.literals import can_match
-from trainmark.logs.model import Facts
+from trainmark.logs.model import Facts, read_hardware
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import is_on, mentions_mixed_precision
 from trainmark.schema.precision import Precision

@@ -11,7 +11,7 @@ import numpy as np
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format
-from trainmark.logs.description.document import parse_description
+from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, guess_format

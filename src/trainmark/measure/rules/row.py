@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from trainmark.logs.hardware import same_device
-from trainmark.logs.model import ParsedLog, Problem, Severity, Status
+from trainmark.logs.model import ParsedLog, Problem, Severity, Status, same_device
 from trainmark.measure.rules.model import RuleResult
 
 if TYPE_CHECKING:

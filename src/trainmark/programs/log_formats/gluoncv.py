@@ -24,8 +24,7 @@ from trainmark.logs.format import (
     parse_setting,
     unknown_end,
 )
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Scope, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 from trainmark.schema.precision import Precision
 

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
+from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 from trainmark.schema.precision import Precision
 

@@ -19,9 +19,8 @@ import numpy as np
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
-from trainmark.logs.hardware import read_hardware
 from trainmark.logs.headings import drop_unheaded
-from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.logs.model import Facts, Problem, Scope, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 
 

@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterator
 
 from trainmark.logs.format import Format, LogContext, config_lines, ends_with, parse_setting, search_integer
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.logs.model import Facts, Problem, Scope, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 from trainmark.schema.precision import Precision
 

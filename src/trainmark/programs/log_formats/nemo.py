@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterator
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Scope
+from trainmark.logs.model import Facts, Meaning, Scope, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 from trainmark.schema.precision import Precision
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterator
 
 from trainmark.logs.format import Format, LogContext, Published, count_items, dll_parameters, parse_setting
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import EndState, Facts, Scope
+from trainmark.logs.model import EndState, Facts, Scope, read_hardware
 from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, overall_rate
 from trainmark.schema.precision import Precision
 

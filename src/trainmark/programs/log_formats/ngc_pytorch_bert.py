@@ -20,8 +20,7 @@ from trainmark.logs.format import (
     namespace_arguments,
     parse_setting,
 )
-from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.logs.model import Facts, Problem, Scope, read_hardware
 from trainmark.logs.precision import precision_from_switch
 from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, overall_rate
 from trainmark.schema.precision import Precision
