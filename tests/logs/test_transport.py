@@ -111,6 +111,15 @@ def test_a_line_broken_by_tags_is_joined() -> None:
     assert sorted(found) == [(0, b"train.ips : 1502.5 images\n"), (1, b"other\n")]
 
 
+@pytest.mark.parametrize("tags", [["[1,0]<stdout>:"], ["[1,0]<stdout>:", "[1,1]<stdout>:"]])
+def test_a_last_line_without_an_end_is_there_once(tags: list[str]) -> None:
+    streams = Demultiplexer()
+    whole = "".join(f"{tag}step 1\n" for tag in tags).encode()
+    found = [*streams.split(whole), *streams.split(f"{tags[-1]}step 2".encode()), *streams.rest()]
+
+    assert b"".join(text for _, text in found) == b"step 1\n" * len(tags) + b"step 2"
+
+
 def test_a_prefix_glued_after_the_last_value_is_no_part_of_it(read: Reader) -> None:
     text = (
         "Sun May 29 15:01:07 2022[1,0]<stdout>:DLL 2022-05-29 15:01:07.641938 -  e2e_train_time : 2344.8  "

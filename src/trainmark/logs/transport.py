@@ -65,7 +65,10 @@ class Demultiplexer:
         # Single characters that are rare in a log are found many times faster than a longer word.
         if b"<" in piece and b">" in piece and b"]<std" in piece:
             # A tag may be inside a colour code: split by rank first.
-            by_rank = self._by_mpi_tag_a_line(piece) or self._by_one_mpi_tag(piece) or self._by_mpi_tag(piece)
+            # An empty list is an answer: each of these stores an unfinished line.
+            by_rank = self._by_mpi_tag_a_line(piece)
+            by_rank = self._by_one_mpi_tag(piece) if by_rank is None else by_rank
+            by_rank = self._by_mpi_tag(piece) if by_rank is None else by_rank
             return [(rank, clean(text)) for rank, text in by_rank]
         piece = clean(piece)
         # The launcher's own first lines have no tag: check the end of the piece as well.
@@ -73,7 +76,8 @@ class Demultiplexer:
         ends = [strip_colours(part) for part in parts]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
             if any(_tags_most_lines(tag, part) for part in ends) and not self._counts(tag, piece):
-                return self._by_tag_a_line(tag, piece) or self._by_line_tag(tag, strip_colours(piece))
+                fast = self._by_tag_a_line(tag, piece)
+                return self._by_line_tag(tag, strip_colours(piece)) if fast is None else fast
         if self._current[0] is not None or self._unfinished:
             return self._flush_into([(self._current, piece)])
         return [(None, piece)]
