@@ -524,3 +524,122 @@ def test_steps_are_the_counter_wherever_that_of_samples_is_printed(tmp_path: Pat
         "step time": 128,
         "consumed counter": 128,
     }
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "value"),
+    [
+        (
+            lambda at: f"Elapsed Time: {timedelta(seconds=2 * at)} | Steps: {4 * at}",
+            Facts(gpus=1, batch_per_device=8),
+            16,
+        ),
+        (
+            lambda at: f"[{timedelta(seconds=2 * at)}] step {at}, eta {timedelta(seconds=999 - at)}",
+            Facts(gpus=1, batch_per_device=64),
+            32,
+        ),
+        (
+            lambda at: f"step {at} time 0:{2 * at // 60:02}:{2 * at % 60:02}.50 loss 1.{at}",
+            Facts(gpus=1, batch_per_device=64),
+            32,
+        ),
+    ],
+)
+def test_a_duration_since_the_start_is_the_clock_of_a_line(
+    tmp_path: Path, form: Callable[[int], str], given: Facts, value: float
+) -> None:
+    row = _row(tmp_path, "".join(f"{form(at)}\n" for at in range(1, 150)), given)
+
+    assert row["status"] == "guessed"
+    assert row["throughput"] == pytest.approx(value, rel=0.02)
+
+
+_TABLE = """--------------------------
+| rollout/    |          |
+|    ep_rew   | {reward:<8} |
+| time/       |          |
+|    fps      | {fps:<8} |
+|    iterations | {at:<6} |
+--------------------------
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "value", "unit"),
+    [
+        (
+            lambda at: f"[step {at}]\n  loss: 2.{at}\n  throughput: {300 + at % 3} samples/s\n\n",
+            Facts(),
+            301,
+            "samples/s",
+        ),
+        (
+            lambda at: f"Iteration: {at}/1000\nLoss: 2.{at}\nStep time: 0.5 s\n----\n",
+            Facts(gpus=1, batch_per_device=8),
+            16,
+            "samples/s",
+        ),
+        (lambda at: _TABLE.format(reward=-at / 7, fps=1000 + at % 3, at=at), Facts(), 1001, "frames/s"),
+        (
+            lambda at: f"global_step={100 * at}, return={at % 7}\nSPS: {2000 + at % 3}\n",
+            Facts(),
+            2001,
+            "samples/s",
+        ),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_block_of_lines_is_one_record(
+    tmp_path: Path, form: Callable[[int], str], given: Facts, value: float, unit: str, start: int
+) -> None:
+    whole = "".join(map(form, range(1, 150)))
+    row = _row(tmp_path, "\n".join(whole.split("\n")[start:]), given)
+
+    assert row["status"] == "guessed"
+    assert row["throughput"] == pytest.approx(value, rel=0.01)
+    assert row["unit"] == unit
+
+
+def test_a_rate_in_a_line_of_its_own_is_used_before_the_stamps_of_the_counter(tmp_path: Path) -> None:
+    text = "".join(
+        f"{_START + timedelta(seconds=at):%Y-%m-%d %H:%M:%S} INFO step {at}/1000\n"
+        f"{_START + timedelta(seconds=at):%Y-%m-%d %H:%M:%S} INFO   tokens/sec/gpu: 1000\n"
+        for at in range(1, 150)
+    )
+
+    row = _row(tmp_path, text, Facts(gpus=4))
+
+    assert row["throughput"] == pytest.approx(4000)
+    assert row["unit"] == "tokens/s"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda at: f"Batch {at}\n  prompts: {at % 5}\n  throughput: {300 + at % 3} tokens/s\n",
+        lambda at: f"Request {at}\n  decode: {300 + at % 3} tokens/s\n",
+        lambda at: f"Step {at}\n  val loss: 0.{at}\n  speed: {300 + at % 3} samples/s\n",
+        lambda at: f"wrote shard {at}\n  speed: {500 + at % 3} docs/s\n",
+        lambda at: f"step {at}\n  throughput: {500 + at % 3} GB/s\n",
+        lambda at: f"step {at} throughput: {500 + at % 3} TFLOP/s\n",
+    ],
+)
+def test_a_block_of_other_work_and_a_rate_of_something_else_give_no_number(
+    tmp_path: Path, form: Callable[[int], str]
+) -> None:
+    row = _row(tmp_path, "".join(map(form, range(1, 150))), Facts(gpus=1, batch_per_device=1))
+
+    assert row["throughput"] is None
+
+
+def test_sps_is_of_samples_unless_a_time_says_steps(tmp_path: Path) -> None:
+    samples = _row(tmp_path, "".join(f"step {at} SPS: 2000\n" for at in range(1, 100)))
+    steps = _row(
+        tmp_path,
+        "".join(f"step {at} time 0.5 SPS: 2.0\n" for at in range(1, 100)),
+        Facts(gpus=1, batch_per_device=8),
+    )
+
+    assert samples["throughput"] == pytest.approx(2000)
+    assert steps["throughput"] == pytest.approx(16)

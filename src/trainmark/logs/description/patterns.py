@@ -73,7 +73,9 @@ _COUNTERS = (
     "step_time_h",
     "step_time_m",
 )
-_ELAPSED = r"(?:(?:(?P<clock_d>\d+) days?, )?(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d)(?=\D)"
+_ELAPSED = (
+    r"(?:(?:(?P<clock_d>\d+) days?, )?(?P<clock_h>\d+):)?(?P<clock_m>\d+):(?P<clock_s>\d\d(?:\.\d+)?)(?=\D)"
+)
 _SPECIAL = {
     "stamp": rf"(?P<stamp>{STAMP.decode()})",
     "short_stamp": rf"(?P<stamp>{SHORT_STAMP.decode()})",

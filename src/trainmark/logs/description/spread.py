@@ -39,6 +39,7 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
 
     Rows before the first one belong to a record whose start is missing and are left out. Where other lines have the
     figures, a first line that none of them follows is no record: a counter may be printed more often than a rate.
+    A last record without its counter is left out.
     """
     own = [column_of(name) for name in first.groupindex if not name.startswith("_")]
     starting = own[0]
@@ -60,7 +61,10 @@ def merge_lines(first: re.Pattern[bytes]) -> Callable[[Blocks], Blocks]:
             else:
                 carried = rows
         if carried and np.isfinite(carried[starting][:1]).any():
-            yield _reduced(carried, np.zeros(1, np.int64), own)
+            last = _reduced(carried, np.zeros(1, np.int64), own)
+            # The log may end before the line with the counter.
+            if "step" not in last or np.isfinite(last["step"]).all():
+                yield last
 
     return merged
 

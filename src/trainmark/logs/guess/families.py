@@ -3,16 +3,20 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import STAMP, number, stamps
 
 _STAMP = re.compile(STAMP)
 _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
+_DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
 _NUMBER = re.compile(
-    rb"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
+    _DURATION
+    + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
 _FILLED = re.compile(rb"(?<=[\[(]) $")
 """The blanks before a number in brackets, as in ``[   64/60000]``."""
@@ -32,7 +36,7 @@ class Place:
     """One number in the lines of a family: the text before it (back to the number before) and after it.
 
     ``heading`` is the word above the number in a table without other words. ``is_whole`` is false if one of the numbers
-    has a point or an exponent.
+    has a point or an exponent; ``is_duration`` is true if all are written as ``0:12:34``, and given in seconds.
     """
 
     before: str
@@ -41,6 +45,7 @@ class Place:
     commas: bool
     heading: str = ""
     is_whole: bool = True
+    is_duration: bool = False
 
     @property
     def name(self) -> str:
@@ -66,13 +71,26 @@ class Place:
         return match[1] if match else ""
 
 
+class _Row(NamedTuple):
+    """A line: its number in the log, its date stamp, its numbers, and the text before, between and after them."""
+
+    at: int
+    stamp: bytes | None
+    values: list[bytes]
+    parts: list[bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Lines that are equal apart from their numbers; ``clock_s`` are their date stamps, if they begin with one."""
+    """Lines that are equal apart from their numbers, and their places in the log.
+
+    ``clock_s`` are their date stamps, if each has one.
+    """
 
     text: str
     places: tuple[Place, ...]
     clock_s: Floats | None
+    lines: NDArray[np.int64]
 
     @property
     def count(self) -> int:
@@ -82,8 +100,7 @@ class Family:
 
 def families(text: bytes) -> Iterator[Family]:
     """Yield the families of at least ``FEWEST`` lines, those with the most lines first."""
-    groups: dict[bytes, list[tuple[bytes | None, list[bytes], list[bytes]]]] = {}
-    firsts: dict[bytes, int] = {}
+    groups: dict[bytes, list[_Row]] = {}
     lines = text.split(b"\n")
     for at, line in enumerate(lines):
         if not line or len(line) > _LONGEST:
@@ -95,12 +112,11 @@ def families(text: bytes) -> Iterator[Family]:
         if values and len(values) <= _MOST_COLUMNS:
             parts = [_FILLED.sub(b"", re.sub(rb" +", b" ", part)) for part in _NUMBER.split(plain)]
             key = b"\0".join(parts)
-            firsts.setdefault(key, at)
-            groups.setdefault(key, []).append((stamp[0] if stamp else None, values, parts))
+            groups.setdefault(key, []).append(_Row(at, stamp[0] if stamp else None, values, parts))
     for key, rows in sorted(groups.items(), key=lambda item: len(item[1]), reverse=True):
         if len(rows) >= FEWEST:
-            above = lines[max(firsts[key] - _ABOVE, 0) : firsts[key]]
-            yield _family(rows, _headings(key, len(rows[0][1]), above))
+            above = lines[max(rows[0].at - _ABOVE, 0) : rows[0].at]
+            yield _family(rows, _headings(key, len(rows[0].values), above))
 
 
 def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
@@ -114,21 +130,35 @@ def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
     return []
 
 
-def _family(rows: list[tuple[bytes | None, list[bytes], list[bytes]]], headings: list[str]) -> Family:
-    parts = [part.decode("utf-8", "replace") for part in rows[0][2]]
-    columns = list(zip(*(values for _, values, _ in rows), strict=True))
+def _family(rows: list[_Row], headings: list[str]) -> Family:
+    parts = [part.decode("utf-8", "replace") for part in rows[0].parts]
+    columns = list(zip(*(row.values for row in rows), strict=True))
     places = tuple(
         Place(
             before=parts[at],
             after=parts[at + 1],
-            values=np.array([number(word.replace(b",", b"")) for word in column]),
+            values=np.array([_value(word) for word in column]),
             commas=any(b"," in word for word in column),
             heading=headings[at] if headings else "",
             is_whole=all(word.replace(b",", b"").isdigit() for word in column),
+            is_duration=all(b":" in word for word in column),
         )
         for at, column in enumerate(columns)
     )
-    times = [stamp for stamp, _, _ in rows if stamp is not None]
+    times = [row.stamp for row in rows if row.stamp is not None]
     return Family(
-        " ".join(["#".join(parts), *headings]), places, stamps(times) if len(times) == len(rows) else None
+        " ".join(["#".join(parts), *headings]),
+        places,
+        stamps(times) if len(times) == len(rows) else None,
+        np.array([row.at for row in rows]),
     )
+
+
+def _value(word: bytes) -> float:
+    """Return a number, or a duration in seconds."""
+    if b":" not in word:
+        return number(word.replace(b",", b""))
+    seconds = 0.0
+    for part in word.split(b":"):
+        seconds = 60 * seconds + float(part)
+    return seconds

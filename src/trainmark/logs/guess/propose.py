@@ -1,7 +1,7 @@
 """A format proposed for an unknown log: the family of lines that counts, its fields, and the assumptions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +9,25 @@ import numpy as np
 
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.bars import guess_bar
+from trainmark.logs.guess.blocks import blocks
 from trainmark.logs.guess.families import STAMPED, Family, Place, families
 from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import (
     NOT_TRAINING,
     Meant,
+    is_ambiguous_rate,
     is_batch_name,
     is_counter_name,
     is_epoch_name,
     meaning_of,
+    meaning_of_duration,
     unit_of_counter,
 )
 
 _MOSTLY = 0.7
 _CLOSE = 0.05
+_SAME = 0.1
+"""Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
 _SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 _SENTENCES = {
     "steps_per_s": "is steps per second",
@@ -66,14 +71,16 @@ def guess_format(text: bytes) -> Guess | None:
     """
     bar = guess_bar(text)
     best: tuple[float, Guess] | None = None
-    for family in families(text):
-        if NOT_TRAINING.search(family.text) and not re.search(r"\btrain", family.text, re.IGNORECASE):
+    best_has_rate = False
+    known = list(families(text))
+    for family in known:
+        if _is_other_work(family):
             continue
         found = _fields(family)
         if found is None:
             continue
         guess = _propose(family, found)
-        has_rate = any(m.field in ("rate", "steps_per_s") for m in found.meant.values())
+        has_rate = _has_rate(found)
         weight = float(family.count * (3 if has_rate else 1))
         if found.counts_epochs:
             weight /= _LONGEST_HEAD
@@ -81,13 +88,62 @@ def guess_format(text: bytes) -> Guess | None:
             continue
         if best is None or weight > best[0]:
             best = weight, guess
+            best_has_rate = has_rate
+    if bar is None and not best_has_rate and (block := _guess_block(known, rates_only=best is not None)):
+        return block
     return best[1] if best else bar
+
+
+def _has_rate(fields: _Fields) -> bool:
+    return any(one.field in ("rate", "steps_per_s") for one in fields.meant.values())
+
+
+def _is_other_work(family: Family) -> bool:
+    """Return whether the words of the lines are those of evaluation or inference."""
+    return NOT_TRAINING.search(family.text) is not None and not re.search(
+        r"\btrain", family.text, re.IGNORECASE
+    )
+
+
+def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
+    """Return a guess from lines that follow each other in turn: a counter in one, its figures in others."""
+    for block in blocks(known):
+        fields = None if _is_other_work(block.merged) else _fields(block.merged)
+        if fields is None or fields.counter not in block.counted or (rates_only and not _has_rate(fields)):
+            continue
+        lines, start = [], 0
+        for part in block.parts:
+            own = _fields_of_line(fields, start, len(part.places))
+            start += len(part.places)
+            if own.counter >= 0 or own.epoch is not None or own.meant:
+                lines.append(_line_pattern(part, own))
+        if len(lines) > 1 and not fields.restarts:
+            return _propose(block.merged, fields, {"lines": lines})
+    return None
+
+
+def _fields_of_line(fields: _Fields, start: int, count: int) -> _Fields:
+    """Return the fields of the ``count`` numbers from ``start``, those of one line; a counter of -1 is elsewhere."""
+    places = range(start, start + count)
+    epoch = fields.epoch
+    return _Fields(
+        fields.counter - start if fields.counter in places else -1,
+        {at - start: one for at, one in fields.meant.items() if at in places},
+        epoch=epoch - start if epoch is not None and epoch in places else None,
+    )
+
+
+def _line_pattern(family: Family, fields: _Fields) -> str:
+    """Return the pattern of one line of a block, from the line's start if its text before the first number is short."""
+    before = family.places[0].before
+    whole = _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
+    return ("^ *" if whole else "") + _pattern(family, fields)
 
 
 def _fields(family: Family) -> _Fields | None:
     """Return the counter and the other fields of a family; None without a counter or without a time."""
     epoch, of_epochs = _counters_of_epochs(family)
-    counters = [at for at, place in enumerate(family.places) if at != epoch and _counts(place.values)]
+    counters = [at for at, place in enumerate(family.places) if at != epoch and _is_counter(place)]
     named = [at for at in counters if _is_named(family, at)]
     restarting: list[int] = []
     if named:
@@ -105,7 +161,11 @@ def _fields(family: Family) -> _Fields | None:
     units = _units(family)
     for at, (place, unit) in enumerate(zip(family.places, units, strict=True)):
         after = place.after if unit == place.unit else ""
-        found = meaning_of(place.name, unit, after) if at not in (counter, epoch) else None
+        if at in (counter, epoch):
+            continue
+        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit, after)
+        if found is not None and found.field.startswith("clock") and family.clock_s is not None:
+            continue  # a line has one time
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
     meant = _only_consistent(family, counter, meant)
@@ -181,6 +241,8 @@ def _means_speed(name: str, unit: str) -> bool:
 
 def _is_named(family: Family, at: int) -> bool:
     name = family.places[at].name
+    if family.places[at].is_duration:
+        return False
     if is_counter_name(name) or unit_of_counter(name) is not None:
         return True
     return _is_of_a_total(family, at) and not is_epoch_name(name)
@@ -193,7 +255,7 @@ def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
     ``[2, 400] loss``.
     """
     for epoch, place in enumerate(family.places):
-        is_bare = not place.name
+        is_bare = not (place.name or place.is_duration)
         if not (is_epoch_name(place.name) or is_bare) or not np.isfinite(place.values).all():
             continue
         rises = np.diff(place.values)
@@ -204,7 +266,7 @@ def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
             at
             for at, one in enumerate(family.places)
             if at != epoch
-            and (_is_named(family, at) or (is_bare and not one.name))
+            and (_is_named(family, at) or (is_bare and not (one.name or one.is_duration)))
             and (not is_bare or (np.diff(one.values)[ends - 1] < 0).all())
             and all(_counts(part) for part in np.split(one.values, ends) if len(part) > 1)
         ]
@@ -232,6 +294,10 @@ def _is_of_a_total(family: Family, at: int) -> bool:
         return False
     total = family.places[at + 1].values
     return bool((total == total[0]).all() and (family.places[at].values <= total).all())
+
+
+def _is_counter(place: Place) -> bool:
+    return not place.is_duration and _counts(place.values)
 
 
 def _counts(values: Floats) -> bool:
@@ -283,10 +349,32 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
                 if not 0.5 < own / by_clock < 1.5:
                     continue  # the time of something else: of a whole record, of a part of the step
         consistent[at] = found
-    return consistent
+    return _with_clear_rates(family, counter, consistent)
 
 
-def _propose(family: Family, fields: _Fields) -> Guess:
+def _with_clear_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with an ambiguous rate (``sps``) as one of steps if a time of the same line shows that."""
+    rises = np.diff(family.places[counter].values)
+    seconds = {
+        median(family.places[at].values) * _SECONDS[one.field]
+        for at, one in meant.items()
+        if one.field in _SECONDS
+    }
+    for clock in (
+        family.clock_s,
+        *(family.places[at].values for at, one in meant.items() if one.field == "clock_s"),
+    ):
+        if clock is not None and rises.sum() > 0:
+            seconds.add(float(np.diff(clock).sum() / rises.sum()))
+    for at, found in meant.items():
+        place = family.places[at]
+        of_steps = [abs(median(place.values) * each - 1) < _SAME for each in seconds]
+        if found.field == "rate" and is_ambiguous_rate(place.name) and any(of_steps):
+            return {**meant, at: Meant("steps_per_s", found.unit, found.per_device)}
+    return meant
+
+
+def _propose(family: Family, fields: _Fields, record: Mapping[str, Any] | None = None) -> Guess:
     counted = _unit_counted(family, fields)
     stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
     unit = stated or counted or "samples/s"
@@ -295,7 +383,7 @@ def _propose(family: Family, fields: _Fields) -> Guess:
         "title": "an unknown program",
         "unit": unit,
         "rate_of": "device" if per_device else "all",
-        "records": [_pattern(family, fields)],
+        "records": [record or _pattern(family, fields)],
         **({"counts_samples": True} if counted else {}),
         **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
@@ -409,6 +497,8 @@ def _name(at: int, fields: _Fields) -> str:
 
 
 def _field(name: str, place: Place) -> str:
+    if place.is_duration:
+        return "{elapsed}"
     if place.suffix and name in ("rate", "consumed"):
         return f"{{{name}:K}}"
     return f"{{{name},}}" if place.commas and name in ("rate", "step", "consumed") else f"{{{name}}}"
@@ -478,6 +568,8 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
 
 def _label(place: Place, unit: str, found: Meant) -> str:
     """Return the words that say what a number is: its unit, its name, or both."""
+    if place.is_duration:
+        return f"'{place.name}'" if place.name else "the duration in each line"
     words = (("", unit), (place.name, ""), (place.name, unit))
     meanings = ((name, behind, meaning_of(name, behind)) for name, behind in words)
     fitting = (f"{name} {behind}" for name, behind, meant in meanings if meant and meant.field == found.field)

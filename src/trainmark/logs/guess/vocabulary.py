@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _COUNTERS = re.compile(
-    r"(?:^|[\W_])(?:global_?step|step|iter(?:ation)?s?|it|update|num_updates|batch(?:_?(?:id|idx))?|train_step)\W*$"
+    r"(?:^|[\W_])(?:global_?step|steps?|iter(?:ation)?s?|it|updates?|num_updates|batch(?:es)?|batch(?:_?(?:id|idx))?|train_step)\W*$"
 )
 _SAMPLES = re.compile(
     r"(?:^|[\W_])(samples?|examples?|images?|imgs?|sequences?|tokens?)"
@@ -17,14 +17,19 @@ _UNITS = (
     ("tokens/s", r"(?:tok(?:en)?s?|words?|w|t)"),
     ("images/s", r"(?:im(?:a)?g(?:e)?s?)"),
     ("sequences/s", r"(?:seq(?:uence)?s?|sentences?)"),
-    ("samples/s", r"(?:samples?|examples?|ex|items?|rows?|records?|points?)"),
+    ("samples/s", r"(?:samples?|examples?|ex|items?|rows?|records?|points?|ins(?:tances?)?)"),
 )
 _PER_S = r"(?: ?/ ?|_per_|_?per ?|_p)s(?:ec(?:ond)?)?"
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
 _BARE_RATE = re.compile(r"(?:^|\W)(?:tps|tgs|tokps|wps)\W*$")
+_AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
+"""Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
+_NAMES_OF_RATES = (("tokens/s", _BARE_RATE), ("samples/s", _AMBIGUOUS_RATE), ("images/s", _IMAGES))
 _FRAMES = re.compile(r"(?:^|\W)fps\W*$")
 _THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
+_OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
+"""The unit of what no training counts: bytes, requests, floating-point operations."""
 _PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b")
 _UNIT_PER_DEVICE = re.compile(
     r" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each )(?:gpu|device|card|chip|npu|rank|core)"
@@ -42,11 +47,12 @@ _DATA = re.compile(
     r"|wait(?:ed|ing)? for data)\W*$"
 )
 _ELAPSED = re.compile(
-    r"(?:^|[\W_])(?:elapsed|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
+    r"(?:^|[\W_])(?:elapsed(?:[_ ]?time)?|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
 NOT_TRAINING = re.compile(
     r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|infer\w*|prefill|decode|decoding|ttft|tpot|"
-    r"request\w*|latency|generat\w*|download\w*|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
+    r"request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
+    r"prompts?|kv[ _-]?cache|serving|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
     re.IGNORECASE,
 )
 _SECONDS = {
@@ -110,6 +116,16 @@ def is_batch_name(name: str) -> bool:
     return _BATCH_SIZE.search(name) is not None
 
 
+def is_ambiguous_rate(name: str) -> bool:
+    """Return whether ``name`` may be one of samples or of steps per second."""
+    return _AMBIGUOUS_RATE.search(name) is not None
+
+
+def meaning_of_duration(name: str) -> Meant | None:
+    """Return what a duration such as ``0:12:34`` is: the time since the start, by its name or without one."""
+    return Meant("clock_s") if not name or name == "time" or _ELAPSED.search(name) else None
+
+
 def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing.
 
@@ -122,13 +138,12 @@ def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     for label, word in _UNITS:
         if re.search(rf"(?:^|[\W_]){word}{_PER_S}(?:$|[\W_])", about):
             return Meant("rate", label, per_device)
-    if _BARE_RATE.search(name):
-        return Meant("rate", "tokens/s", per_device)
-    if _IMAGES.search(name):
-        return Meant("rate", "images/s", per_device)
+    for label, names in _NAMES_OF_RATES:
+        if names.search(name):
+            return Meant("rate", label, per_device)
     if _FRAMES.search(name) or unit == "fps":
         return Meant("rate", "frames/s", per_device)
-    if _THROUGHPUT.search(name):
+    if _THROUGHPUT.search(name) and not _OTHER_RATE.fullmatch(unit):
         return Meant("rate", None, per_device)
     if _ELAPSED.search(name):
         return Meant("clock_ms" if unit == "ms" else "clock_s")
