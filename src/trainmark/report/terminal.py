@@ -9,8 +9,9 @@ from trainmark.printable import printable
 from trainmark.report.blocks import Cell, Table
 from trainmark.report.context import context
 from trainmark.report.language import Language
-from trainmark.report.sections import bound, repeats
 from trainmark.report.sections.overview import advice_lines, inspection_sentence, lead
+from trainmark.report.sections.procedure import repeats_section
+from trainmark.report.sections.resources import bound_lines
 from trainmark.report.sections.throughput import caption, per_device, tables, work_sentence
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
@@ -23,8 +24,8 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     parts = [lead(about), caption(about), *(text for text, _ in work_sentence(about))]
     parts += [_table(table) for table in tables(about)]
     parts += [f"{say('per_device_title')}\n\n{_table(table)}" for table in per_device(about)]
-    parts += bound.lines(about)
-    waited = repeats.section(about)
+    parts += bound_lines(about)
+    waited = repeats_section(about)
     if waited is not None:
         parts.append(waited.title)
         parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]

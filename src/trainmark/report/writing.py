@@ -5,31 +5,21 @@ from pathlib import Path
 
 from trainmark.files import write_atomically
 from trainmark.report.blocks import Report, Section
-from trainmark.report.context import Context, context
+from trainmark.report.context import Context, context, read_series
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
-    bound,
-    check,
-    decomposition,
-    energy,
     environment,
     equivalence,
     glance,
     overview,
-    profile,
-    published,
-    ranks,
+    procedure,
     ratios,
-    repeats,
+    resources,
     runs,
-    steps,
     throughput,
-    trials,
-    work,
 )
-from trainmark.report.series import read_series
 from trainmark.schema.results import Results
 from trainmark.suite import select_baselines
 
@@ -86,26 +76,26 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         glance.section(about),
         overview.section(about),
-        decomposition.section(about),
+        ratios.decomposition_section(about),
         throughput.section(about),
         throughput.devices_section(about),
-        published.section(about),
-        bound.section(about),
-        profile.section(about),
-        energy.section(about),
-        work.section(about),
-        trials.section(about),
+        ratios.published_section(about),
+        resources.bound_section(about),
+        resources.profile_section(about),
+        resources.energy_section(about),
+        resources.work_section(about),
+        procedure.trials_section(about),
         equivalence.section(about),
         ratios.scaling(about),
-        ranks.section(about),
+        runs.ranks_section(about),
         ratios.data(about),
         runs.not_ok(about),
         runs.doubts(about),
-        steps.section(about),
-        repeats.section(about),
+        procedure.steps_section(about),
+        procedure.repeats_section(about),
         runs.every_run(about),
         runs.commands(about),
-        check.section(about),
+        procedure.check_section(about),
         environment.environment(about),
         environment.every_fact(about),
         environment.recipe(about),

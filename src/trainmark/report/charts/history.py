@@ -4,8 +4,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from trainmark.report.charts.drawing import Drawing, Panel, circle, line, marker, text, text_lines
-from trainmark.report.charts.theme import GRID, LINE, MUTED, colours, lines_of, text_width, ticks
+from trainmark.report.charts.drawing import (
+    GRID,
+    LINE,
+    MUTED,
+    Drawing,
+    Panel,
+    circle,
+    colours,
+    line,
+    lines_of,
+    marker,
+    text,
+    text_lines,
+    text_width,
+    ticks,
+)
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.schema.history import CaseHistory, ChangeCause, LevelChange
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainmark.report.charts.drawing import Panel, line, text
-from trainmark.report.charts.theme import GRID, LINE, MUTED, PALETTE, ticks
+from trainmark.report.charts.drawing import GRID, LINE, MUTED, PALETTE, Panel, line, text, ticks
 
 WIDTH, HEIGHT, LEFT, BELOW = 560, 110, 60, 22
 

@@ -6,8 +6,23 @@ from dataclasses import dataclass
 
 from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
-from trainmark.report.charts.drawing import Drawing, Panel, clipped, line, marker, text
-from trainmark.report.charts.theme import GRID, INK, LINE, MUTED, REACH, colours, lines_of, text_width, ticks
+from trainmark.report.charts.drawing import (
+    GRID,
+    INK,
+    LINE,
+    MUTED,
+    REACH,
+    Drawing,
+    Panel,
+    clipped,
+    colours,
+    line,
+    lines_of,
+    marker,
+    text,
+    text_width,
+    ticks,
+)
 from trainmark.report.context import Context, UnitPart, marks_of_ratio
 from trainmark.schema.findings import RatioKind
 

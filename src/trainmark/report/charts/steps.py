@@ -6,10 +6,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.report.charts.drawing import Drawing, Panel, clipped, line, rect, text, text_lines
-from trainmark.report.charts.theme import GRID, LINE, MUTED, colours, lines_of, ticks
-from trainmark.report.context import Context
-from trainmark.report.series import StepSeries
+from trainmark.report.charts.drawing import (
+    GRID,
+    LINE,
+    MUTED,
+    Drawing,
+    Panel,
+    clipped,
+    colours,
+    line,
+    lines_of,
+    rect,
+    text,
+    text_lines,
+    ticks,
+)
+from trainmark.report.context import Context, StepSeries
 from trainmark.schema.results import CaseResult
 
 MOST_POINTS = 120

@@ -4,16 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
-from trainmark.report.charts.drawing import Drawing, Panel, circle, line, rect, text, text_lines
-from trainmark.report.charts.theme import (
+from trainmark.report.charts.drawing import (
     GRID,
     INK,
     LINE,
     MUTED,
     PALETTE,
     REACH,
+    Drawing,
+    Panel,
+    circle,
     colours,
+    line,
     lines_of,
+    rect,
+    text,
+    text_lines,
     text_width,
     ticks,
 )

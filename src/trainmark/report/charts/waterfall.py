@@ -2,8 +2,21 @@
 
 from dataclasses import dataclass
 
-from trainmark.report.charts.drawing import Drawing, Panel, line, rect, text, text_lines
-from trainmark.report.charts.theme import GRID, INK, LINE, PALETTE, lines_of, text_width, ticks
+from trainmark.report.charts.drawing import (
+    GRID,
+    INK,
+    LINE,
+    PALETTE,
+    Drawing,
+    Panel,
+    line,
+    lines_of,
+    rect,
+    text,
+    text_lines,
+    text_width,
+    ticks,
+)
 from trainmark.schema.decomposition import Decomposition
 from trainmark.schema.measurement import Ratio
 

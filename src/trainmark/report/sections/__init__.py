@@ -1,1 +1,1 @@
-"""The report's sections, one module each; ``compose`` puts them in order."""
+"""The report's sections, related ones in one module; ``compose`` puts them in order."""

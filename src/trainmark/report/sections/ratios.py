@@ -1,18 +1,25 @@
-"""Ratios of cases: speedup and efficiency over devices, and the share of the speed that real data allows.
-
-Each ratio has its interval, and a sign if either side is in doubt; if a side is missing there is no ratio.
-"""
+"""Ratios: speedup over devices, real to synthetic data, published figures, and the factors of ``explain --test``."""
 
 from collections.abc import Iterable
 
+from pydantic import ValidationError
+
+from trainmark.insight.experiment import closing_sentence
+from trainmark.insight.published import PublishedFigure, published_figures
 from trainmark.report.axes import DATA, DEVICES
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.scaling import scaling_chart
+from trainmark.report.charts.waterfall import bars_of, waterfall_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, marks_of_ratio, shown
 from trainmark.report.numbers import decimals, interval, number, percent
 from trainmark.report.sections.throughput import heading_of, throughput
+from trainmark.schema.decomposition import Decomposition, TestedFactor
 from trainmark.schema.findings import RatioFinding, RatioKind
+from trainmark.schema.measurement import Interval, Ratio
+from trainmark.schema.names import DECOMPOSITION
 from trainmark.schema.results import CaseResult
+
+WATERFALL = "waterfall"
 
 
 def scaling(context: Context) -> Section | None:
@@ -149,3 +156,103 @@ def _wait(real: CaseResult) -> Cell:
         return cell("-")
     low, high = percent(min(waits)), percent(max(waits))
     return cell(low if low == high else f"{low} – {high}")
+
+
+def published_section(context: Context) -> Section | None:
+    """Return the section; None if no measured case has a published figure."""
+    found = list(published_figures(context.results))
+    if not found:
+        return None
+    say = context.say
+    columns = (
+        Column(say("column_case"), numeric=False),
+        Column(say("column_measured")),
+        Column(say("column_published")),
+        Column(say("column_deviation")),
+        Column(say("column_source"), numeric=False),
+    )
+    rows = tuple(_published_row(context, one) for one in found)
+    caption = Paragraph(plain(say("published_caption")))
+    return Section("published", say("published_title"), (caption, Table("", columns, rows)))
+
+
+def _published_row(context: Context, one: PublishedFigure) -> tuple[Cell, ...]:
+    estimate, value = one.case.estimate, one.figure.value
+    assert estimate is not None
+    assert value is not None
+    bounds = estimate.interval
+    signs = "".join(marks(context, one.case))
+    return (
+        cell(context.axes.label(one.case.case)),
+        cell(f"{number(estimate.median)}{signs} {one.case.unit}"),
+        cell(one.figure.text),
+        cell(_published_share(one.deviation), "" if bounds is None else _published_shares(bounds, value)),
+        cell(one.figure.id, one.figure.source.document),
+    )
+
+
+def _published_share(deviation: float) -> str:
+    return f"{deviation * 100:+.1f} %"
+
+
+def _published_shares(bounds: Interval, value: float) -> str:
+    return f"[{(bounds.low / value - 1) * 100:+.1f}, {(bounds.high / value - 1) * 100:+.1f}]"
+
+
+def decomposition_section(context: Context) -> Section | None:
+    """Return the section; None for results that are no experiment."""
+    path, say = context.directory / DECOMPOSITION, context.say
+    if not path.is_file():
+        return None
+    try:
+        found = Decomposition.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    blocks: list[Block] = [
+        Paragraph(plain(closing_sentence(found)), alert=not found.closes),
+        _decomposition_table(context, found),
+    ]
+    bars = bars_of(found, "A", "B", say("decomposition_interaction"))
+    drawing = waterfall_chart(bars, found.unit or "")
+    if drawing is not None:
+        caption = say("decomposition_chart_caption")
+        blocks.append(Chart(WATERFALL, say("decomposition_title"), caption, drawing))
+    return Section("decomposition", say("decomposition_title"), tuple(blocks))
+
+
+def _decomposition_table(context: Context, found: Decomposition) -> Table:
+    say = context.say
+    columns = (
+        Column(say("column_factor"), numeric=False),
+        Column("A", numeric=False),
+        Column("B", numeric=False),
+        Column(say("column_added")),
+        Column(say("column_left_out")),
+    )
+    rows = [_decomposition_row(factor) for factor in found.factors]
+    if len(found.factors) > 1:
+        rows.append(_decomposition_joint(say("decomposition_interaction"), found.interaction))
+    rows.append(_decomposition_joint("B / A", found.measured))
+    if found.gap is not None:
+        rows.append(_decomposition_joint(say("decomposition_recorded"), found.gap))
+        rows.append(_decomposition_joint(say("decomposition_open"), found.open))
+    notes = tuple(factor.reason for factor in found.factors if factor.reason)
+    return Table(say("decomposition_table", a=found.a, b=found.b), columns, tuple(rows), notes)
+
+
+def _decomposition_row(factor: TestedFactor) -> tuple[Cell, ...]:
+    return (
+        cell(factor.name),
+        cell(factor.here),
+        cell(factor.there),
+        _decomposition_ratio(factor.added),
+        _decomposition_ratio(factor.left_out),
+    )
+
+
+def _decomposition_joint(name: str, value: Ratio | None) -> tuple[Cell, ...]:
+    return cell(name), cell(""), cell(""), _decomposition_ratio(value), cell("")
+
+
+def _decomposition_ratio(value: Ratio | None) -> Cell:
+    return cell("-") if value is None else cell(f"{value.value:.3f}", interval(value.interval, 3))
