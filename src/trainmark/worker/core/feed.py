@@ -67,11 +67,9 @@ class FixedFeed(Feed):
     """One batch, already where it is needed, used in every step."""
 
     def __init__(self, batch: Any, epoch_samples: int) -> None:
-        """Store the batch in the framework's form."""
         self.epoch_samples, self._batch = epoch_samples, batch
 
     def next(self) -> Any:
-        """Return the batch."""
         return self._batch
 
 
@@ -93,7 +91,6 @@ class LoadedFeed(Feed):
         self._batches, self._ready = batches, ready
 
     def next(self) -> Any:
-        """Wait for the loader, and make its batch ready."""
         return self._ready(self.timed(self._batches.__next__))
 
     def close(self) -> None:
@@ -105,7 +102,6 @@ class IndexedReader:
     """Reads the samples of some numbers, and counts those that it has read; it can be pickled."""
 
     def __init__(self, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        """Take what reads them, as numpy's arrays."""
         self._batch_of, self.produced = batch_of, SampleCounter()
 
     def __call__(self, numbers: Any) -> tuple[Any, ...] | RunError:

@@ -22,7 +22,6 @@ class RunError(Exception):
     def __init__(
         self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: int | None = None
     ) -> None:
-        """Keep the outcome and its reason."""
         super().__init__(outcome, reason, peer_lost, peak_memory_bytes)
         self.peak_memory_bytes = peak_memory_bytes
         self.outcome = outcome

@@ -51,7 +51,6 @@ class Peers(Ranks):
             ) from error
 
     def counted(self) -> int:
-        """Return the ranks that answer."""
         return len(self.gather(None))
 
     def gather(self, value: Any) -> list[Any]:
@@ -67,7 +66,6 @@ class Peers(Ranks):
         return values
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         self.gather(None)
 
     def run(self, blocking: Callable[[], Any]) -> Any:
@@ -97,7 +95,6 @@ class Peers(Ranks):
         return value
 
     def leave(self) -> None:
-        """Close the connections when all ranks have requested it."""
         self._leaving = True
         self.barrier()
         for link in self._links.values():

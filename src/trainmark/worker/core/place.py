@@ -119,7 +119,6 @@ class Ranks:
     """The name of the ranks' collectives; None for a single rank."""
 
     def __init__(self, place: Place) -> None:
-        """Store this rank's place."""
         self.place = place
 
     def counted(self) -> int:

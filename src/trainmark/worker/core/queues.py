@@ -26,7 +26,6 @@ class SampleCounter:
     """A count that threads, forked processes and those that get it pickled increase, while its maker lives."""
 
     def __init__(self) -> None:
-        """Begin at zero."""
         # The files have no names, so that nothing of them is left behind.
         with _memory() as count, _memory() as numbers:
             self._join(*(f"/proc/self/fd/{file.fileno()}" for file in (count, numbers)))
@@ -122,7 +121,6 @@ class Cut:
     """The parts of endless batches, for loaders that iterate over them; it can be pickled."""
 
     def __init__(self, batches: Iterable[Any], parts: int) -> None:
-        """Store the batches and the number of parts of each."""
         self._batches, self._parts = batches, parts
 
     def __iter__(self) -> Iterator[list[Any]]:

@@ -49,7 +49,6 @@ class AdamRecipe(Recipe):
 
     @property
     def optimizer_name(self) -> str:
-        """Return the field's name of the optimizer."""
         return {ADAM: "Adam", ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 

@@ -101,7 +101,6 @@ class Training(Backend, Steps):
         return self.observe()
 
     def read_batch(self) -> tuple[Any, ...] | None:
-        """Return this rank's current batch as numpy arrays."""
         import numpy as np
 
         return tuple(
@@ -127,15 +126,12 @@ class Training(Backend, Steps):
         return {}
 
     def mark(self, slot: int) -> None:
-        """Mark the time at which the device has finished everything launched so far."""
         self.marks.mark(slot)
 
     def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks."""
         return self.marks.seconds_between(earlier, later)
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         self.ranks.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:

@@ -107,11 +107,9 @@ class HostTimers(DeviceTimers):
         self._clock_ns = clock_ns
 
     def mark(self, slot: int) -> None:
-        """Note the time now."""
         self._ns[slot] = self._clock_ns()
 
     def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks."""
         return (self._ns[later] - self._ns[earlier]) / 1e9
 
 
@@ -126,11 +124,9 @@ class EventTimers(DeviceTimers):
         self._events: list[Any] = [make_event() for _ in range(slots)]
 
     def mark(self, slot: int) -> None:
-        """Record the event after everything that was launched so far."""
         self._events[slot].record()
 
     def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds on the device between two recorded events."""
         return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
 
 

@@ -172,7 +172,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
     settings: LanguageSettings
 
     def build(self) -> None:
-        """Make the loss and the optimizer."""
         self.parts = self.settings.accumulation
         self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}
         """Of each product the types of its result and its weight, and the result's shape."""
@@ -183,7 +182,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         )
 
     def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        """Return a feed of Grain's."""
         from ..backends.jax.loading import open_numbers
 
         file = token_file(settings)
@@ -191,7 +189,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
 
     @property
     def description(self) -> Any:
-        """Return the description of the model."""
         return ARCHITECTURES[self.settings.model]
 
     def fresh(self) -> tuple[Any, Any]:

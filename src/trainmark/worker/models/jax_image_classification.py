@@ -393,7 +393,6 @@ class JaxImageTraining(JaxTraining, ImageTraining):
     loaders = ("native",)
 
     def build(self) -> None:
-        """Make network, loss and optimizer."""
         settings, recipe = self.settings, self.settings.recipe
         model = build_model(settings.model, settings.classes, self.precision)
         self._convolutions = TracedConvolutions(settings.model)
@@ -419,15 +418,12 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return normalise(images, self.precision.compute)
 
     def observing_trace(self) -> AbstractContextManager[Any]:
-        """Observe the convolutions."""
         return self._convolutions.observing()
 
     def note_program(self, text: str) -> None:
-        """Find the convolutions in the compiled step."""
         self._compiled = compiled_convolutions(text)
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the step as it was written, and of XLA's program."""
         compiled = self._compiled
         return self._convolutions.observed(
             self.state.params["stem"]["conv"]["kernel"],
@@ -437,35 +433,29 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         )
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics."""
         params, batch_stats = (from_shared(tree, weights) for tree in self._own_weights())
         self.state = self.state.replace(
             params=self.ranks.whole(params), batch_stats=self.ranks.parts(batch_stats)
         )
 
     def read_weights(self) -> dict[str, Any]:
-        """Return parameters and running statistics, those of this rank."""
         params, batch_stats = self._own_weights()
         return {**to_shared(params), **to_shared(batch_stats)}
 
     def observed_step(self, index: int) -> ObservedLayers:
-        """Do the step, and read the operations that its program was made of."""
         images = self.network_input(self.batch)
         self.step(index)
         layers = layers_of(self.operations(), self.settings.model)
         return ObservedLayers(layers, *measured(images))
 
     def own_pass(self) -> OwnPass:
-        """Pass this rank's batch forward and backward with the function that the step differentiates."""
         return OwnPass(to_shared(self.own_gradients()[1]))
 
     def network_input(self, batch: Any) -> Any:
-        """Return what the step makes of the images of a batch before its network."""
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
         return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the function that the step differentiates."""
         state, model = self.state, self.settings.model
         return observe(
             self._loss_of, model, state.params, state.batch_stats, self.batch, self.scale_of_loss()

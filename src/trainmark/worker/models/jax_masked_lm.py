@@ -56,7 +56,6 @@ class Dropping:
     """Drops a share of values, each time by new random numbers of one key."""
 
     def __init__(self, share: float, key: Any) -> None:
-        """Take the share, and the key as data."""
         self._share, self._key = share, jax.random.wrap_key_data(key, impl=RANDOM)
 
     def __call__(self, values: Any) -> Any:
@@ -156,7 +155,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     settings: MaskedSettings
 
     def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a feed of Grain's, which counts the tokens of each batch."""
         from ..backends.jax.loading import open_numbers
 
         files = RecordFiles(settings.data, settings)
@@ -167,7 +165,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
 
     @property
     def description(self) -> Any:
-        """Return the description of the model."""
         return ARCHITECTURES[self.settings.model]
 
     def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
@@ -177,7 +174,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
 
     def fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, and the key of the first pass."""
         params = init(self.description, self.settings.seed, self.precision.weights)
         return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=RANDOM))}
 
@@ -193,7 +189,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         return make_loss(self.description, self.precision, form, self._trace)
 
     def observed_config(self) -> ObservedConfig:
-        """Return what was traced."""
         return ObservedConfig(
             **{**vars(super().observed_config()), "predictions": self.traced["words.transform"][2][1]}
         )

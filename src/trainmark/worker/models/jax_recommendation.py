@@ -137,7 +137,6 @@ class JaxClickTraining(NamedTraining, ClickTraining):
     settings: ClickSettings
 
     def build(self) -> None:
-        """Make the loss and the optimizer."""
         self._traced_products: dict[str, tuple[str, tuple[int, ...]]] = {}
         recipe, decays = self.settings.recipe, self.settings.recipe.weight_decay > 0
         self.take_over(
@@ -149,7 +148,6 @@ class JaxClickTraining(NamedTraining, ClickTraining):
         )
 
     def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        """Return a feed of Grain's, or of the loader for another format."""
         if settings.loader != NATIVE:
             return open_feed(settings, place, self.to_batch)
         from ..backends.jax.loading import open_numbers
@@ -159,7 +157,6 @@ class JaxClickTraining(NamedTraining, ClickTraining):
 
     @property
     def description(self) -> Any:
-        """Return the description of the model."""
         return self.settings.description
 
     def _fresh(self) -> tuple[Any, Any]:

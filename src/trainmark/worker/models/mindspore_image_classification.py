@@ -92,7 +92,6 @@ class ResNet50(nn.Cell):
     """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
 
     def __init__(self, classes: int) -> None:
-        """Draw the weights from MindSpore's global seed."""
         super().__init__()
         architecture = ARCHITECTURES["resnet50_v1.5"]
         pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
@@ -109,7 +108,6 @@ class MobileNetV1(nn.Cell):
     """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
 
     def __init__(self, classes: int) -> None:
-        """Draw the weights from MindSpore's global seed."""
         super().__init__()
         architecture = ARCHITECTURES["mobilenet_v1"]
         layers = [cell for description in architecture.convolutions for cell in activated(description)]
@@ -137,7 +135,6 @@ class NetworkWithLoss(nn.Cell):
     """The network and its loss."""
 
     def __init__(self, network: nn.Cell, label_smoothing: float) -> None:
-        """Take over the network."""
         super().__init__(auto_prefix=False)
         self.network = network
         self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
@@ -187,7 +184,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
     def observed_config(self) -> ObservedConfig:
-        """Return type and layout of the second convolution's output and weights."""
         second = self._layers[1]
         if self._hook is None:
             output = outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
@@ -204,7 +200,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         )
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the step's own network, loss and batch."""
         found: list[ObservedConvolution] = []
         convolutions = cells(self.model, nn.Conv2d)
         logits, loss, gradients = self.observe_pass(
@@ -236,7 +231,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return OwnPass(self.observe_pass()[2])
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a feed of MindSpore's data engine."""
         from ..backends.mindspore.loading import open_images
 
         return open_images(settings, place)

@@ -144,7 +144,6 @@ class CrossEntropy(HybridBlock):
     """Cross entropy with label smoothing, averaged over the batch; Gluon's own has no smoothing."""
 
     def __init__(self, smoothing: float) -> None:
-        """Take the share of the target that is spread evenly over all classes."""
         super().__init__()
         self._smoothing = smoothing
 
@@ -308,7 +307,6 @@ class SecondConvolution:
     """
 
     def __init__(self, model: HybridBlock, name: str) -> None:
-        """Hook into the network before its first pass."""
         self._parameters = {parameter.name: parameter for parameter in model.collect_params().values()}
         self._description = ARCHITECTURES[name].convolutions[1]
         self._second = blocks(model, nn.Conv2D)[1]
@@ -359,7 +357,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
     forms = MappingProxyType({"native": RECORDIO})
 
     def build(self, settings: ImageSettings) -> tuple[HybridBlock, HybridBlock]:
-        """Return network and loss."""
         model = build_model(settings.model, settings.classes, settings.layout.upper(), self.context)
         self._second = SecondConvolution(model, settings.model)
         if not settings.recipe.bn_weight_decay:
@@ -367,21 +364,17 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         return model, CrossEntropy(settings.recipe.label_smoothing)
 
     def to_batch_of(self, settings: ImageSettings) -> Callable[..., Any]:
-        """Return what copies images and labels in the network's layout."""
         return ToDevice(settings, self.context)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a feed of one of MXNet's loaders."""
         return open_images(settings, place, self.context)
 
     def forward(self) -> tuple[Any, Any]:
-        """Return logits and loss of the current batch."""
         images, labels = self.batch
         logits = self.model(images)
         return logits, self.loss(logits, labels)
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the first step."""
         return self._second.observed(self.batch[0])
 
     def compilations(self) -> int | None:
@@ -389,11 +382,9 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         return self._second.traces
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics."""
         load_parameters(named_parameters(self.model, self.settings.model), weights, self.settings.layout)
 
     def read_weights(self) -> dict[str, Any]:
-        """Return parameters and running statistics."""
         return read_parameters(named_parameters(self.model, self.settings.model), self.settings.layout)
 
     def observe(self) -> Observation:
@@ -401,7 +392,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         return observe_convolutions(self.model, self.settings.model, self.forward, self.settings.layout)
 
     def observed_step(self, index: int) -> ObservedLayers:
-        """Do the step, and return the types of its layers in the graph of the network."""
         return observe_layers(self.model, self.settings.model, self.settings.layout, lambda: self.step(index))
 
     def own_pass(self) -> OwnPass:

@@ -65,7 +65,6 @@ class Classifier(nn.Module):
     """Some layers, the mean over the image, and a linear layer."""
 
     def __init__(self, layers: list[Any], features: int, classes: int) -> None:
-        """Take the layers below the mean, and how many channels they end with."""
         super().__init__()
         self.features = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d((1, 1))
@@ -170,7 +169,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         )
 
     def forward(self) -> tuple[Any, Any]:
-        """Return logits and loss of the current batch."""
         images, labels = self.batch
         with self.autocast:
             logits = self.network(images).float()
@@ -181,7 +179,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             self._output = (_name_of(output.dtype), tuple(output.shape))
 
     def observed_config(self) -> ObservedConfig:
-        """Return type and layout of the second convolution's output and weights in the first step."""
         weight, layer, unobservable = self._convolutions[1].weight, self._layers[1], self.unobservable()
         found = ObservedConfig(
             compute_dtype=None,
@@ -235,7 +232,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         return note
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a feed of OneFlow's DataLoader."""
         from ..backends.oneflow.loading import open_images
 
         return open_images(settings, place, self.device)

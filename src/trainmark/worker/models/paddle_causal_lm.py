@@ -43,7 +43,6 @@ class Attention(nn.Layer):
     """Each position attends to itself and to those before it, by the kernel that Paddle finds best."""
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.norm = _norm(model.width)
         self.qkv = _product(model.width, 3 * model.width)
@@ -62,7 +61,6 @@ class Mlp(nn.Layer):
     """A product to four times the width, GELU, and a product back."""
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.norm = _norm(model.width)
         self.up = _product(model.width, model.inner)
@@ -77,7 +75,6 @@ class Block(nn.Layer):
     """Attention and perceptron, each added to what it got."""
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.attention, self.mlp = Attention(model), Mlp(model)
 
@@ -158,7 +155,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
     settings: LanguageSettings
 
     def build(self) -> None:
-        """Build model and optimizer."""
         self.language_model = self.make_model()
         self._first: tuple[Any, tuple[int, ...]] | None = None
         self._passed: list[int] = []
@@ -177,7 +173,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         return GptModel(self.settings.model)
 
     def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        """Return a feed of Paddle's DataLoader."""
         from ..backends.paddle.loading import NumbersFeed
 
         file = token_file(settings)
@@ -188,7 +183,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         return not is_norm(name)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
-        """Return the recipe's optimizer."""
         decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
         return adaptive(parameters, schedule, self.settings.recipe, decaying)
 
@@ -199,7 +193,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         self._stream = output.dtype
 
     def passed_at_once(self) -> tuple[Any, ...]:
-        """Return the first part of the batch."""
         return tuple(array[: self.settings.part] for array in self.batch)
 
     def prepared(self, _parts: int) -> tuple[Any, ...]:
@@ -241,11 +234,9 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         )
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
         return named_tensors(self.language_model)
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward with the step's own model and loss."""
         return observe_products(
             named_products(self.language_model),
             self.named_tensors(),

@@ -132,7 +132,6 @@ class ResNet50(nn.Layer):
     """16 bottleneck blocks in four stages between a 7x7 stem and the classifier."""
 
     def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
-        """Draw the weights from Paddle's generator."""
         super().__init__()
         self.stem = ConvNorm(architecture.convolutions[0], options)
         self.max_pool = nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format)
@@ -150,7 +149,6 @@ class MobileNetV1(nn.Layer):
     """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and the classifier."""
 
     def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
-        """Draw the weights from Paddle's generator."""
         super().__init__()
         self.features = nn.Sequential(*(ConvNorm(layer, options) for layer in architecture.convolutions))
         self.classifier = Classifier(architecture.features, classes, options)
@@ -328,7 +326,6 @@ class SecondConvolution:
     """
 
     def __init__(self, network: nn.Layer) -> None:
-        """Hook into the network before it is compiled."""
         self._dtype: str | None = None
         self._shape: tuple[int, ...] = ()
         self._second = conv_norms(network)[1]
@@ -364,7 +361,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
     settings: ImageSettings
 
     def build(self) -> None:
-        """Build network, loss and optimizer."""
         settings = self.settings
         options = Options(settings.layout, settings.recipe.bn_weight_decay)
         self.network = build_network(settings.model, settings.classes, options)
@@ -380,21 +376,17 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         return pixels, paddle.to_tensor(labels)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a feed of Paddle's DataLoader."""
         from ..backends.paddle.loading import open_images
 
         return open_images(settings, place)
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the first step."""
         return self._second.observed(compiled_programs=self.compiled_programs())
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return parameters and running statistics by the shared names."""
         return named_tensors(self.network, self.settings.model)
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the step's own network and loss."""
         return observe_convolutions(self.network, self._forward, self.named_tensors())
 
     def observed_step(self, index: int) -> ObservedLayers:

@@ -37,7 +37,6 @@ class Attention(nn.Layer):
     """Each position attends to all that are no padding, by Paddle's best kernel; the norm is behind the sum."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.qkv = _product(model.width, 3 * model.width)
         self.output = _product(model.width, model.width)
@@ -58,7 +57,6 @@ class Mlp(nn.Layer):
     """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.up = _product(model.width, model.inner)
         self.down = _product(model.inner, model.width)
@@ -75,7 +73,6 @@ class Block(nn.Layer):
     """Attention, then the perceptron."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
 
@@ -88,7 +85,6 @@ class Words(nn.Layer):
     """The head that finds hidden words, less its matrix, which is the embedding's."""
 
     def __init__(self, model: Bert) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.transform = _product(model.width, model.width)
         self.norm = _norm(model.width)
@@ -160,14 +156,12 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
     settings: MaskedSettings
 
     def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a feed of Paddle's DataLoader, which counts the tokens of each batch."""
         from ..backends.paddle.loading import NumbersFeed
 
         files = RecordFiles(settings.data, settings)
         return counting(lambda made: NumbersFeed(files.sequences, files.rows, settings, place, made), tuple)
 
     def make_model(self) -> BertModel:
-        """Return the model with fresh weights."""
         model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         # Ranks drop different places: only dropout draws from here on.
         paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)

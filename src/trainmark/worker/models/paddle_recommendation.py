@@ -72,7 +72,6 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
     settings: ClickSettings
 
     def build(self) -> None:
-        """Build model and optimizer."""
         settings = self.settings
         assert isinstance(settings.description, WideDeep)
         self.recommender = WideDeepModel(settings.description, settings.recipe.dropout)
@@ -88,7 +87,6 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
         self.take_over(self.recommender, list(self.recommender.parameters()), specification)
 
     def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        """Return a feed of Paddle's DataLoader, or of the loader for another format."""
         from ..backends.paddle.loading import NumbersFeed
 
         if settings.loader != NATIVE:
@@ -97,7 +95,6 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
         return NumbersFeed(file.samples, file.batch, settings, place)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
-        """Return the recipe's optimizer."""
         assert isinstance(self.settings.recipe, AdamRecipe)
         return adaptive(parameters, schedule, self.settings.recipe, ())
 
@@ -126,11 +123,9 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
         )
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
         return self.recommender.named_tensors()
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward with the step's own model and loss."""
         products = dict(self.recommender.products.items())
         return observe_products(products, self.named_tensors(), self._logits, lambda: self._forward()[1])
 

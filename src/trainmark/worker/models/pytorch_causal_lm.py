@@ -96,7 +96,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     model: LanguageModel
 
     def build(self) -> None:
-        """Build model and optimizer."""
         settings, device, precision = self.settings, self._device, self._precision
         with device:
             model = self.make_model()
@@ -177,7 +176,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the first product's hook, which remains in a compiled model."""
         compiler, (dtype, shape) = self.settings.compiler, self._observed_output
         self._watching = False
         if compiler == NONE:
@@ -210,7 +208,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             self.model.cross_entropy = kernel
 
     def plain_pass(self) -> OutputsAlone:
-        """Pass the parts of the batch forward and backward, with the loss of each token by its formula."""
         losses = []
         for (tokens,) in zip(self.batch[0].split(self.settings.part)):
             with self.autocast:
@@ -223,15 +220,12 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the sequences that are passed at once."""
         return tuple(array[: self.settings.part] for array in batch)
 
     def steps_taken(self) -> int:
-        """Return the optimizer's count of steps."""
         return steps_taken(self.optimizer)
 
     def read_moments(self) -> Moments | None:
-        """Return the optimizer's moments."""
         return moments(self.optimizer, self.named_tensors(), self.sample_rows)
 
     def sampled_weights(self) -> dict[str, Any]:
@@ -239,7 +233,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return self.sample_rows(self.named_tensors())
 
     def sampled_share(self) -> float:
-        """Return the share of verified elements."""
         sample_rows = 0
         for name, tensor in self.named_tensors().items():
             rows = self._rows.get(name)
@@ -272,11 +265,9 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             return self.model.batch_logits(*self.batch)
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by their names in the description of the models."""
         return self.model.named_tensors()
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward with the step's own model and loss."""
         with self.autocast:
             return observe(
                 self.model,
@@ -311,7 +302,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
             check_sharding(settings.gradients)
 
     def open_loader(self, settings: CausalSettings, place: Place) -> Feed:
-        """Return a feed of torch's DataLoader."""
         from ..backends.pytorch.loading import open_numbers
 
         file = token_file(settings)
@@ -328,7 +318,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
             torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint = True
 
     def distribute(self, model: LanguageModel) -> None:
-        """Share the model between the ranks, compiled block by block."""
         if self.is_sharded:
             compile_blocks(model, self.settings.compiler)
             shard(model, self._precision, self._device)
@@ -338,7 +327,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         return not self.is_sharded and captures(self.settings.compiler)
 
     def choose_exchange(self, static_graph: bool) -> Exchange:
-        """Return the exchange of gradients."""
         return Sharded(self.model) if self.is_sharded else super().choose_exchange(static_graph)
 
     def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
@@ -352,7 +340,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
             self.autocast = nullcontext()
 
     def clip(self) -> None:
-        """Clip the norm of all gradients, those of other ranks' shards included."""
         longest = self.settings.recipe.clip_norm
         if not self.is_sharded or longest is None:
             super().clip()
@@ -382,7 +369,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the sequences that are passed at once after the window."""
         return tuple(array[: self._few()] for array in batch)
 
     def _few(self) -> int:
@@ -450,7 +436,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         return None if self.is_sharded else super().all_reduce()
 
     def close(self) -> None:
-        """End the loader and the process group."""
         super().close()
         if self.is_sharded and dist.is_initialized():
             dist.destroy_process_group()

@@ -79,7 +79,6 @@ class GptNorm(nn.Module):
     """Layer norm with a weight and no bias."""
 
     def __init__(self, width: int) -> None:
-        """Begin with ones."""
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
@@ -94,7 +93,6 @@ class GptAttention(nn.Module):
     cudnn = False
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.norm = GptNorm(model.width)
         self.qkv = nn.Linear(model.width, 3 * model.width, bias=False)
@@ -116,7 +114,6 @@ class GptMlp(nn.Module):
     """A product to four times the width, GELU, and a product back."""
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.norm = GptNorm(model.width)
         self.up = nn.Linear(model.width, model.inner, bias=False)
@@ -131,7 +128,6 @@ class GptBlock(Recomputable):
     """Attention and perceptron, each added to what it got."""
 
     def __init__(self, model: Gpt) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.attention, self.mlp = GptAttention(model), GptMlp(model)
 
@@ -166,12 +162,10 @@ class LanguageModel(NamedModel):
             block.attention.cudnn = True
 
     def named_products(self) -> dict[str, nn.Linear]:
-        """Return the matrix products by the shared names, in forward order."""
         modules = ((_shared(name), module) for name, module in self.named_modules())
         return {name: module for name, module in modules if isinstance(module, nn.Linear)}
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
         return {_shared(name): tensor for name, tensor in self.named_parameters()}
 
 
@@ -223,7 +217,6 @@ class GptModel(Decoder):
     """GPT-2."""
 
     def __init__(self, model: Gpt) -> None:
-        """Build it with fresh weights."""
         super().__init__()
         self.tokens = nn.Embedding(model.vocabulary, model.width)
         self.positions = nn.Embedding(model.positions, model.width)
@@ -233,7 +226,6 @@ class GptModel(Decoder):
         self._heads, self._head = model.heads, model.width // model.heads
 
     def attention(self, batch: int, length: int) -> Shape:
-        """Return what attention is given of a batch."""
         return Shape(batch, length, self._heads, self._heads, self._head, causal=True)
 
     def hidden(self, tokens: Any) -> Any:
@@ -252,7 +244,6 @@ class LlamaNorm(nn.Module):
     """RMSNorm: the last axis divided by the root of its mean square, times a weight."""
 
     def __init__(self, width: int) -> None:
-        """Initialise the weight with ones."""
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
@@ -267,7 +258,6 @@ class LlamaAttention(nn.Module):
     cudnn = False
 
     def __init__(self, model: Llama) -> None:
-        """Take the model's shape."""
         super().__init__()
         own, shared = model.attended_width, model.shared_width
         self.norm = LlamaNorm(model.width)
@@ -311,7 +301,6 @@ class LlamaMlp(nn.Module):
     """SwiGLU: a product through SiLU, times another product, followed by a third product."""
 
     def __init__(self, model: Llama) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.norm = LlamaNorm(model.width)
         self.gate = nn.Linear(model.width, model.inner, bias=False)
@@ -328,7 +317,6 @@ class LlamaBlock(Recomputable):
     """Attention and perceptron, each with a residual connection."""
 
     def __init__(self, model: Llama) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.attention, self.mlp = LlamaAttention(model), LlamaMlp(model)
 
@@ -356,7 +344,6 @@ class LlamaModel(Decoder):
         self._shape = (model.heads, model.shared_heads, model.head)
 
     def attention(self, batch: int, length: int) -> Shape:
-        """Return the shapes of attention's inputs for a batch."""
         heads, shared_heads, head = self._shape
         return Shape(batch, length, heads, shared_heads if SHARES_HEADS else heads, head, causal=True)
 

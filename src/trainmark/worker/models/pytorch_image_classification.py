@@ -87,7 +87,6 @@ class ResNet50(nn.Module):
     """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
 
     def __init__(self, classes: int) -> None:
-        """Draw the weights from torch's generator."""
         super().__init__()
         architecture = ARCHITECTURES["resnet50_v1.5"]
         pool = nn.MaxPool2d(3, stride=2, padding=1)
@@ -111,7 +110,6 @@ class MobileNetV1(nn.Module):
     """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
 
     def __init__(self, classes: int) -> None:
-        """Draw the weights from torch's generator."""
         super().__init__()
         architecture = ARCHITECTURES["mobilenet_v1"]
         layers: list[nn.Module] = []
@@ -168,7 +166,6 @@ class OperandTypes(TorchDispatchMode):
     """
 
     def __init__(self, modules: Sequence[tuple[str, nn.Module]]) -> None:
-        """Watch some modules by their names."""
         super().__init__()
         self._modules = modules
         self._current: str | None = None
@@ -336,7 +333,6 @@ class Witness:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Hook into the model, before it is wrapped or compiled."""
         self.dtype: Any = None
         self.batch: int | None = None
         self.contiguous = False
@@ -399,13 +395,11 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     """What averages over the ranks what that optimizer reads."""
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
-        """Prepare CUDA for a loader that decodes on the GPU, before anything else uses it."""
         if settings.loader in ON_GPU and not settings.synthetic:
             request_queues()
         super().__init__(settings, place)
 
     def build(self) -> None:
-        """Build model and optimizer."""
         settings, precision = self.settings, self._precision
         with self._device:
             model = build_model(settings.model, settings.classes, settings.compiler)
@@ -457,26 +451,21 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self.model.copies = None
 
     def average(self) -> None:
-        """Average what the optimizer reads."""
         (self._sent or self.exchange).average()
 
     def exchanged(self) -> Sequence[Any]:
-        """Return the tensors whose gradients the ranks exchange."""
         return super().exchanged() if self._sent is None else self._narrow.leaves
 
     def recorded(self) -> None:
-        """Make the recorded update read the gradients of the recording."""
         if self._narrow is not None:
             self._narrow.recorded()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over parameters and running statistics, and copies of them."""
         super().load_weights(weights)
         if self._narrow is not None:
             self._narrow.renew()
 
     def facts(self) -> Facts:
-        """Return what the run is made of, and which stages a fused step has."""
         facts = super().facts()
         if not self._stages:
             return facts
@@ -504,7 +493,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     COUNTS_UPDATES = False
 
     def steps_taken(self) -> int:
-        """Return how many batches the batch norms have counted."""
         return min(int(count) for count in batches_counted(self.model))
 
     def observed_step(self, index: int) -> ObservedLayers:
@@ -519,11 +507,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return observed
 
     def to_batch(self, *arrays: Any) -> Batch:
-        """Return a batch of numpy arrays on the device, in the compute type and the layout."""
         return ToDevice(self.settings, self._device, self._precision.compute)(*arrays)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a new feed of the run's loader."""
         return open_loader(settings, place, self._device, self._precision.compute)
 
     def network_input(self, batch: Any) -> Any:
@@ -531,11 +517,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return batch[0].float().cpu().numpy()
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return parameters and running statistics by their names in the description of the networks."""
         return named_tensors(self.model, self.settings.model)
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward with the step's own model and loss."""
         name, average = self.settings.model, self.exchange.average
         return observe(self.model, name, self._layers, self._forward, average, self.scaler.get_scale())
 

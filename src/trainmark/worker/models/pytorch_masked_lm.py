@@ -29,7 +29,6 @@ class Attention(nn.Module):
     cudnn = False
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.qkv = nn.Linear(model.width, 3 * model.width)
         self.output = nn.Linear(model.width, model.width)
@@ -53,7 +52,6 @@ class Mlp(nn.Module):
     """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.up = nn.Linear(model.width, model.inner)
         self.down = nn.Linear(model.inner, model.width)
@@ -70,7 +68,6 @@ class Block(nn.Module):
     """Attention, then the perceptron."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
-        """Take the model's shape, and the share of values to drop."""
         super().__init__()
         self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
 
@@ -88,7 +85,6 @@ class Words(nn.Module):
     even = 1
 
     def __init__(self, model: Bert) -> None:
-        """Take the model's shape."""
         super().__init__()
         self.transform = nn.Linear(model.width, model.width)
         self.norm = _norm(model.width)
@@ -131,7 +127,6 @@ class BertModel(LanguageModel):
                 nn.init.zeros_(parameter)
 
     def attention(self, batch: int, length: int) -> Shape:
-        """Return what attention is given of a batch."""
         heads, head = self._heads, self._head
         return Shape(batch, length, heads, heads, head, False, self._padded, self._dropout)
 
@@ -183,7 +178,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
     REPEATS_DROPOUT = True
 
     def open_loader(self, settings: MaskedSettings, place: Place) -> Feed:
-        """Return a feed of torch's DataLoader, which counts the tokens of each batch."""
         from ..backends.pytorch.loading import open_numbers
 
         files = RecordFiles(settings.data, settings)
@@ -193,7 +187,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
         )
 
     def make_model(self) -> BertModel:
-        """Return the model with fresh weights in FP32."""
         model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         if self._device.type == "cuda":
             model.words.even = EVEN

@@ -71,11 +71,9 @@ class ClickModel(NamedModel):
         return functional.binary_cross_entropy_with_logits(logits.float(), labels)
 
     def named_products(self) -> dict[str, Any]:
-        """Return the products by the shared names."""
         return dict(self.products.items())
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
         return {**self.tables(), **dict(self.products.named_parameters())}
 
     def _count(self, model: Recommender) -> None:
@@ -107,11 +105,9 @@ class WideDeepModel(ClickModel):
         self._count(model)
 
     def tables(self) -> dict[str, Any]:
-        """Return the weights of both tables."""
         return {WIDE: self.wide.weight, DEEP: self.deep.weight}
 
     def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
-        """Return the sum of both sides."""
         x = torch.cat([self.deep(categories).flatten(1), dense], dim=1)
         *hidden, last = self.products.values()
         for product in hidden:
@@ -140,7 +136,6 @@ class DlrmModel(ClickModel):
         self._count(model)
 
     def tables(self) -> dict[str, Any]:
-        """Return the weights of all tables as one array."""
         return {TABLES: self.table.weight}
 
     def logits(self, dense: Any, categories: Any, _crossed: Any) -> Any:
@@ -186,7 +181,6 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
             raise RunError(UNSUPPORTED, reason)
 
     def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        """Return a feed of torch's DataLoader, or of the loader for another format."""
         if settings.loader != NATIVE:
             return open_feed(settings, place, self.to_batch)
         from ..backends.pytorch.loading import open_numbers
@@ -195,7 +189,6 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
         return open_numbers(file.samples, file.batch, settings, place, self._device, self.moved)
 
     def build(self) -> None:
-        """Build model and optimizer."""
         settings = self.settings
         with self._device:
             sparse = settings.table_gradients == SPARSE_GRADIENTS
@@ -246,7 +239,6 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
         return steps_taken(self.optimizer) if isinstance(self.settings.recipe, AdamRecipe) else None
 
     def read_moments(self) -> Moments | None:
-        """Return what the optimizer keeps."""
         return moments(self.optimizer, self.named_tensors())
 
     def read_batch(self) -> tuple[Any, ...]:
@@ -274,11 +266,9 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
             return self.model.logits(*self.batch[:3])
 
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by their names in the description of the models."""
         return self.model.named_tensors()
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward with the step's own model and loss."""
         return observe(
             self.model,
             self._logits,

@@ -63,7 +63,6 @@ class GptModel(LanguageModel):
     """GPT-2."""
 
     def __init__(self, name: str, compute: str) -> None:
-        """Take the model's name."""
         model = ARCHITECTURES[name]
 
         def deviation(parameter: str) -> float:
@@ -77,7 +76,6 @@ class GptModel(LanguageModel):
         return self.logits(batch[0][:, :-1], tap)
 
     def loss(self, batch: Any, tap: Tap) -> Any:
-        """Return the mean cross entropy of all tokens but the first."""
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
         return cross_entropy(self.observe(batch, tap), batch[0][:, 1:])
 
@@ -138,7 +136,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
     settings: LanguageSettings
 
     def build(self) -> None:
-        """Build model and optimizer."""
         self.parts = self.settings.accumulation
         self._noting = False
         self.first: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -151,7 +148,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         return GptModel(self.settings.model, compute)
 
     def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        """Return a feed of tf.data's."""
         from ..backends.tensorflow.loading import open_numbers
 
         file = token_file(settings)
@@ -162,7 +158,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         return not is_norm(name)
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
-        """Return the loss, and nothing."""
         return self.language_model.loss(batch, self._note), ()
 
     def _note(self, name: str, result: Any) -> None:
@@ -205,11 +200,9 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         )
 
     def own_pass(self) -> Observation | None:
-        """Pass the batch forward and backward, by the very function that the step calls."""
         return self.observe() if self.ranks.place.world_size == 1 else None
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward, and read the products."""
         self._noting = False
         loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))
         results: dict[str, Any] = {}

@@ -314,7 +314,6 @@ class SecondConvolution:
     """
 
     def __init__(self, model: str) -> None:
-        """Take the model's name."""
         self._channels = ARCHITECTURES[model].convolutions[1].outputs
         self._dtype: str | None = None
         self._shape: tuple[int, ...] = ()
@@ -365,14 +364,12 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             self._source = find_source(settings)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        """Return a feed of tf.data's."""
         from ..backends.tensorflow.loading import find_source, open_pipeline
 
         source, self._source = self._source or find_source(settings), None
         return open_pipeline(source, settings, place, self.device)
 
     def build(self) -> None:
-        """Build network and optimizer."""
         recipe = self.settings.recipe
         self.network = build_network(self.settings)
         tensors = named_variables(self.network.model, self.settings.model)
@@ -388,7 +385,6 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             return tf.cast(tf.constant(images), self.precision.compute), tf.constant(labels, tf.int32)
 
     def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
-        """Return loss and logits."""
         images = as_input(images, self.settings.layout, self.precision.compute)
         logits, second = self._observed_model(images, training=True)
         self._second.note(second)
@@ -404,7 +400,6 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
 
     def observed_config(self) -> ObservedConfig:
-        """Return what the witness saw."""
         return self._second.observed(self._variables[0])
 
     def observed_step(self, index: int) -> ObservedLayers:
@@ -419,16 +414,13 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         return ObservedLayers(layers, *measures)
 
     def own_pass(self) -> OwnPass:
-        """Pass this rank's batch forward and backward, by the very function that the step calls."""
         return OwnPass(self.observed_pass()[2])
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch as the network gets them."""
         images = tf.cast(as_input(batch[0], self.settings.layout, self.precision.compute), tf.float32).numpy()
         return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
     def observe(self) -> Observation:
-        """Pass the batch forward and backward, and run its images through the convolutions."""
         loss, logits, gradients = self.observed_pass()
         images = as_input(self.batch[0], self.settings.layout, self.precision.compute)
         convolutions = observe_convolutions(self.network, self.settings.model, images)

@@ -23,7 +23,6 @@ class BertModel(LanguageModel):
     """BERT; values are dropped in every pass, as in training."""
 
     def __init__(self, name: str, compute: str, dropout: float, padded: bool) -> None:
-        """Take the model's name, the share of values to drop, and whether there is padding."""
         super().__init__(ARCHITECTURES[name], compute, lambda _parameter: DEVIATION)
         self._dropout, self._padded = dropout, padded
 
@@ -86,7 +85,6 @@ class BertModel(LanguageModel):
         return self.heads(batch, tap)[0]
 
     def loss(self, batch: Any, tap: Tap) -> Any:
-        """Return the hidden words' cross entropies times their weights, and the mean of the next sentence's."""
         found, sentence = self.heads(batch, tap)
         words, weights, follows = batch[4:]
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, tf.cast(found, tf.float32))
@@ -99,7 +97,6 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
     settings: MaskedSettings
 
     def open_loader(self, settings: Any, place: Place) -> Feed:
-        """Return a feed of tf.data's, which counts the tokens of each batch."""
         from ..backends.tensorflow.loading import open_numbers
 
         files = RecordFiles(settings.data, settings)
@@ -109,7 +106,6 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
         )
 
     def make_model(self, compute: str) -> BertModel:
-        """Return the model with fresh weights."""
         model = BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
         # Ranks drop different places: only dropout draws from here on.
         tf.random.set_seed(self.settings.seed + 1 + self.ranks.place.rank)

@@ -74,7 +74,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
     settings: ClickSettings
 
     def build(self) -> None:
-        """Build model and optimizer."""
         settings = self.settings
         self._types: dict[str, str] = {}
         self._first: tuple[int, ...] | None = None
@@ -88,7 +87,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         self.take_over(self.recommender, self.recommender.tensors, lambda _name: decays)
 
     def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        """Return a feed of tf.data's, or of the loader for another format."""
         from ..backends.tensorflow.loading import CLICK_READERS, open_numbers
 
         if settings.loader != NATIVE:
@@ -97,7 +95,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         return open_numbers(file.samples, file.batch, settings, place, lambda batch: self.to_batch(*batch))
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
-        """Return the loss, and nothing."""
         return self.recommender.loss(batch, self._note), ()
 
     def _note(self, name: str, result: Any) -> None:
@@ -135,7 +132,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         return self.observe() if alone else None
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward, and read the products."""
         loss, _, gradients = self._forward_and_backward(*self.batch)
         results: dict[str, Any] = {}
         logits = self.recommender.logits(self.batch[:3], results.setdefault)

@@ -50,7 +50,6 @@ class LazyAdam(torch.optim.Optimizer):
     """
 
     def __init__(self, tables: Sequence[Any], others: Sequence[Any], recipe: AdamRecipe) -> None:
-        """Take the tables, whose gradients are sparse, and all other parameters."""
         rate, betas = recipe.learning_rate, (recipe.momentum, recipe.second_momentum)
         self._recipe, self._steps = recipe, 0
         self._parts = (
@@ -82,7 +81,6 @@ class Lamb(torch.optim.Optimizer):
     _step_supports_amp_scaling = True
 
     def __init__(self, decays: Sequence[tuple[list[Any], float]], recipe: AdamRecipe) -> None:
-        """Take groups of parameters, each with its weight decay."""
         groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
         super().__init__(groups, {"lr": recipe.learning_rate, "capturable": False, "steps": None})
         self._recipe = recipe

@@ -41,7 +41,6 @@ class Sharded(Exchange):
     name: str | None = FSDP2
 
     def __init__(self, model: nn.Module) -> None:
-        """Take the sharded model."""
         self._model: Any = model
 
     def withheld(self) -> "AbstractContextManager[Any]":

@@ -57,7 +57,6 @@ class CompileClock:
     """
 
     def __init__(self) -> None:
-        """Count from now on."""
         self.seconds = 0.0
         self.programs = 0
         self.cache_hits = 0
@@ -465,11 +464,9 @@ class JaxTraining(Training):
         return loss / scale, jax.tree.map(lambda found: np.asarray(found, np.float32) / scale, gradients)
 
     def read_batch(self) -> tuple[Any, ...]:
-        """Return this rank's current batch as numpy arrays."""
         return tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
 
     def synchronize(self) -> None:
-        """Wait until all that was handed over is done."""
         self.marks.synchronize()
         jax.block_until_ready(self.state)
 
@@ -485,7 +482,6 @@ class JaxTraining(Training):
             jax.profiler.stop_trace()
 
     def facts(self) -> Facts:
-        """Return the facts of the run."""
         cuda, client = self.device.platform != CPU, self.device.client
         return Facts(
             framework_version=jax.__version__,
@@ -501,7 +497,6 @@ class JaxTraining(Training):
         )
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         compute, weights, matmul, _ = self.precision
         return Expected(jnp.dtype(compute).name, jnp.dtype(weights).name, matmul == "tensorfloat32")
 
@@ -510,11 +505,9 @@ class JaxTraining(Training):
         return self._clock.seconds
 
     def compilations(self) -> int:
-        """Return how many programs XLA has compiled so far."""
         return self._clock.programs
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
 
     def steps_taken(self) -> int:
@@ -549,7 +542,6 @@ class JaxTraining(Training):
         return times
 
     def peak_memory_bytes(self) -> int:
-        """Return the most memory that this rank held."""
         return peak_memory_bytes(self.device)
 
     def _own_weights(self) -> Any:
@@ -566,13 +558,11 @@ class NamedTraining(JaxTraining):
         raise NotImplementedError
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load the parameters."""
         before = self.state.params
         params = {name: np.asarray(weights[name]).astype(before[name].dtype) for name in before}
         self.state = self.state.replace(params=self.ranks.whole(params))
 
     def read_weights(self) -> dict[str, Any]:
-        """Return the parameters."""
         return self._read(self.state.params)
 
     def _read(self, tree: Any) -> dict[str, Any]:
@@ -587,7 +577,6 @@ class NamedTraining(JaxTraining):
         return Moments(int(self.ranks.own_whole(adam.count)), self._read(adam.mu), self._read(adam.nu))
 
     def observe(self) -> Observation:
-        """Pass the whole batch forward and backward by the function that the step differentiates, as one program."""
 
         def collecting(params: Any, stats: Any, batch: Any) -> Any:
             results: dict[str, Any] = {}

@@ -229,11 +229,9 @@ class Group(Ranks):
         return own if self.alone else jax.tree.map(lambda array: array[0], own)
 
     def counted(self) -> int:
-        """Return the processes that JAX has met."""
         return int(jax.process_count())
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         self.gather([0])
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:

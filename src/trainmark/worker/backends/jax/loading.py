@@ -56,7 +56,6 @@ class GrainFeed(LoadedFeed):
         self.workers = share.workers
 
     def close(self) -> None:
-        """End the loader's processes."""
         super().close()
         self._iterator.close()
 
@@ -124,7 +123,6 @@ class ToDraw:
     """Numbers the uses of an image: the row of epochs is endless, and each has its own crop."""
 
     def __init__(self, images: int) -> None:
-        """Take the number of images in an epoch."""
         self._images = images
 
     def __call__(self, position: int, image: int) -> Draw:
@@ -136,7 +134,6 @@ class Draws:
     """The parts of a rank's batches as lists of draws, by their number; of ``world_size`` batches it makes one."""
 
     def __init__(self, row: Any, settings: ImageSettings, group: Group, parts: int) -> None:
-        """Take the endless row of draws, and the parts of a batch."""
         self._row, self._parts, self._batch = row, parts, settings.batch_per_device
         self._rank, self._world_size = group.place.rank, group.place.world_size
 
@@ -156,7 +153,6 @@ class ToPart:
     """Makes a part of a batch; it can be pickled."""
 
     def __init__(self, photos: Photos) -> None:
-        """Take the images."""
         self._photos = photos
 
     def __call__(self, draws: Any) -> Any:

@@ -117,7 +117,6 @@ class ScaledTrainStep(TrainStep):
     """The same with a scaled loss; a step whose gradients overflow does not update."""
 
     def __init__(self, forward: nn.Cell, optimizer: nn.Optimizer, reducer: nn.Cell, scaler: Any) -> None:
-        """Take over the parts."""
         super().__init__(forward, optimizer, reducer)
         self.scaler = scaler
         self.scaled_gradients = ms.value_and_grad(self._scaled_loss, None, optimizer.parameters, has_aux=True)
@@ -306,7 +305,6 @@ class MindSporeTraining(Training):
         self._parameters[-1].asnumpy()
 
     def facts(self) -> Facts:
-        """Return the facts of the run."""
         return Facts(
             framework_version=ms.__version__,
             device="cpu",
@@ -320,11 +318,9 @@ class MindSporeTraining(Training):
         )
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         return Expected(str(self.precision.compute).lower())
 
     def compile_s(self) -> float | None:
-        """Return the seconds that compiling the step took in the first one."""
         return self._compile_s if self.compiled else None
 
     def compilations(self) -> int:
@@ -332,7 +328,6 @@ class MindSporeTraining(Training):
         return len(self.train_step.compile_cache) if self.compiled else 0
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(loss.asnumpy()) for loss in self._losses]
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -344,7 +339,6 @@ class MindSporeTraining(Training):
             ops.assign(parameter, ms.Tensor(np.array(weights[name], np.float32)))
 
     def read_weights(self) -> dict[str, Any]:
-        """Return copies of parameters and running statistics, in FP32."""
         return {name: parameter.asnumpy().astype(np.float32) for name, parameter in self.named.items()}
 
     def observe_pass(self, hooks: Callable[[], Sequence[Any]] = tuple) -> tuple[Any, float, dict[str, Any]]:

@@ -74,7 +74,6 @@ class Cluster(Peers):
         )
 
     def counted(self) -> int:
-        """Return the ranks of MindSpore's own group."""
         return 1 if self.backend is None else int(communication.get_group_size())
 
     def reducer(self, parameters: Sequence[ms.Parameter]) -> nn.Cell:

@@ -42,7 +42,6 @@ class Files:
     """The source of the pipeline: the bytes of each image and its label, in the order of the ``ImageSampler``."""
 
     def __init__(self, images: ImageList, dealer: ImageSampler, produced: SampleCounter) -> None:
-        """Take the images, the order in which this rank uses them, and the record of those that were read."""
         self._images, self._dealer, self._produced = images, dealer, produced
         self.read: deque[str] = deque(maxlen=STORED_PATHS)
         self.stopped: RunError | None = None
@@ -68,7 +67,6 @@ class NativeFeed(Feed):
     decoder = "mindspore.dataset"
 
     def __init__(self, settings: ImageSettings, place: Place) -> None:
-        """Start the pipeline."""
         images = read_images(settings.data, settings.classes)
         self.epoch_samples = len(images.paths)
         batch = settings.batch_per_device
@@ -126,7 +124,6 @@ class NativeFeed(Feed):
             raise self._files.stopped or _undecodable(self._files.read) or error from error
 
     def close(self) -> None:
-        """End the pipeline's threads."""
         self._iterator.stop()
 
 

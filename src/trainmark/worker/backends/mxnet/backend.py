@@ -60,7 +60,6 @@ class LossScale:
     """Scales the loss for FP16: by a number, or by AMP's own scaler, which reads a flag from the GPU each step."""
 
     def __init__(self, precision: Precision, recipe: Recipe, trainer: Any) -> None:
-        """Take Gluon's trainer."""
         self._trainer = trainer
         self.dynamic = precision.scaled and recipe.loss_scale is None
         self.fixed: float | None = recipe.loss_scale if precision.scaled else None
@@ -115,7 +114,6 @@ class Rate:
     """
 
     def __init__(self, trainer: Any, momentum: float) -> None:
-        """Take Gluon's trainer."""
         self._trainer, self._momentum = trainer, momentum
         self._before: float | None = None
 
@@ -188,7 +186,6 @@ class Progress(DeviceTimers):
             self._changed.notify_all()
 
     def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks."""
         return self._timers.seconds_between(earlier, later)
 
     def _push(self, parameter: int, arrays: Sequence[Any]) -> int:
@@ -307,7 +304,6 @@ class MXNetTraining(Training):
         self._progress.wait_to_read(self._progress.marked)
 
     def train(self, index: int) -> None:
-        """Train on the current batch."""
         self._rate.set(self.rates[index])
         with autograd.record():
             _, loss = self.forward()
@@ -342,15 +338,12 @@ class MXNetTraining(Training):
         )
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         return Expected(self.precision.compute)
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(loss) for loss in self._losses.asnumpy()]
 
     def peak_memory_bytes(self) -> int:
-        """Return the process's peak memory, or the GPU's memory in use."""
         if self._on_cpu:
             return peak_resident_bytes()
         free, whole = mx.context.gpu_memory_info(self.context.device_id)

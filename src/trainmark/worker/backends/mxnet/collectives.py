@@ -66,16 +66,13 @@ class SeveralRanks(Collective):
     """Several ranks: everything but gradients goes over the plain connections of ``Peers``."""
 
     def __init__(self, peers: Peers) -> None:
-        """Take the connections to the others."""
         super().__init__(peers.place)
         self._peers = peers
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         self._peers.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return every rank's values."""
         return self._peers.gather(list(values))
 
 
@@ -89,7 +86,6 @@ class ParameterServer(SeveralRanks):
     backend = "kvstore dist_sync"
 
     def __init__(self, peers: Peers) -> None:
-        """Start the scheduler (rank 0) and this node's server, and meet all of them."""
         super().__init__(peers)
         place = peers.place
         self.divisor = place.world_size
@@ -104,7 +100,6 @@ class ParameterServer(SeveralRanks):
         self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
 
     def counted(self) -> int:
-        """Return the store's own number of workers."""
         return int(self._store.num_workers)
 
     def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
@@ -122,7 +117,6 @@ class ParameterServer(SeveralRanks):
         return trainer
 
     def leave(self) -> None:
-        """Sign off at the servers, which then end."""
         self._peers.barrier()
         # The trainer holds the store as well; its handle is what the servers wait for.
         self._peers.run(self._store.__del__)
@@ -142,7 +136,6 @@ class Horovod(SeveralRanks):
     backend = "horovod gloo"
 
     def __init__(self, peers: Peers) -> None:
-        """Meet the other ranks."""
         super().__init__(peers)
         self._hvd = import_horovod()
         place = peers.place
@@ -155,16 +148,13 @@ class Horovod(SeveralRanks):
         peers.run(self._hvd.init)
 
     def counted(self) -> int:
-        """Return the ranks of the ring."""
         return int(self._hvd.size())
 
     def trainer(self, parameters: Any, optimizer: dict[str, Any]) -> Any:
-        """Return Horovod's trainer, which averages the gradients."""
         self._hvd.broadcast_parameters(parameters, root_rank=0)
         return self._hvd.DistributedTrainer(parameters, "sgd", optimizer)
 
     def leave(self) -> None:
-        """Leave the ring at the same time."""
         self._peers.barrier()
         self._peers.run(self._hvd.shutdown)
         self._peers.barrier()

@@ -40,7 +40,6 @@ class ToDevice:
     """Makes batches of numpy arrays, or of a loader's batches in host memory."""
 
     def __init__(self, settings: ImageSettings, context: Any) -> None:
-        """Take layout and device."""
         self._layout, self._context = settings.layout, context
         self.on_gpu = context.device_type == "gpu"
         self._mean, self._deviation = (
@@ -312,7 +311,6 @@ class Images(Dataset):
     """Makes one image of a draw, in a loader process."""
 
     def __init__(self, images: ImageList, size: int, seed: int) -> None:
-        """Store the list of images, their size and the seed."""
         self._images, self._size, self._seed = images, size, seed
         self.produced = SampleCounter()
         self._normalise = transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])

@@ -167,7 +167,6 @@ class OneFlowTraining(Training):
     ranks: Peers
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose device and precision, open the feed, meet the other ranks, and build the model."""
         _check_version()
         one_of("OneFlow", "compiler", settings.compiler, (NONE, GRAPH))
         gpus = flow.cuda.device_count() if flow.cuda.is_available() else 0
@@ -237,7 +236,6 @@ class OneFlowTraining(Training):
         return make_graph(self.network, self.loss, self.optimizer, rates, mixed, recipe.loss_scale)
 
     def synchronize(self) -> None:
-        """Wait until OneFlow's own threads, and the GPU, have done everything."""
         flow._oneflow_internal.eager.Sync()
         if self.device.type == "cuda":
             flow.cuda.synchronize()
@@ -267,7 +265,6 @@ class OneFlowTraining(Training):
         return (*(("compute_dtype",) if self.graph is not None and self.precision.mixed else ()), *tf32)
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         return Expected(self.precision.compute, tf32=self.precision.tf32)
 
     def compilations(self) -> int:
@@ -275,18 +272,15 @@ class OneFlowTraining(Training):
         return 0 if self.graph is None else int(self.graph.builds)
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(as_numpy(loss)) for loss in self._losses]
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics."""
         with flow.no_grad():
             for name, tensor in self.tensors.items():
                 given = flow.from_numpy(np.ascontiguousarray(weights[name], np.float32))
                 tensor.copy_(given.to(tensor.device))
 
     def read_weights(self) -> dict[str, Any]:
-        """Return copies of parameters and running statistics, in FP32."""
         return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
 
 

@@ -19,7 +19,6 @@ class Peers(Ranks):
             self.backend = "nccl" if device.type == "cuda" else "oneflow"
 
     def counted(self) -> int:
-        """Return OneFlow's own number of ranks."""
         return int(flow.env.get_world_size())
 
     def wrap(self, network: Any) -> Any:
@@ -32,12 +31,10 @@ class Peers(Ranks):
         return flow.nn.parallel.DistributedDataParallel(network, broadcast_buffers=False)
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         if self.backend is not None:
             flow.comm.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return every rank's values."""
         if self.backend is None:
             return super().gather(values)
         own = flow.tensor(list(values), dtype=flow.int64, device=self._device)
@@ -46,5 +43,4 @@ class Peers(Ranks):
         return [[int(value) for value in part.cpu().numpy()] for part in parts]
 
     def leave(self) -> None:
-        """Leave together with the others."""
         self.barrier()

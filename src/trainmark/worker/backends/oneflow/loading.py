@@ -18,7 +18,6 @@ class Normalise:
     """Makes batches of decoded images; on the device, since bytes are a quarter of the floats to copy."""
 
     def __init__(self, device: Any) -> None:
-        """Put the constants on the device."""
         self._device = device
         self._mean = flow.tensor(MEAN).mul(255.0).reshape(1, 3, 1, 1).to(device)
         self._deviation = flow.tensor(DEVIATION).mul(255.0).reshape(1, 3, 1, 1).to(device)

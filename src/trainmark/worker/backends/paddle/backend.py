@@ -408,7 +408,6 @@ class PaddleTraining(Training):
         self._losses: list[Any] = []
 
     def train(self, index: int) -> None:
-        """Train on the current batch."""
         self._schedule.step(index)
         if index == 0 and self._compile_s is not None:
             with auto_cast(self.precision):
@@ -443,11 +442,9 @@ class PaddleTraining(Training):
             return self.learner(*self.batch)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics."""
         load(self.named_tensors(), weights)
 
     def read_weights(self) -> dict[str, Any]:
-        """Return parameters and running statistics."""
         return read(self.named_tensors())
 
     def steps_taken(self) -> int | None:
@@ -460,7 +457,6 @@ class PaddleTraining(Training):
         return steps_taken(self.optimizer, next(iter(self.named_tensors().values())), recipe)
 
     def read_moments(self) -> Moments | None:
-        """Return the moments of an adaptive optimizer."""
         if not self._losses or not isinstance(self.settings.recipe, AdamRecipe):
             return None
         first, second = (
@@ -481,7 +477,6 @@ class PaddleTraining(Training):
             paddle.device.synchronize()
 
     def facts(self) -> Facts:
-        """Return the facts of the run."""
         cuda = self.device == "cuda"
         return Facts(
             framework_version=paddle.version.full_version,
@@ -516,19 +511,15 @@ class PaddleTraining(Training):
         return concrete.main_program
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         return Expected(self.precision.compute, FP32, self.precision.tf32)
 
     def compile_s(self) -> float | None:
-        """Return the seconds that making the program took, in the first step."""
         return self._compile_s
 
     def compilations(self) -> int | None:
-        """Return how many programs were made so far."""
         return programs(self._learner)
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(loss) for loss in paddle.stack(self._losses).tolist()]
 
     def products(self, size: int) -> Callable[[int], None]:
@@ -556,5 +547,4 @@ class PaddleTraining(Training):
         return times
 
     def peak_memory_bytes(self) -> int:
-        """Return this rank's peak memory."""
         return peak_memory_bytes(self.device)

@@ -93,7 +93,6 @@ class Group(Ranks):
     """All ranks of the run; Paddle makes no group for a rank that is the only one."""
 
     def __init__(self, place: Place, device: str) -> None:
-        """Meet the other ranks."""
         super().__init__(place)
         if place.world_size > 1:
             self.backend = "nccl" if device == "cuda" else "gloo"
@@ -125,16 +124,13 @@ class Group(Ranks):
         return context
 
     def counted(self) -> int:
-        """Return the ranks of Paddle's group."""
         return 1 if self.backend is None else int(dist.get_world_size())
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         if self.backend is not None:
             dist.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return the values of every rank, by rank."""
         if self.backend is None:
             return super().gather(values)
         own = paddle.to_tensor(list(values), dtype="int64")

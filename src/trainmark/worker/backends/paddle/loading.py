@@ -23,7 +23,6 @@ class Batches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
     def __init__(self, samples: int, batch_of: Callable[[Any], tuple[Any, ...]]) -> None:
-        """Store the function that reads the samples of some numbers, as arrays."""
         super().__init__()
         self._samples, self.read = samples, IndexedReader(batch_of)
 
@@ -85,7 +84,6 @@ class NumbersFeed(LoadedFeed):
         self.workers = workers
 
     def close(self) -> None:
-        """End the loader processes."""
         super().close()
         self._loader._try_shutdown_all()
 
@@ -103,7 +101,6 @@ class Normalise:
     """Turns bytes into normalised images, on the device: bytes are a quarter of the floats to copy."""
 
     def __init__(self, settings: ImageSettings) -> None:
-        """Put the constants on the device."""
         self._layout = settings.layout
         self._mean = paddle.to_tensor(MEAN) * 255
         self._scale = 1 / (paddle.to_tensor(DEVIATION) * 255)
@@ -122,7 +119,6 @@ class ImageFeed(LoadedFeed):
     """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
 
     def __init__(self, photos: Photos, settings: ImageSettings) -> None:
-        """Start the loader processes of this rank."""
         if not settings.loader_workers:
             single_threaded()
         share = in_parts(settings.batch_per_device, settings.loader_workers)
@@ -145,7 +141,6 @@ class ImageFeed(LoadedFeed):
         self.workers = share.workers
 
     def close(self) -> None:
-        """End the loader processes."""
         super().close()
         self._loader._try_shutdown_all()
 

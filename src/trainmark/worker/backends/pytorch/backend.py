@@ -167,7 +167,6 @@ class LossTypes(TorchDispatchMode):
     """While it is entered, it notes the type of the operand of each of ``LOSSES``; a fused kernel shows none."""
 
     def __init__(self) -> None:
-        """Start with no observation."""
         super().__init__()
         self.types: dict[str, str] = {}
 
@@ -371,7 +370,6 @@ class PyTorchTraining(Training):
         raise NotImplementedError
 
     def train(self, index: int) -> None:
-        """Train on the batch at hand."""
         for parameters in self.optimizer.param_groups:
             if self._captured is None:
                 parameters["lr"] = self.rates[index]
@@ -435,7 +433,6 @@ class PyTorchTraining(Training):
         profiler.export_chrome_trace(str(folder / "steps.pt.trace.json"))
 
     def facts(self) -> Facts:
-        """Return what the run is made of."""
         cuda = self._device.type == "cuda"
         return Facts(
             framework_version=torch.__version__,
@@ -458,21 +455,17 @@ class PyTorchTraining(Training):
         )
 
     def expected(self) -> Expected:
-        """Return the precision in words."""
         precision = self._precision
         return Expected(type_name(precision.operands), type_name(precision.weights), precision.tf32)
 
     def compile_s(self) -> float | None:
-        """Return the seconds that torch.compile has spent so far."""
         return compile_s(self.settings.compiler)
 
     def compilations(self) -> int | None:
-        """Return how many graphs torch.compile has made so far, and how many steps were recorded."""
         recorded = 0 if self._captured is None else int(self._captured.recorded)
         return recorded + compilations(self.settings.compiler)
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(loss) for loss in self._losses.tolist()]
 
     def own_pass(self) -> Alone:
@@ -528,7 +521,6 @@ class PyTorchTraining(Training):
         return read(tensors)
 
     def read_batch(self) -> tuple[Any, ...]:
-        """Return the batch at hand as numpy arrays."""
         return tuple(read({"": tensor})[""] for tensor in self.batch)
 
     def products(self, size: int) -> Callable[[int], None]:
@@ -597,19 +589,15 @@ class PyTorchTraining(Training):
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in sparse]
 
     def peak_memory_bytes(self) -> int:
-        """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)
 
     def close(self) -> None:
-        """End the loader, and leave together with the other ranks."""
         if self._captured is not None:
             self._captured.release()
         super().close()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over parameters and running statistics."""
         load(self.named_tensors(), weights)
 
     def read_weights(self) -> dict[str, Any]:
-        """Return parameters and running statistics."""
         return read(self.named_tensors())

@@ -70,18 +70,15 @@ class Group(Ranks):
             )
 
     def counted(self) -> int:
-        """Return the ranks of the process group."""
         return 1 if self.backend is None else dist.get_world_size()
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         if self.backend == "nccl":
             dist.barrier(device_ids=[self._device.index])
         elif self.backend is not None:
             dist.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return the values of every rank, by rank."""
         if self.backend is None:
             return super().gather(values)
         own = torch.tensor(values, dtype=torch.int64, device=self._device)
@@ -205,7 +202,6 @@ class WhileComputed(Exchange):
     name = DDP
 
     def __init__(self, device: Any, static_graph: bool) -> None:
-        """Take the device of this rank, and whether every step is the same."""
         self._device, self._static_graph = device, static_graph
         self._wrapped: Any = None
 
@@ -247,7 +243,6 @@ class InOnePiece(Exchange):
         self._retained: list[tuple[Any, Any]] = []
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
         with torch.no_grad():
             for tensors in _by_type([*model.parameters(), *model.buffers()]):
                 start = Flat(tensors, tensors[0].dtype)
@@ -262,7 +257,6 @@ class InOnePiece(Exchange):
         return Sent(leaves, self._world_size, self.travels_as)
 
     def average(self) -> None:
-        """Average the parameters' gradients, and leave them in the parameters' own types."""
         if self._sent is None:
             self._sent = self.sent(self._parameters)
             self._retained = [self._keeper(*part) for part in self._sent.parts]
@@ -331,7 +325,6 @@ class Flat:
     """One buffer that holds tensors like ``tensors`` one after another; ``views`` are they, in the same strides."""
 
     def __init__(self, tensors: Sequence[Any], dtype: Any) -> None:
-        """Make room on the device of the tensors."""
         starts = [0]
         for tensor in tensors:
             starts.append(starts[-1] + room_of(tensor))

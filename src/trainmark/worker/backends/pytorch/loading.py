@@ -84,7 +84,6 @@ class ToDevice:
     """Makes batches of numpy arrays."""
 
     def __init__(self, settings: ImageSettings, device: Any, dtype: Any) -> None:
-        """Take what the batches are to be."""
         self._device, self._dtype, self._format = device, dtype, memory_format(settings.layout)
 
     def __call__(self, images: Any, labels: Any) -> Batch:
@@ -100,7 +99,6 @@ class Normalise:
     """
 
     def __init__(self, device: Any, dtype: Any, layout: str) -> None:
-        """Put the constants on the device."""
         shape = (1, 3, 1, 1)
         self._mean = torch.tensor(MEAN, device=device).view(shape) * 255
         self._scale = 1 / (torch.tensor(DEVIATION, device=device).view(shape) * 255)
@@ -120,7 +118,6 @@ class Parted:
     """A batch in parts, each (bytes (images, size, size, 3), labels), which are put together on the device."""
 
     def __init__(self, parts: list[Any]) -> None:
-        """Take the parts in their order."""
         self._parts = parts
 
     def on(self, device: Any) -> tuple[Any, Any]:
@@ -177,7 +174,6 @@ class PhotoBatches(Dataset):
     """Makes parts of batches, so that a loader process writes each image once, straight into shared memory."""
 
     def __init__(self, photos: Photos) -> None:
-        """Keep what every loader process needs."""
         self._photos = photos
 
     def __getitems__(self, draws: list[Draw]) -> Any:

@@ -438,7 +438,6 @@ class TensorFlowTraining(Training):
         raise NotImplementedError
 
     def train(self, index: int) -> None:
-        """Train on the current batch."""
         self._losses.append(self._train(self._rates[index], *self.batch))
 
     def _all_ranks(self, rate: Any, *batch: Any) -> Any:
@@ -494,7 +493,6 @@ class TensorFlowTraining(Training):
         return whole.get_concrete_function(self._rates[index], *batch).graph.as_graph_def()
 
     def synchronize(self) -> None:
-        """Wait for the device."""
         wait_for(self.device)
 
     @contextmanager
@@ -505,7 +503,6 @@ class TensorFlowTraining(Training):
             yield tf.profiler.experimental.Trace
 
     def facts(self) -> Facts:
-        """Return the facts of the run."""
         build = tf.sysconfig.get_build_info() if self.device.gpu is not None else {}
         return Facts(
             framework_version=tf.__version__,
@@ -528,7 +525,6 @@ class TensorFlowTraining(Training):
         )
 
     def expected(self) -> Expected:
-        """Return the types of the precision."""
         return Expected(self.precision.compute, tf32=self.precision.tf32)
 
     def compilations(self) -> int:
@@ -536,7 +532,6 @@ class TensorFlowTraining(Training):
         return self._compiler.traces(self._train)
 
     def own_losses(self) -> list[float]:
-        """Return the losses of this rank."""
         return [float(loss) for loss in self._losses]
 
     def steps_taken(self) -> int | None:
@@ -577,14 +572,11 @@ class TensorFlowTraining(Training):
         return times
 
     def peak_memory_bytes(self) -> int:
-        """Return this rank's peak memory."""
         return peak_memory_bytes(self.device)
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Load parameters and running statistics."""
         for name, tensor in self.tensors.items():
             tensor.load(weights[name])
 
     def read_weights(self) -> dict[str, Any]:
-        """Return parameters and running statistics."""
         return {name: tensor.read() for name, tensor in self.tensors.items()}

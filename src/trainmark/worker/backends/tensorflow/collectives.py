@@ -126,11 +126,9 @@ class Group(Ranks):
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values, packs)
 
     def counted(self) -> int:
-        """Return the replicas that the strategy keeps in step."""
         return 1 if self._strategy is None else int(self._strategy.num_replicas_in_sync)
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        """Return the 64-bit values of every rank, by rank."""
         if self._strategy is None:
             return super().gather(values)
         own = tf.constant([list(values)], tf.int64)
@@ -143,11 +141,9 @@ class Group(Ranks):
         return tf.function(gathered)().numpy().tolist()
 
     def barrier(self) -> None:
-        """Wait for every rank."""
         self.gather([0])
 
     def leave(self) -> None:
-        """Leave with the others."""
         self.barrier()
 
 

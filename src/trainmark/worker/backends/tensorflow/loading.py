@@ -156,12 +156,10 @@ class PipelineFeed(LoadedFeed):
     """The batches of a pipeline, in which a variable counts the images."""
 
     def __init__(self, batches: Iterator[Any], images: int, threads: int, made: Any, ahead: float) -> None:
-        """Take over the batches."""
         super().__init__(batches, _unchanged, images, DECODER, ahead)
         self.workers, self._made = threads, made
 
     def loading(self) -> Loading:
-        """Return what the pipeline has made so far, and what was taken."""
         return Loading(int(self._made.numpy()), self.taken)
 
 
@@ -399,7 +397,6 @@ class FolderSource(Source):
     """Paths and labels; an example is a path and its label."""
 
     def __init__(self, images: ImageList, seed: int) -> None:
-        """Take the list."""
         self.images = len(images.paths)
         self._list = images
         self._seed = seed
@@ -411,12 +408,10 @@ class FolderSource(Source):
         return order.shard(place.world_size, place.rank).map(lambda i: (paths[i], labels[i]))
 
     def read(self, *example: Any) -> Any:
-        """Return the file's bytes, and the label."""
         path, label = example
         return tf.io.read_file(path), label
 
     def name(self, *example: Any) -> str:
-        """Return the path."""
         return str(example[0].numpy().decode())
 
     def explain(self, error: BaseException) -> RunError:

@@ -176,7 +176,6 @@ class _Placed:
     """Converts pictures on the GPU and labels on the host to the network's batch."""
 
     def __init__(self, device: Any, dtype: Any, settings: ImageSettings) -> None:
-        """Store the device, the type and the layout of the batches."""
         self._device, self._dtype, self._nhwc = device, dtype, settings.layout == "nhwc"
 
     def __call__(self, batch: Any) -> Batch:

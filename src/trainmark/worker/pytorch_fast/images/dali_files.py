@@ -204,7 +204,6 @@ class Files:
     """
 
     def __init__(self, images: ImageList, seed: int) -> None:
-        """Shuffle the files, as every rank does."""
         order = list(range(len(images.paths)))
         random.Random(seed).shuffle(order)  # noqa: S311 (no secret)
         self.paths = [images.paths[image] for image in order]

@@ -100,7 +100,6 @@ class Slots:
     """
 
     def __init__(self, count: int, images: int) -> None:
-        """Make room for parts of so many images."""
         self.count, self.size, self._pinned = count, images * ROOM, False
         try:
             self._memory = mmap.mmap(-1, count * self.size)
@@ -404,7 +403,6 @@ class NvjpegFeed(Feed):
     """A thread that makes batches, and a short queue of them."""
 
     def __init__(self, settings: ImageSettings, place: Place, wanted: Wanted, decoder: Decoder) -> None:
-        """Start making batches."""
         self._images: ImageList = read_images(settings.data, settings.classes)
         self.epoch_samples = len(self._images.paths)
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
@@ -426,7 +424,6 @@ class NvjpegFeed(Feed):
         self._thread.start()
 
     def next(self) -> Batch:
-        """Wait for a batch."""
         made = self.timed(self._ready.get)
         if isinstance(made, RunError):
             # Nothing comes after it, however often it is asked for.
@@ -440,7 +437,6 @@ class NvjpegFeed(Feed):
         return images, labels
 
     def close(self) -> None:
-        """End the thread, and with it the processes."""
         self._closing.set()
         while self._thread.is_alive():
             with contextlib.suppress(queue.Empty):

@@ -106,11 +106,9 @@ class Gpt(Decoder):
         return 4 * self.width
 
     def embeddings(self) -> dict[str, tuple[int, int]]:
-        """Return the shapes of both tables."""
         return {**super().embeddings(), "embedding.positions": (self.positions, self.width)}
 
     def block(self) -> dict[str, tuple[int, int]]:
-        """Return the four products."""
         return {
             "attention.qkv": (3 * self.width, self.width),
             "attention.output": (self.width, self.width),
@@ -159,7 +157,6 @@ class Llama(Decoder):
 
     @property
     def attended_width(self) -> int:
-        """Return the width of all heads of queries together."""
         return self.heads * self.head
 
     @property
@@ -168,7 +165,6 @@ class Llama(Decoder):
         return self.shared_heads * self.head
 
     def block(self) -> dict[str, tuple[int, int]]:
-        """Return the five products."""
         return {
             "attention.qkv": (self.attended_width + 2 * self.shared_width, self.width),
             "attention.output": (self.width, self.attended_width),

@@ -65,7 +65,6 @@ class CausalLM(Task):
     headline = "tokens"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only text has, and the recipe of GPT-2."""
         add_flags(parser)
 
     def defaults(self, model: str) -> Mapping[str, Any]:
@@ -77,7 +76,6 @@ class CausalLM(Task):
         return 1e-4
 
     def settings(self, given: argparse.Namespace, common: Settings) -> LanguageSettings:
-        """Return the settings with length, accumulation and the rest of the recipe."""
         return causal_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
@@ -89,7 +87,6 @@ class CausalLM(Task):
         return {"tokens": samples * _own(settings).sequence_length, "sequences": samples}
 
     def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
             **self.requested(settings),
@@ -105,11 +102,9 @@ class CausalLM(Task):
         return {name: count * own.sequence_length for name, count in of_token.items()}
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
-        """Return what only an adaptive optimizer has."""
         return describe_recipe(_own(settings).recipe)
 
     def requested(self, settings: Settings) -> dict[str, Any]:
-        """Return the length of a sequence, and the parts of a batch."""
         own = _own(settings)
         return {"sequence_length": own.sequence_length, "accumulation": own.accumulation}
 
@@ -123,7 +118,6 @@ class CausalLM(Task):
         return (random.integers(ARCHITECTURES[own.model].vocabulary, size=shape),)
 
     def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
-        """Return the tokens that are predicted."""
         return batch[0][:, 1:], LARGEST_SHARE
 
     def count_samples(self, settings: Settings) -> int | None:
@@ -153,11 +147,9 @@ class CausalLM(Task):
     def verify_layers(
         self, settings: Settings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return verify_layers(_own(settings), expected, observed, alone)
 
     def check(self, settings: Settings) -> Check:
-        """Return the model's weights by name, and how products and logits are told."""
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=("tokens",),

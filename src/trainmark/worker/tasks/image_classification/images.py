@@ -104,7 +104,6 @@ class ImageSampler:
     """
 
     def __init__(self, images: int, batch: int, rank: int, world_size: int, seed: int) -> None:
-        """Take the number of images, the batch of a rank, and which rank of how many this is."""
         self._images = images
         self._batch = batch
         self._rank = rank

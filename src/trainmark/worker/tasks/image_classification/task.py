@@ -142,7 +142,6 @@ class ImageClassification(Task):
     is_default = True
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only images have, and the recipe of ResNet-50."""
         add_flags(parser)
 
     def learning_rate(self, global_batch: int) -> float:
@@ -150,15 +149,12 @@ class ImageClassification(Task):
         return 0.256 * global_batch / 256
 
     def settings(self, given: argparse.Namespace, common: Settings) -> ImageSettings:
-        """Return the settings with layout, size, classes and the rest of the recipe."""
         return image_settings(given, common)
 
     def work(self, _settings: Settings, samples: int) -> dict[str, int]:
-        """Return the images."""
         return {"images": samples}
 
     def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        """Return the image axes, and the length of an epoch."""
         own = _own(settings)
         return {
             "layout": own.layout,
@@ -193,12 +189,10 @@ class ImageClassification(Task):
         return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
-        """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
 
     def requested(self, settings: Settings) -> dict[str, Any]:
-        """Return the layout, of activations and of weights."""
         layout = _own(settings).layout
         return {"activation_layout": layout, "weight_layout": layout}
 
@@ -242,11 +236,9 @@ class ImageClassification(Task):
     def verify_layers(
         self, settings: Settings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return what was seen of the layers in the step after the window, and what is wrong with it."""
         return verify_layers(_own(settings), expected, observed)
 
     def check(self, settings: Settings) -> Check:
-        """Return the network's weights by name, and how convolutions, logits and batch norms are told."""
         classes = _own(settings).classes
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(classes),

@@ -95,7 +95,6 @@ class MaskedLM(Task):
     headline = "sequences"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only this has, and the recipe of BERT."""
         add_flags(parser)
 
     def learning_rate(self, _global_batch: int) -> float:
@@ -103,11 +102,9 @@ class MaskedLM(Task):
         return 1e-4
 
     def settings(self, given: argparse.Namespace, common: Settings) -> MaskedSettings:
-        """Return the settings with lengths, accumulation and the rest of the recipe."""
         return masked_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
-        """Refuse what no language model takes, and more predictions than there are tokens."""
         own = _own(settings)
         refuse(own, ARCHITECTURES[own.model].positions)
         if own.predictions >= own.sequence_length:
@@ -131,7 +128,6 @@ class MaskedLM(Task):
         return work
 
     def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
             **self.requested(settings),
@@ -146,12 +142,10 @@ class MaskedLM(Task):
         return ARCHITECTURES[own.model].operations(own.sequence_length, own.predictions)
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
-        """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         return {**describe_recipe(recipe), "dropout": recipe.dropout}
 
     def requested(self, settings: Settings) -> dict[str, Any]:
-        """Return the length of a sequence, its hidden words, and the parts of a batch."""
         own = _own(settings)
         return {
             "sequence_length": own.sequence_length,
@@ -185,7 +179,6 @@ class MaskedLM(Task):
         return padded((tokens, segments, lengths, places, words, follows), random)
 
     def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
-        """Return the hidden words."""
         words, weights = batch[4], batch[5]
         return words[weights > 0], LARGEST_SHARE
 
@@ -196,11 +189,9 @@ class MaskedLM(Task):
     def verify_layers(
         self, settings: Settings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return verify_layers(_own(settings), expected, observed, alone)
 
     def check(self, settings: Settings) -> Check:
-        """Return the model's weights by name, and how products and logits are told."""
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=INPUTS,

@@ -102,7 +102,6 @@ class ReadAhead:
     """The items of an iterator, which a thread takes from it beforehand, up to ``count`` and the one in its hand."""
 
     def __init__(self, items: Iterator[Any], count: int) -> None:
-        """Start the thread."""
         self._read: queue.Queue[Any] = queue.Queue(count)
         self._over = threading.Event()
         threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()

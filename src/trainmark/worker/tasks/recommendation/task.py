@@ -69,7 +69,6 @@ class Recommendation(Task):
     headline = "samples"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only clicks have, and the recipe of each model."""
         add_flags(parser)
 
     def learning_rate(self, _global_batch: int) -> float:
@@ -77,7 +76,6 @@ class Recommendation(Task):
         return 1e-3
 
     def settings(self, given: argparse.Namespace, common: Settings) -> ClickSettings:
-        """Return the settings with the sizes of the tables and the rest of the recipe."""
         return click_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
@@ -112,15 +110,12 @@ class Recommendation(Task):
         return {"counted": 6 * _own(settings).description.multiply_adds()}
 
     def work(self, _settings: Settings, samples: int) -> dict[str, int]:
-        """Return the samples."""
         return {"samples": samples}
 
     def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        """Return the sizes of the tables, and the length of an epoch."""
         return {**self.requested(settings), "epoch_samples": epoch_samples}
 
     def recipe(self, settings: Settings) -> dict[str, Any]:
-        """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
         if not isinstance(recipe, AdamRecipe):
             return {"dropout": recipe.dropout}
@@ -131,7 +126,6 @@ class Recommendation(Task):
         }
 
     def requested(self, settings: Settings) -> dict[str, Any]:
-        """Return the sizes of the deep table, and how its gradient is kept."""
         own = _own(settings)
         return {
             "vocabulary": own.vocabulary,
@@ -161,7 +155,6 @@ class Recommendation(Task):
     def verify_layers(
         self, _settings: Settings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return check_types(expected, observed)
 
     def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
@@ -191,7 +184,6 @@ class Recommendation(Task):
         return check_rows(own, first, second, weights)
 
     def check(self, settings: Settings) -> Check:
-        """Return the model's weights by name, and how products and logits are told."""
         own = _own(settings)
         return Check(
             shapes=own.description.shapes(),
