@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from .backend import Backend, Gradients
 from .facts import as_requested
-from .feed import Feed, FixedFeed
+from .feed import Feed, FixedFeed, LoadedFeed
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
-from .place import Ranks
+from .place import Place, Ranks
 from .queues import Loading
 from .settings import Settings
 from .task import Task
@@ -88,6 +88,24 @@ class Training(Backend, Steps):
             still = [0.0] * (settings.witness_steps - WITNESS_STEPS)
             self.rates[-settings.witness_steps :] = [rate] * WITNESS_STEPS + still
         self.batch = self.feed.next()
+
+    def open_numbers(
+        self,
+        samples: int,
+        batch_of: Callable[[Any], tuple[Any, ...]],
+        settings: Any,
+        place: Place,
+        ready: Callable[[Any], Any],
+    ) -> LoadedFeed:
+        """Start this rank's loader of ``samples`` samples, and return the feed that it fills.
+
+        ``batch_of`` returns the samples of some numbers as numpy arrays; ``ready`` is ``from_loader``, or calls it.
+        """
+        raise NotImplementedError
+
+    def from_loader(self, batch: Any) -> Any:
+        """Return a batch of ``open_numbers``' loader in the form for the step."""
+        return self._to_batch(*batch)
 
     def observed_step(self, index: int) -> Any:
         """Run step ``index``; its layers are not observed."""

@@ -14,8 +14,6 @@ import optax
 
 from ..backends.jax.backend import NamedTraining, Precision, adaptive, moments_of
 from ..backends.jax.collectives import CPU
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.causal_lm.architectures import (
     ARCHITECTURES,
     DEVIATION,
@@ -26,7 +24,6 @@ from ..tasks.causal_lm.architectures import (
     is_norm,
 )
 from ..tasks.causal_lm.settings import LanguageSettings
-from ..tasks.causal_lm.tokens import token_file
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 
@@ -181,12 +178,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
             adaptive(self.settings.recipe, lambda params: {name: self.decays(name) for name in params}),
         )
 
-    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        from ..backends.jax.loading import open_numbers
-
-        file = token_file(settings)
-        return open_numbers(file.sequences, file.batch, settings, place, lambda batch: self.to_batch(*batch))
-
     @property
     def description(self) -> Any:
         return ARCHITECTURES[self.settings.model]
@@ -199,10 +190,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         """Return the loss as ``make_step`` takes it."""
         kernel = attention_kernel(self.platform, self.precision)
         return make_loss(self.description, self.precision, kernel, self._trace)
-
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return not is_norm(name)
 
     def _trace(self, name: str, weight: Any, result: Any) -> None:
         self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))

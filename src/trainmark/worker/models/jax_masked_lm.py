@@ -11,12 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from ..backends.jax.backend import Precision, biased
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
-from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
+from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
 from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
 
@@ -154,15 +151,6 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
 
     settings: MaskedSettings
 
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        from ..backends.jax.loading import open_numbers
-
-        files = RecordFiles(settings.data, settings)
-        return counting(
-            lambda made: open_numbers(files.sequences, files.rows, settings, place, made),
-            lambda batch: self.to_batch(*batch),
-        )
-
     @property
     def description(self) -> Any:
         return ARCHITECTURES[self.settings.model]
@@ -188,10 +176,8 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         form = Form(kernel, self.settings.recipe.dropout, self.settings.padded)
         return make_loss(self.description, self.precision, form, self._trace)
 
-    def observed_config(self) -> ObservedConfig:
-        return ObservedConfig(
-            **{**vars(super().observed_config()), "predictions": self.traced["words.transform"][2][1]}
-        )
+    def observed_predictions(self) -> int:
+        return self.traced["words.transform"][2][1]
 
 
 open_training = JaxMaskedTraining

@@ -10,9 +10,6 @@ import numpy as np
 import optax
 
 from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, optimizer
-from ..core.arguments import NATIVE
-from ..core.feed import Feed
-from ..core.place import Place
 from ..core.settings import AdamRecipe
 from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import (
@@ -26,7 +23,7 @@ from ..tasks.recommendation.architectures import (
     glorot_limit,
     pairs,
 )
-from ..tasks.recommendation.records import ClickFile, column_sizes, open_feed
+from ..tasks.recommendation.records import column_sizes
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
@@ -146,14 +143,6 @@ class JaxClickTraining(NamedTraining, ClickTraining):
             if isinstance(recipe, AdamRecipe)
             else optimizer(recipe),
         )
-
-    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        if settings.loader != NATIVE:
-            return open_feed(settings, place, self.to_batch)
-        from ..backends.jax.loading import open_numbers
-
-        file = ClickFile(settings.data, settings.vocabulary)
-        return open_numbers(file.samples, file.batch, settings, place, lambda batch: self.to_batch(*batch))
 
     @property
     def description(self) -> Any:

@@ -17,11 +17,8 @@ from ..backends.paddle.backend import (
     tf32_switches,
     type_name,
 )
-from ..core.feed import Feed
-from ..core.place import Place
-from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, is_norm
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
 from ..tasks.causal_lm.settings import LanguageSettings
-from ..tasks.causal_lm.tokens import token_file
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 
@@ -171,16 +168,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights."""
         return GptModel(self.settings.model)
-
-    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        from ..backends.paddle.loading import NumbersFeed
-
-        file = token_file(settings)
-        return NumbersFeed(file.sequences, file.batch, settings, place)
-
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return not is_norm(name)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}

@@ -6,8 +6,6 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.masked_lm.architectures import (
     ARCHITECTURES,
     DEVIATION,
@@ -15,9 +13,8 @@ from ..tasks.masked_lm.architectures import (
     SEGMENTS,
     Bert,
 )
-from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
+from ..tasks.masked_lm.training import MaskedTraining
 from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn
 
 
@@ -155,12 +152,6 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
 
     settings: MaskedSettings
 
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        from ..backends.paddle.loading import NumbersFeed
-
-        files = RecordFiles(settings.data, settings)
-        return counting(lambda made: NumbersFeed(files.sequences, files.rows, settings, place, made), tuple)
-
     def make_model(self) -> BertModel:
         model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         # Ranks drop different places: only dropout draws from here on.
@@ -178,10 +169,9 @@ class PaddleMaskedTraining(MaskedTraining, PaddleLanguageTraining):
     def _note_words(self, _layer: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]
 
-    def observed_config(self) -> ObservedConfig:
-        """Return the observations of the hooks; a compiled program called them once, while it was made."""
+    def observed_predictions(self) -> int | None:
         self._words_hook.remove()
-        return ObservedConfig(**{**vars(super().observed_config()), "predictions": self._predicted})
+        return self._predicted
 
 
 open_training = PaddleMaskedTraining

@@ -16,13 +16,9 @@ from ..backends.paddle.backend import (
     tf32_switches,
     type_name,
 )
-from ..core.arguments import NATIVE
-from ..core.feed import Feed
-from ..core.place import Place
 from ..core.settings import AdamRecipe
 from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
-from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
@@ -85,14 +81,6 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
         ]
         specification = [InputSpec(list(array.shape), array.dtype) for array in self.batch]
         self.take_over(self.recommender, list(self.recommender.parameters()), specification)
-
-    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        from ..backends.paddle.loading import NumbersFeed
-
-        if settings.loader != NATIVE:
-            return open_feed(settings, place, self.to_batch)
-        file = ClickFile(settings.data, settings.vocabulary)
-        return NumbersFeed(file.samples, file.batch, settings, place)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         assert isinstance(self.settings.recipe, AdamRecipe)

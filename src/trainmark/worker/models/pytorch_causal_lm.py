@@ -21,19 +21,16 @@ from ..backends.pytorch.backend import (
     whole,
 )
 from ..backends.pytorch.collectives import Exchange
-from ..core.feed import Feed
 from ..core.optimizers import Moments
-from ..core.place import Place
 from ..core.settings import LAMB
 from ..pytorch_fast import attention
 from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
-from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
+from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.task import ObservedLayers
-from ..tasks.causal_lm.tokens import token_file
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
@@ -134,10 +131,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
         return build_model(self.settings.model, self.settings.sequence_length)
-
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return not is_norm(name)
 
     def _see(self, product: Any, _given: Any, output: Any) -> None:
         self._observed_output = (operand_type(product, output), output.shape)
@@ -300,12 +293,6 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         """Raise ``RunError`` where this PyTorch has no FSDP2 for the run."""
         if settings.parallel == FSDP2:
             check_sharding(settings.gradients)
-
-    def open_loader(self, settings: CausalSettings, place: Place) -> Feed:
-        from ..backends.pytorch.loading import open_numbers
-
-        file = token_file(settings)
-        return open_numbers(file.sequences, file.batch, settings, place, self._device, self.moved)
 
     def prepare(self, model: LanguageModel) -> None:
         """Make the products of the blocks FP8, and choose the activations that are recomputed."""

@@ -7,14 +7,11 @@ from torch import nn
 from torch.nn import functional
 
 from ..backends.pytorch.backend import OutputsAlone, count_parameters
-from ..core.feed import Feed
-from ..core.place import Place
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.compilers import NONE
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
-from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
+from ..tasks.masked_lm.training import MaskedTraining
 from .pytorch_causal_lm import PyTorchLanguageTraining
 from .pytorch_decoders import LanguageModel, product_type
 
@@ -177,15 +174,6 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
     settings: MaskedSettings
     REPEATS_DROPOUT = True
 
-    def open_loader(self, settings: MaskedSettings, place: Place) -> Feed:
-        from ..backends.pytorch.loading import open_numbers
-
-        files = RecordFiles(settings.data, settings)
-        return counting(
-            lambda made: open_numbers(files.sequences, files.rows, settings, place, self._device, made),
-            self.moved,
-        )
-
     def make_model(self) -> BertModel:
         model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         if self._device.type == "cuda":
@@ -209,12 +197,10 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
     def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]
 
-    def observed_config(self) -> ObservedConfig:
-        """Return what the hooks saw; they stay in a compiled model."""
+    def observed_predictions(self) -> int | None:
         if self.settings.compiler == NONE:
             self._words_hook.remove()
-        found = super().observed_config()
-        return ObservedConfig(**{**vars(found), "predictions": self._predicted})
+        return self._predicted
 
     def plain_pass(self) -> OutputsAlone:
         """Pass the parts of the batch as the step does; its loss is not verified by a formula."""

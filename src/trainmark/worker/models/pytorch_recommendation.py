@@ -17,10 +17,8 @@ from ..backends.pytorch.backend import (
 )
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
-from ..core.feed import Feed
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
-from ..core.place import Place
 from ..core.settings import AdamRecipe
 from ..pytorch_fast.compilers import NONE, cache_hits
 from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
@@ -36,7 +34,7 @@ from ..tasks.recommendation.architectures import (
     WideDeep,
     pairs,
 )
-from ..tasks.recommendation.records import ClickFile, column_sizes, open_feed
+from ..tasks.recommendation.records import column_sizes
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, SPARSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
@@ -179,14 +177,6 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
         if settings.table_gradients == SPARSE_GRADIENTS and settings.gradients not in (NATIVE, DDP):
             reason = f"gradients {settings.gradients} has no sparse ones; take {DDP}"
             raise RunError(UNSUPPORTED, reason)
-
-    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        if settings.loader != NATIVE:
-            return open_feed(settings, place, self.to_batch)
-        from ..backends.pytorch.loading import open_numbers
-
-        file = ClickFile(settings.data, settings.vocabulary)
-        return open_numbers(file.samples, file.batch, settings, place, self._device, self.moved)
 
     def build(self) -> None:
         settings = self.settings

@@ -8,11 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining
-from ..core.feed import Feed
-from ..core.place import Place
-from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, is_norm
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
-from ..tasks.causal_lm.tokens import token_file
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM, Observation, observe_product
 
@@ -146,16 +143,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
     def make_model(self, compute: str) -> LanguageModel:
         """Return the model with fresh weights, which computes in a type."""
         return GptModel(self.settings.model, compute)
-
-    def open_loader(self, settings: LanguageSettings, place: Place) -> Feed:
-        from ..backends.tensorflow.loading import open_numbers
-
-        file = token_file(settings)
-        return open_numbers(file.sequences, file.batch, settings, place, lambda batch: self.to_batch(*batch))
-
-    def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
-        return not is_norm(name)
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
         return self.language_model.loss(batch, self._note), ()

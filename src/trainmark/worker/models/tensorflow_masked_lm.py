@@ -4,17 +4,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.masked_lm.architectures import (
     ARCHITECTURES,
     DEVIATION,
     NORM_EPSILON,
     SEGMENTS,
 )
-from ..tasks.masked_lm.records import RecordFiles, counting
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
-from ..tasks.masked_lm.training import MaskedTraining, ObservedConfig
+from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
 from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
 
@@ -96,15 +93,6 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
 
     settings: MaskedSettings
 
-    def open_loader(self, settings: Any, place: Place) -> Feed:
-        from ..backends.tensorflow.loading import open_numbers
-
-        files = RecordFiles(settings.data, settings)
-        return counting(
-            lambda made: open_numbers(files.sequences, files.rows, settings, place, made),
-            lambda batch: self.to_batch(*batch),
-        )
-
     def make_model(self, compute: str) -> BertModel:
         model = BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
         # Ranks drop different places: only dropout draws from here on.
@@ -119,11 +107,8 @@ class TensorFlowMaskedTraining(MaskedTraining, TensorFlowLanguageTraining):
             (total,) = self.ranks.total([total / self.ranks.place.world_size], 0)
         return (*batch[:WEIGHTS], weights / total, *batch[WEIGHTS + 1 :])
 
-    def observed_config(self) -> ObservedConfig:
-        """Return the observations of the first step; in a graph, while it was traced."""
-        return ObservedConfig(
-            **{**vars(super().observed_config()), "predictions": self.first["words.transform"][1][1]}
-        )
+    def observed_predictions(self) -> int:
+        return self.first["words.transform"][1][1]
 
 
 open_training = TensorFlowMaskedTraining

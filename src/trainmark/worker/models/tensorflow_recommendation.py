@@ -1,6 +1,6 @@
 """Wide & Deep on Keras variables; ``architectures.py`` describes the layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -8,12 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters
-from ..core.arguments import NATIVE
-from ..core.feed import Feed
-from ..core.place import Place
 from ..tasks.products import Observation, observe_product
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
-from ..tasks.recommendation.records import ClickFile, open_feed
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
@@ -86,13 +82,10 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         decays = settings.recipe.weight_decay > 0
         self.take_over(self.recommender, self.recommender.tensors, lambda _name: decays)
 
-    def open_loader(self, settings: ClickSettings, place: Place) -> Feed | None:
-        from ..backends.tensorflow.loading import CLICK_READERS, open_numbers
+    def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
+        from ..backends.tensorflow.loading import CLICK_READERS
 
-        if settings.loader != NATIVE:
-            return open_feed(settings, place, self.to_batch, CLICK_READERS)
-        file = ClickFile(settings.data, settings.vocabulary)
-        return open_numbers(file.samples, file.batch, settings, place, lambda batch: self.to_batch(*batch))
+        return CLICK_READERS
 
     def forward(self, *batch: Any) -> tuple[Any, Any]:
         return self.recommender.loss(batch, self._note), ()

@@ -17,6 +17,7 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of, refuse_gaps
 from ...core.facts import Expected, Facts
+from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
@@ -354,6 +355,11 @@ class JaxTraining(Training):
         return tuple(
             self.ranks.part(array.astype(np.int32) if array.dtype.kind == "i" else array) for array in arrays
         )
+
+    def open_numbers(self, *given: Any) -> LoadedFeed:
+        from .loading import open_numbers
+
+        return open_numbers(*given)
 
     def take_over(
         self,

@@ -14,6 +14,7 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
+from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -389,6 +390,13 @@ class PaddleTraining(Training):
     def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
         """Return numpy's arrays on the device."""
         return tuple(map(paddle.to_tensor, arrays))
+
+    from_loader = staticmethod(tuple)  # type: ignore[assignment]  # of any batch
+
+    def open_numbers(self, *given: Any) -> LoadedFeed:
+        from .loading import NumbersFeed
+
+        return NumbersFeed(*given)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         """Return the optimizer of these parameters: SGD, unless a task overrides it."""

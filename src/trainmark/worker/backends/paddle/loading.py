@@ -60,7 +60,7 @@ class NumbersFeed(LoadedFeed):
         batch_of: Callable[[Any], tuple[Any, ...]],
         settings: Settings,
         place: Place,
-        ready: Callable[[Any], Any] = tuple,
+        ready: Callable[[Any], Any],
     ) -> None:
         """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
 

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import Expected, Facts
+from ...core.feed import LoadedFeed
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
@@ -307,12 +308,17 @@ class PyTorchTraining(Training):
         """Return tensors of numpy arrays on the device."""
         tensors = tuple(map(torch.from_numpy, arrays))
         if self._device.type == "cuda":
-            return self.moved(tuple(tensor.pin_memory() for tensor in tensors))
+            return self.from_loader(tuple(tensor.pin_memory() for tensor in tensors))
         return tensors
 
-    def moved(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    def from_loader(self, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the tensors on the device; from pinned memory in the order of its work and without waiting."""
         return tuple(tensor.to(self._device, non_blocking=True) for tensor in tensors)
+
+    def open_numbers(self, *given: Any) -> LoadedFeed:
+        from .loading import open_numbers
+
+        return open_numbers(*given, device=self._device)
 
     def take_over(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]

@@ -48,8 +48,9 @@ def open_numbers(
     batch_of: Callable[[Any], tuple[Any, ...]],
     settings: Settings,
     place: Place,
-    device: Any,
     ready: Callable[[tuple[Any, ...]], Any],
+    *,
+    device: Any,
 ) -> LoadedFeed:
     """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets tensors.
 

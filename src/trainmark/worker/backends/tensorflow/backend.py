@@ -15,6 +15,7 @@ from tensorflow.python.framework import op_callbacks
 
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
+from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
@@ -413,6 +414,11 @@ class TensorFlowTraining(Training):
             return tuple(
                 tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
             )
+
+    def open_numbers(self, *given: Any) -> LoadedFeed:
+        from .loading import open_numbers
+
+        return open_numbers(*given)
 
     def take_over(self, model: Any, tensors: dict[str, NamedVariable], decays: Callable[[str], bool]) -> None:
         """Train this model; ``tensors`` are its variables by the shared names, ``decays`` whether one decays."""

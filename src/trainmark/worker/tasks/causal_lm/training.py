@@ -1,12 +1,17 @@
 """The base of every framework's training of a language model, and the observations of its first step."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...core import facts
+from ...core.feed import Feed
+from ...core.place import Place
 from ...core.task import Task
 from ...core.training import Training
 from . import TASK
+from .architectures import is_norm
 from .settings import LanguageSettings
+from .tokens import token_file
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,11 @@ class LanguageTraining(Training):
 
     task: Task = TASK
     settings: LanguageSettings
+
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        file = token_file(settings)
+        return self.open_numbers(file.sequences, file.batch, settings, place, self.from_loader)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)

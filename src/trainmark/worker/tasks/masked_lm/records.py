@@ -6,14 +6,13 @@ not held against the data here: `trainmark data verify` does that.
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
 from .architectures import ARCHITECTURES
-from .task import LENGTHS, MaskedSettings
+from .task import MaskedSettings
 
 HEAD, TAIL = 12, 4
 """Bytes before a record's data (length and its CRC), and after it."""
@@ -176,18 +175,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-
-
-def counting(
-    open_feed: Callable[[Callable[[Any], Any]], LoadedFeed], ready: Callable[[Any], Any]
-) -> LoadedFeed:
-    """Return the feed that ``open_feed`` makes with what counts each batch's tokens before it is made ready."""
-    counts: list[int] = []
-
-    def made(batch: Any) -> Any:
-        counts.append(int(batch[LENGTHS].sum()))
-        return ready(batch)
-
-    feed = open_feed(made)
-    feed.counted = counts
-    return feed

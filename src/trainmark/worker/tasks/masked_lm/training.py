@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from ...core.feed import Feed
 from ...core.outcomes import INVALID, RunError
+from ...core.place import Place
 from ..causal_lm import training as causal_lm
 from ..products import DropoutTraining
 from . import TASK
 from .architectures import decays
+from .records import RecordFiles
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
 
@@ -32,9 +35,29 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
     task = TASK
     settings: MaskedSettings
 
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        """Return a feed that counts the tokens of each batch."""
+        files = RecordFiles(settings.data, settings)
+        counts: list[int] = []
+
+        def ready(batch: Any) -> Any:
+            counts.append(int(batch[LENGTHS].sum()))
+            return self.from_loader(batch)
+
+        feed = self.open_numbers(files.sequences, files.rows, settings, place, ready)
+        feed.counted = counts
+        return feed
+
     def decays(self, name: str) -> bool:
-        """Return whether a parameter decays, by its shared name."""
         return decays(name)
+
+    def observed_predictions(self) -> int | None:
+        """Return the words of a sequence that the first step classified. Called once; hooks may be removed here."""
+        raise NotImplementedError
+
+    def observed_config(self) -> ObservedConfig:
+        found = super().observed_config()  # type: ignore[safe-super]  # a backend's class follows
+        return ObservedConfig(**vars(found), predictions=self.observed_predictions())
 
     def counted(self, first: int, last: int) -> dict[str, int]:
         """Return the tokens of these steps that were no padding, of sequences that are read."""

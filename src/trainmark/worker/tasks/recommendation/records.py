@@ -314,8 +314,8 @@ def _manifest(path: Path) -> Any:
 def open_feed(
     settings: ClickSettings,
     place: Place,
-    ready: Callable[..., Any],
-    readers: Mapping[str, Callable[[str, int], Any]] = READERS,
+    ready: Callable[[Batch], Any],
+    readers: Mapping[str, Callable[[str, int], Any]],
 ) -> LoadedFeed | None:
     """Return the feed of the data set, None for made-up samples; ``ready`` makes a batch of numpy's.
 
@@ -337,8 +337,6 @@ def open_feed(
 
     threaded = settings.loader_workers > 0
     items: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
-    feed = LoadedFeed(
-        items, lambda batch: ready(*batch), source.samples, None, AHEAD if threaded else 0, produced
-    )
+    feed = LoadedFeed(items, ready, source.samples, None, AHEAD if threaded else 0, produced)
     feed.workers = int(threaded)
     return feed

@@ -1,11 +1,17 @@
 """The base of every framework's training of a recommender, and the observations of its first step."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...core import facts
+from ...core.arguments import NATIVE
+from ...core.feed import Feed
+from ...core.place import Place
 from ...core.task import Task
 from ..products import DropoutTraining
 from . import TASK
+from .records import READERS, ClickFile, open_feed
 from .settings import ClickSettings
 
 
@@ -32,3 +38,13 @@ class ClickTraining(DropoutTraining):
 
     task: Task = TASK
     settings: ClickSettings
+
+    def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
+        """Return what opens the data of each loader but the framework's own."""
+        return READERS
+
+    def open_loader(self, settings: Any, place: Place) -> Feed | None:
+        if settings.loader != NATIVE:
+            return open_feed(settings, place, lambda batch: self._to_batch(*batch), self.readers())
+        file = ClickFile(settings.data, settings.vocabulary)
+        return self.open_numbers(file.samples, file.batch, settings, place, self.from_loader)
