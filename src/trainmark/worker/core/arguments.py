@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
 from .queues import DRAIN_STEPS
@@ -72,7 +73,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     return task.settings(given, common)
 
 
-def _task_of(words: list[str]) -> tuple[Task, str]:
+def _task_of(words: list[str]) -> tuple[Task[Any], str]:
     """Return the task that the words ask for, by its name or by its model, and the model: flags and defaults follow."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
     early.add_argument("--task", choices=task_names())
@@ -85,7 +86,7 @@ def _task_of(words: list[str]) -> tuple[Task, str]:
     return task, given.model or task.models[0]
 
 
-def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task]:
+def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     task, model = _task_of(words)
     parser = argparse.ArgumentParser(
         prog="trainmark-worker",

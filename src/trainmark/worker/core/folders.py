@@ -25,18 +25,18 @@ def task_names() -> list[str]:
     return sorted(_name(folder) for folder in _folders(_import(TASKS)))
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str) -> Task[Any]:
     """Return a task by its name: the folder's name with ``-`` for ``_``."""
-    task: Task = _import(TASKS, _folder(name)).TASK
+    task: Task[Any] = _import(TASKS, _folder(name)).TASK
     return task
 
 
-def default_task() -> Task:
+def default_task() -> Task[Any]:
     """Return the task of a run that names neither a task nor a model."""
     return next(task for task in map(find_task, task_names()) if task.is_default)
 
 
-def task_of_model(model: str) -> Task | None:
+def task_of_model(model: str) -> Task[Any] | None:
     """Return the task that declares a model, or None."""
     tasks = (find_task(name) for name in task_names())
     return next((task for task in tasks if model in task.models), None)

@@ -72,7 +72,11 @@ class RankTotals(NamedTuple):
 
 
 def parameters(
-    settings: Settings, task: Task, place: Place, description: Mapping[str, Any], actual: Mapping[str, Any]
+    settings: Settings,
+    task: Task[Any],
+    place: Place,
+    description: Mapping[str, Any],
+    actual: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the data of the PARAMETER event: the request, and under ``actual`` the observed settings.
 
@@ -138,7 +142,7 @@ def step_events(
 
 def summary(
     settings: Settings,
-    task: Task,
+    task: Task[Any],
     timeline: Timeline,
     ranks: list[RankTotals],
     losses: list[float],

@@ -10,7 +10,7 @@ The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/14
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from .facts import Expected
 from .settings import Settings
@@ -93,7 +93,11 @@ class PlainLoss(NamedTuple):
     gradients: Mapping[str, Any] = {}
 
 
-class Task:
+Own = TypeVar("Own", bound=Settings)
+"""The type of a task's settings."""
+
+
+class Task(Generic[Own]):
     """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""
 
     name: str
@@ -128,60 +132,60 @@ class Task:
         """Return the recipe's learning rate for the samples of one step of all ranks."""
         raise NotImplementedError
 
-    def settings(self, _given: argparse.Namespace, common: Settings) -> Settings:
+    def settings(self, _given: argparse.Namespace, common: Settings) -> Any:
         """Return the settings including the task's own flags, in the type for the frameworks' workers."""
         return common
 
-    def refuse(self, settings: Settings) -> None:
+    def refuse(self, settings: Own) -> None:
         """Raise ``RunError`` for settings that no framework can train."""
 
-    def work(self, settings: Settings, samples: int) -> dict[str, int]:
+    def work(self, settings: Own, samples: int) -> dict[str, int]:
         """Return the work of a number of samples, by counter."""
         raise NotImplementedError
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
+    def parameters(self, settings: Own, epoch_samples: int) -> dict[str, Any]:
         """Return the task's own settings for the PARAMETER event."""
         raise NotImplementedError
 
-    def operations(self, _settings: Settings) -> dict[str, int]:
+    def operations(self, _settings: Own) -> dict[str, int]:
         """Return the floating-point operations of training on a sample, by convention; empty if unknown.
 
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward.
         """
         return {}
 
-    def pieces(self, _settings: Settings, _value_bytes: int) -> Sequence[Piece]:
+    def pieces(self, _settings: Own, _value_bytes: int) -> Sequence[Piece]:
         """Return the least operations and bytes of one rank's step, by part; empty if unknown.
 
         ``value_bytes`` is the size of a value in the type in which the run computes.
         """
         return ()
 
-    def recipe(self, _settings: Settings) -> dict[str, Any]:
+    def recipe(self, _settings: Own) -> dict[str, Any]:
         """Return the task's own part of the recipe for the PARAMETER event."""
         return {}
 
-    def requested(self, _settings: Settings) -> dict[str, Any]:
+    def requested(self, _settings: Own) -> dict[str, Any]:
         """Return the task's own required observations of ``Training.seen``, by key."""
         return {}
 
-    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
+    def synthetic(self, settings: Own, rank: int) -> tuple[Any, ...]:
         """Return a rank's synthetic batch in numpy for ``Training.set_batch``, the same in every framework."""
         raise NotImplementedError
 
-    def labels(self, _settings: Settings, _batch: Sequence[Any]) -> tuple[Any, float] | None:
+    def labels(self, _settings: Own, _batch: Sequence[Any]) -> tuple[Any, float] | None:
         """Return the labels of a batch (numpy, any shape), and the largest plausible share of one of them."""
         return None
 
-    def count_samples(self, _settings: Settings) -> int | None:
+    def count_samples(self, _settings: Own) -> int | None:
         """Return the samples of the data set, counted by other code than the loaders'; None if it is not counted."""
         return None
 
-    def list_samples(self, _settings: Settings) -> Sequence[int] | None:
+    def list_samples(self, _settings: Own) -> Sequence[int] | None:
         """Return the numbers that loaders record (``produced.py``), in the order of the data set; None if unknown."""
         return None
 
-    def plain_loss(self, _settings: Settings, _batch: Sequence[Any], _alone: Any) -> PlainLoss | None:
+    def plain_loss(self, _settings: Own, _batch: Sequence[Any], _alone: Any) -> PlainLoss | None:
         """Return the loss of a batch from the outputs of ``Training.own_pass``; None if it does not show enough."""
         return None
 
@@ -189,29 +193,29 @@ class Task:
         """Return whether a shared name belongs to a parameter and not to a running statistic."""
         return True
 
-    def decay(self, settings: Settings, _name: str) -> float:
+    def decay(self, settings: Own, _name: str) -> float:
         """Return the weight decay of a parameter by its shared name."""
         return settings.recipe.weight_decay
 
     def verify_layers(
-        self, _settings: Settings, _expected: Expected, _observed: Any, _alone: Any
+        self, _settings: Own, _expected: Expected, _observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return the events' data and doubts from the observations of ``Training.observed_step`` and ``own_pass``."""
         return {}, []
 
-    def another(self, _settings: Settings, _batch: Sequence[Any]) -> Sequence[Any] | None:
+    def another(self, _settings: Own, _batch: Sequence[Any]) -> Sequence[Any] | None:
         """Return the batch of the last step after the window from a synthetic one (numpy); None for the same batch.
 
         Only this reveals what a step does to a row of a table that only an earlier step has looked up.
         """
         return None
 
-    def is_lazy(self, _settings: Settings, _name: str) -> bool:
+    def is_lazy(self, _settings: Own, _name: str) -> bool:
         """Return whether the adaptive optimizer must not change elements without a gradient."""
         return False
 
     def rows(
-        self, _settings: Settings, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
+        self, _settings: Own, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return the last step's effect on rows that only the previous step looked up, and the doubts about it.
 
@@ -219,6 +223,6 @@ class Task:
         """
         return {}, []
 
-    def check(self, settings: Settings) -> Check:
+    def check(self, settings: Own) -> Check:
         """Return the task's part of the check of equal work."""
         raise NotImplementedError

@@ -53,7 +53,7 @@ class Training(Backend, Steps):
     ``docs/reference/worker.md`` describes how to add a framework or a task.
     """
 
-    task: Task
+    task: Task[Any]
     """The task; set by the class."""
 
     epoch_samples: int

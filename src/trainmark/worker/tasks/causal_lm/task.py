@@ -57,7 +57,7 @@ LARGEST_SHARE = 0.5
 """The largest plausible share of one token among those that are predicted."""
 
 
-class CausalLM(Task):
+class CausalLM(Task[LanguageSettings]):
     """Models that predict each next token from those before it; the loss is the cross entropy of all of them."""
 
     name = "causal-lm"
@@ -78,53 +78,51 @@ class CausalLM(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> LanguageSettings:
         return causal_settings(given, common)
 
-    def refuse(self, settings: Settings) -> None:
+    def refuse(self, settings: LanguageSettings) -> None:
         """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""
-        refuse(_own(settings), ARCHITECTURES[settings.model].positions)
+        refuse(settings, ARCHITECTURES[settings.model].positions)
 
-    def work(self, settings: Settings, samples: int) -> dict[str, int]:
+    def work(self, settings: LanguageSettings, samples: int) -> dict[str, int]:
         """Return tokens that are predicted, and sequences; no token is padding."""
-        return {"tokens": samples * _own(settings).sequence_length, "sequences": samples}
+        return {"tokens": samples * settings.sequence_length, "sequences": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        own = _own(settings)
+    def parameters(self, settings: LanguageSettings, epoch_samples: int) -> dict[str, Any]:
         return {
             **self.requested(settings),
-            "vocabulary": ARCHITECTURES[own.model].vocabulary,
-            "operations_per_token": ARCHITECTURES[own.model].operations_per_token(own.sequence_length),
+            "vocabulary": ARCHITECTURES[settings.model].vocabulary,
+            "operations_per_token": ARCHITECTURES[settings.model].operations_per_token(
+                settings.sequence_length
+            ),
             "epoch_sequences": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> dict[str, int]:
+    def operations(self, settings: LanguageSettings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
-        own = _own(settings)
-        of_token = ARCHITECTURES[own.model].operations_per_token(own.sequence_length)
-        return {name: count * own.sequence_length for name, count in of_token.items()}
+        of_token = ARCHITECTURES[settings.model].operations_per_token(settings.sequence_length)
+        return {name: count * settings.sequence_length for name, count in of_token.items()}
 
-    def recipe(self, settings: Settings) -> dict[str, Any]:
-        return describe_recipe(_own(settings).recipe)
+    def recipe(self, settings: LanguageSettings) -> dict[str, Any]:
+        return describe_recipe(settings.recipe)
 
-    def requested(self, settings: Settings) -> dict[str, Any]:
-        own = _own(settings)
-        return {"sequence_length": own.sequence_length, "accumulation": own.accumulation}
+    def requested(self, settings: LanguageSettings) -> dict[str, Any]:
+        return {"sequence_length": settings.sequence_length, "accumulation": settings.accumulation}
 
-    def synthetic(self, settings: Settings, rank: int) -> tuple[Any]:
+    def synthetic(self, settings: LanguageSettings, rank: int) -> tuple[Any]:
         """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it."""
         import numpy as np
 
-        own = _own(settings)
-        random = np.random.default_rng([own.seed, rank])
-        shape = (own.batch_per_device, own.sequence_length + 1)
-        return (random.integers(ARCHITECTURES[own.model].vocabulary, size=shape),)
+        random = np.random.default_rng([settings.seed, rank])
+        shape = (settings.batch_per_device, settings.sequence_length + 1)
+        return (random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape),)
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
+    def labels(self, _settings: LanguageSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         return batch[0][:, 1:], LARGEST_SHARE
 
-    def count_samples(self, settings: Settings) -> int | None:
+    def count_samples(self, settings: LanguageSettings) -> int | None:
         """Return the sequences that the file of tokens has, by its size."""
-        return count_sequences(settings.data, _own(settings).sequence_length)
+        return count_sequences(settings.data, settings.sequence_length)
 
-    def plain_loss(self, _settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
+    def plain_loss(self, _settings: LanguageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
         losses = getattr(alone, "target_losses", None)
         if losses is None:
@@ -140,16 +138,16 @@ class CausalLM(Task):
         }
         return PlainLoss(float(losses.mean()), losses.size, mistakes)
 
-    def decay(self, settings: Settings, name: str) -> float:
+    def decay(self, settings: LanguageSettings, name: str) -> float:
         """Return the recipe's decay; none for a norm's weight."""
         return 0.0 if is_norm(name) else settings.recipe.weight_decay
 
     def verify_layers(
-        self, settings: Settings, expected: Expected, observed: Any, alone: Any
+        self, settings: LanguageSettings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return verify_layers(_own(settings), expected, observed, alone)
+        return verify_layers(settings, expected, observed, alone)
 
-    def check(self, settings: Settings) -> Check:
+    def check(self, settings: LanguageSettings) -> Check:
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=("tokens",),
@@ -193,8 +191,3 @@ def losses_of_tokens(logits: Any, tokens: Any) -> Any:
         own = values[np.arange(len(targets)), targets]
         losses[row] = np.log(np.exp(values).sum(axis=1)) - own
     return losses
-
-
-def _own(settings: Settings) -> LanguageSettings:
-    assert isinstance(settings, LanguageSettings)
-    return settings

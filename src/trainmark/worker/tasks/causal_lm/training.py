@@ -33,7 +33,7 @@ class LanguageTraining(Training):
     ``Decoder.shapes`` has the names and shapes of the weights.
     """
 
-    task: Task = TASK
+    task: Task[Any] = TASK
     settings: LanguageSettings
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:

@@ -133,7 +133,7 @@ LARGEST_CLASS = 0.8
 """The largest plausible share of one class in a data set."""
 
 
-class ImageClassification(Task):
+class ImageClassification(Task[ImageSettings]):
     """Networks that map an image to one of some classes."""
 
     name = "image-classification"
@@ -151,32 +151,33 @@ class ImageClassification(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> ImageSettings:
         return image_settings(given, common)
 
-    def work(self, _settings: Settings, samples: int) -> dict[str, int]:
+    def work(self, _settings: ImageSettings, samples: int) -> dict[str, int]:
         return {"images": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        own = _own(settings)
+    def parameters(self, settings: ImageSettings, epoch_samples: int) -> dict[str, Any]:
         return {
-            "layout": own.layout,
-            "image_size": own.image_size,
-            "classes": own.classes,
+            "layout": settings.layout,
+            "image_size": settings.image_size,
+            "classes": settings.classes,
             "epoch_images": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> dict[str, int]:
+    def operations(self, settings: ImageSettings) -> dict[str, int]:
         """Return those of convolutions and classifier."""
-        own = _own(settings)
-        return {"counted": 6 * ARCHITECTURES[own.model].multiply_adds(own.image_size, own.classes)}
+        return {
+            "counted": 6 * ARCHITECTURES[settings.model].multiply_adds(settings.image_size, settings.classes)
+        }
 
-    def pieces(self, settings: Settings, value_bytes: int) -> list[Piece]:
+    def pieces(self, settings: ImageSettings, value_bytes: int) -> list[Piece]:
         """Return the passes of convolutions and classifier, and the update by SGD with momentum in float32.
 
         Backward a layer reads its input, its weights and the gradient of its output once, and writes the gradients of
         its weights and, but for the first layer, of its input.
         """
-        own = _own(settings)
-        pieces, batch, weights = [], own.batch_per_device, 0
-        for number, layer in enumerate(ARCHITECTURES[own.model].layers(own.image_size, own.classes)):
+        pieces, batch, weights = [], settings.batch_per_device, 0
+        for number, layer in enumerate(
+            ARCHITECTURES[settings.model].layers(settings.image_size, settings.classes)
+        ):
             once = layer.inputs + layer.outputs
             forward = 2 * layer.multiply_adds * batch
             gradients = batch * (once + (layer.inputs if number else 0)) + 2 * layer.weights
@@ -188,58 +189,57 @@ class ImageClassification(Task):
         # Weights and momentum are read and written, gradients are read.
         return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
 
-    def recipe(self, settings: Settings) -> dict[str, Any]:
-        recipe = _own(settings).recipe
+    def recipe(self, settings: ImageSettings) -> dict[str, Any]:
+        recipe = settings.recipe
         return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
 
-    def requested(self, settings: Settings) -> dict[str, Any]:
-        layout = _own(settings).layout
+    def requested(self, settings: ImageSettings) -> dict[str, Any]:
+        layout = settings.layout
         return {"activation_layout": layout, "weight_layout": layout}
 
-    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, Any]:
+    def synthetic(self, settings: ImageSettings, rank: int) -> tuple[Any, Any]:
         """Return noise (batch, 3, size, size) in float32, and labels (batch,) in int64."""
         import numpy as np
 
-        own = _own(settings)
-        random = np.random.default_rng([own.seed, rank])
-        shape = (own.batch_per_device, 3, own.image_size, own.image_size)
-        return random.standard_normal(shape, np.float32), random.integers(own.classes, size=shape[0])
+        random = np.random.default_rng([settings.seed, rank])
+        shape = (settings.batch_per_device, 3, settings.image_size, settings.image_size)
+        return random.standard_normal(shape, np.float32), random.integers(settings.classes, size=shape[0])
 
-    def labels(self, settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
+    def labels(self, settings: ImageSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the classes of the images; of a data set one class may be most."""
-        return batch[1], 1 / _own(settings).classes if settings.synthetic else LARGEST_CLASS
+        return batch[1], 1 / settings.classes if settings.synthetic else LARGEST_CLASS
 
-    def count_samples(self, settings: Settings) -> int | None:
+    def count_samples(self, settings: ImageSettings) -> int | None:
         """Return the JPEGs in a folder of classes, or the lines of a list file."""
         return count_images(settings.data)
 
-    def list_samples(self, settings: Settings) -> Sequence[int] | None:
+    def list_samples(self, settings: ImageSettings) -> Sequence[int] | None:
         """Return the recorded numbers of the images in the order of their folders or list file."""
         return list_numbers(settings.data)
 
-    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
+    def plain_loss(self, settings: ImageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the cross entropy with smoothed labels."""
         logits = getattr(alone, "logits", None)
         if logits is None:
             return None
-        return cross_entropy(logits, batch[1], _own(settings).recipe.label_smoothing)
+        return cross_entropy(logits, batch[1], settings.recipe.label_smoothing)
 
     def is_trainable(self, name: str) -> bool:
         """Return whether it is not one of a batch norm's running statistics."""
         return is_trainable(name)
 
-    def decay(self, settings: Settings, name: str) -> float:
+    def decay(self, settings: ImageSettings, name: str) -> float:
         """Return the recipe's decay; none for a batch norm's parameters, unless they are to decay too."""
-        recipe = _own(settings).recipe
+        recipe = settings.recipe
         return recipe.weight_decay if recipe.bn_weight_decay or not is_batch_norm(name) else 0.0
 
     def verify_layers(
-        self, settings: Settings, expected: Expected, observed: Any, _alone: Any
+        self, settings: ImageSettings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return verify_layers(_own(settings), expected, observed)
+        return verify_layers(settings, expected, observed)
 
-    def check(self, settings: Settings) -> Check:
-        classes = _own(settings).classes
+    def check(self, settings: ImageSettings) -> Check:
+        classes = settings.classes
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(classes),
             inputs=("images", "labels"),
@@ -265,8 +265,3 @@ def _convolutions(observed: Observation) -> dict[str, Any]:
 
 def _logits(observed: Observation) -> dict[str, Any]:
     return {"logits": sketch("logits", observed.logits)}
-
-
-def _own(settings: Settings) -> ImageSettings:
-    assert isinstance(settings, ImageSettings)
-    return settings

@@ -87,7 +87,7 @@ WITHOUT_PADDING = "tokens_without_padding"
 MOST_PADDING = 50
 
 
-class MaskedLM(Task):
+class MaskedLM(Task[MaskedSettings]):
     """Models that find hidden words and tell whether two sentences follow each other; the loss is the sum of both."""
 
     name = "masked-lm"
@@ -104,56 +104,53 @@ class MaskedLM(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> MaskedSettings:
         return masked_settings(given, common)
 
-    def refuse(self, settings: Settings) -> None:
-        own = _own(settings)
-        refuse(own, ARCHITECTURES[own.model].positions)
-        if own.predictions >= own.sequence_length:
+    def refuse(self, settings: MaskedSettings) -> None:
+        refuse(settings, ARCHITECTURES[settings.model].positions)
+        if settings.predictions >= settings.sequence_length:
             raise RunError(
                 UNSUPPORTED,
-                f"{own.predictions} hidden words are too many for a sequence of {own.sequence_length} tokens",
+                f"{settings.predictions} hidden words are too many for a sequence of {settings.sequence_length} tokens",
             )
-        if not 0 <= own.padding < MOST_PADDING:
-            raise RunError(UNSUPPORTED, f"made-up sequences have 0 to 49 % of padding, not {own.padding} %")
-        if own.padding and not own.synthetic:
+        if not 0 <= settings.padding < MOST_PADDING:
+            raise RunError(
+                UNSUPPORTED, f"made-up sequences have 0 to 49 % of padding, not {settings.padding} %"
+            )
+        if settings.padding and not settings.synthetic:
             raise RunError(
                 UNSUPPORTED, "--padding is of made-up sequences; those that are read have their own"
             )
 
-    def work(self, settings: Settings, samples: int) -> dict[str, int]:
+    def work(self, settings: MaskedSettings, samples: int) -> dict[str, int]:
         """Return sequences, tokens with the padding and, of made-up sequences, without it: others are counted."""
-        own = _own(settings)
-        work = {"sequences": samples, "tokens": samples * own.sequence_length}
-        if own.synthetic:
-            work[WITHOUT_PADDING] = samples // own.batch_per_device * sum(_lengths(own))
+        work = {"sequences": samples, "tokens": samples * settings.sequence_length}
+        if settings.synthetic:
+            work[WITHOUT_PADDING] = samples // settings.batch_per_device * sum(_lengths(settings))
         return work
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
-        own = _own(settings)
+    def parameters(self, settings: MaskedSettings, epoch_samples: int) -> dict[str, Any]:
         return {
             **self.requested(settings),
-            "padding": own.padding if own.synthetic else None,
-            "vocabulary": ARCHITECTURES[own.model].vocabulary,
+            "padding": settings.padding if settings.synthetic else None,
+            "vocabulary": ARCHITECTURES[settings.model].vocabulary,
             "epoch_sequences": epoch_samples,
         }
 
-    def operations(self, settings: Settings) -> dict[str, int]:
+    def operations(self, settings: MaskedSettings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
-        own = _own(settings)
-        return ARCHITECTURES[own.model].operations(own.sequence_length, own.predictions)
+        return ARCHITECTURES[settings.model].operations(settings.sequence_length, settings.predictions)
 
-    def recipe(self, settings: Settings) -> dict[str, Any]:
-        recipe = _own(settings).recipe
+    def recipe(self, settings: MaskedSettings) -> dict[str, Any]:
+        recipe = settings.recipe
         return {**describe_recipe(recipe), "dropout": recipe.dropout}
 
-    def requested(self, settings: Settings) -> dict[str, Any]:
-        own = _own(settings)
+    def requested(self, settings: MaskedSettings) -> dict[str, Any]:
         return {
-            "sequence_length": own.sequence_length,
-            "predictions": own.predictions,
-            "accumulation": own.accumulation,
+            "sequence_length": settings.sequence_length,
+            "predictions": settings.predictions,
+            "accumulation": settings.accumulation,
         }
 
-    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
+    def synthetic(self, settings: MaskedSettings, rank: int) -> tuple[Any, ...]:
         """Return the arrays of ``INPUTS``; the weights in float32, all others in int64.
 
         Tokens and segments are (batch, length), lengths and follows (batch,), places, words and weights (batch,
@@ -164,39 +161,38 @@ class MaskedLM(Task):
         """
         import numpy as np
 
-        own = _own(settings)
-        random = np.random.default_rng([own.seed, rank])
-        batch, length = own.batch_per_device, own.sequence_length
-        vocabulary = ARCHITECTURES[own.model].vocabulary
+        random = np.random.default_rng([settings.seed, rank])
+        batch, length = settings.batch_per_device, settings.sequence_length
+        vocabulary = ARCHITECTURES[settings.model].vocabulary
         tokens = random.integers(vocabulary, size=(batch, length))
         segments = (np.arange(length) >= random.integers(1, length, size=(batch, 1))).astype(np.int64)
-        places = np.sort(random.random((batch, length)).argsort(axis=1)[:, : own.predictions], axis=1)
+        places = np.sort(random.random((batch, length)).argsort(axis=1)[:, : settings.predictions], axis=1)
         words = random.integers(vocabulary, size=places.shape)
         follows = random.integers(2, size=batch)
-        lengths = np.array(_lengths(own))
-        if own.padding:
+        lengths = np.array(_lengths(settings))
+        if settings.padding:
             lengths = random.permutation(lengths)
         return padded((tokens, segments, lengths, places, words, follows), random)
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
+    def labels(self, _settings: MaskedSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         words, weights = batch[4], batch[5]
         return words[weights > 0], LARGEST_SHARE
 
-    def decay(self, settings: Settings, name: str) -> float:
+    def decay(self, settings: MaskedSettings, name: str) -> float:
         """Return the recipe's decay; none for biases and norms."""
         return settings.recipe.weight_decay if decays(name) else 0.0
 
     def verify_layers(
-        self, settings: Settings, expected: Expected, observed: Any, alone: Any
+        self, settings: MaskedSettings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return verify_layers(_own(settings), expected, observed, alone)
+        return verify_layers(settings, expected, observed, alone)
 
-    def check(self, settings: Settings) -> Check:
+    def check(self, settings: MaskedSettings) -> Check:
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=INPUTS,
             statistic=lambda _before, after: after,
-            facts={**self.requested(settings), "padded": _own(settings).padded},
+            facts={**self.requested(settings), "padded": settings.padded},
             layers=describe_products,
             outputs=describe_logits,
         )
@@ -239,8 +235,3 @@ def padded(arrays: tuple[Any, ...], random: Any) -> tuple[Any, ...]:
         weights.astype(np.float32),
         follows,
     )
-
-
-def _own(settings: Settings) -> MaskedSettings:
-    assert isinstance(settings, MaskedSettings)
-    return settings

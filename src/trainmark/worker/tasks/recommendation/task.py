@@ -61,7 +61,7 @@ MOST_UNCLICKED = 0.99
 """The largest plausible share of samples without a click."""
 
 
-class Recommendation(Task):
+class Recommendation(Task[ClickSettings]):
     """Models that tell the probability of a click; the loss is the mean binary cross entropy."""
 
     name = "recommendation"
@@ -78,45 +78,46 @@ class Recommendation(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> ClickSettings:
         return click_settings(given, common)
 
-    def refuse(self, settings: Settings) -> None:
+    def refuse(self, settings: ClickSettings) -> None:
         """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
-        own = _own(settings)
-        recipe = own.recipe
-        if own.vocabulary < CATEGORIES:
+        recipe = settings.recipe
+        if settings.vocabulary < CATEGORIES:
             raise RunError(
                 UNSUPPORTED,
-                f"a vocabulary of {own.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
+                f"a vocabulary of {settings.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
             )
-        if isinstance(own.description, Dlrm):
+        if isinstance(settings.description, Dlrm):
             if recipe.momentum or recipe.weight_decay or recipe.dropout:
                 raise RunError(
                     UNSUPPORTED,
-                    f"{own.model} is trained by SGD without momentum, weight decay or dropout here",
+                    f"{settings.model} is trained by SGD without momentum, weight decay or dropout here",
                 )
         elif recipe.weight_decay:
-            raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
-        wanted, retained = _table_bytes(own)
+            raise RunError(
+                UNSUPPORTED, f"{settings.model} is trained by Adam, which has no weight decay here"
+            )
+        wanted, retained = _table_bytes(settings)
         ranks = place_from().local_world_size
-        there = min(own.memory_limit or memory_bytes(), memory_bytes() // ranks)
-        if own.device != "cuda" and wanted > there:
+        there = min(settings.memory_limit or memory_bytes(), memory_bytes() // ranks)
+        if settings.device != "cuda" and wanted > there:
             raise RunError(
                 OOM,
-                f"tables of {own.vocabulary} rows{retained} need {wanted / 1e9:.1f} GB, "
+                f"tables of {settings.vocabulary} rows{retained} need {wanted / 1e9:.1f} GB, "
                 f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
 
-    def operations(self, settings: Settings) -> dict[str, int]:
+    def operations(self, settings: ClickSettings) -> dict[str, int]:
         """Return those of a sample, by its products; Adam's pass over the tables is not among them."""
-        return {"counted": 6 * _own(settings).description.multiply_adds()}
+        return {"counted": 6 * settings.description.multiply_adds()}
 
-    def work(self, _settings: Settings, samples: int) -> dict[str, int]:
+    def work(self, _settings: ClickSettings, samples: int) -> dict[str, int]:
         return {"samples": samples}
 
-    def parameters(self, settings: Settings, epoch_samples: int) -> dict[str, Any]:
+    def parameters(self, settings: ClickSettings, epoch_samples: int) -> dict[str, Any]:
         return {**self.requested(settings), "epoch_samples": epoch_samples}
 
-    def recipe(self, settings: Settings) -> dict[str, Any]:
-        recipe = _own(settings).recipe
+    def recipe(self, settings: ClickSettings) -> dict[str, Any]:
+        recipe = settings.recipe
         if not isinstance(recipe, AdamRecipe):
             return {"dropout": recipe.dropout}
         return {
@@ -125,74 +126,71 @@ class Recommendation(Task):
             "dropout": recipe.dropout,
         }
 
-    def requested(self, settings: Settings) -> dict[str, Any]:
-        own = _own(settings)
+    def requested(self, settings: ClickSettings) -> dict[str, Any]:
         return {
-            "vocabulary": own.vocabulary,
-            "embedding_width": own.embedding_width,
-            "table_gradients": own.table_gradients,
+            "vocabulary": settings.vocabulary,
+            "embedding_width": settings.embedding_width,
+            "table_gradients": settings.table_gradients,
         }
 
-    def synthetic(self, settings: Settings, rank: int) -> tuple[Any, ...]:
+    def synthetic(self, settings: ClickSettings, rank: int) -> tuple[Any, ...]:
         """Return a made-up ``Batch``."""
         import numpy as np
 
-        own = _own(settings)
-        return made_up(np.random.default_rng([own.seed, rank]), own.batch_per_device, own.vocabulary)
+        return made_up(
+            np.random.default_rng([settings.seed, rank]), settings.batch_per_device, settings.vocabulary
+        )
 
-    def labels(self, _settings: Settings, batch: Sequence[Any]) -> tuple[Any, float]:
+    def labels(self, _settings: ClickSettings, batch: Sequence[Any]) -> tuple[Any, float]:
         """Return the clicks; in a log of advertisements few are clicked."""
         return batch[3], MOST_UNCLICKED
 
-    def plain_loss(self, settings: Settings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
+    def plain_loss(self, settings: ClickSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean binary cross entropy of the own pass's logits; None with dropout, which differs by pass."""
         logits = getattr(alone, "logits", None)
         labels, _ = self.labels(settings, batch)
-        if logits is None or logits.shape != labels.shape or getattr(_own(settings).recipe, "dropout", 0.0):
+        if logits is None or logits.shape != labels.shape or getattr(settings.recipe, "dropout", 0.0):
             return None
         return binary_cross_entropy(logits, labels)
 
     def verify_layers(
-        self, _settings: Settings, expected: Expected, observed: Any, _alone: Any
+        self, _settings: ClickSettings, expected: Expected, observed: Any, _alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         return check_types(expected, observed)
 
-    def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
+    def another(self, settings: ClickSettings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
         import numpy as np
 
         dense, categories, crosses, labels = batch
         whole = Batch(dense, categories.astype(np.int64), crosses.astype(np.int64), labels)
-        return mirrored(whole, _own(settings).vocabulary)
+        return mirrored(whole, settings.vocabulary)
 
-    def is_lazy(self, settings: Settings, name: str) -> bool:
+    def is_lazy(self, settings: ClickSettings, name: str) -> bool:
         """Return whether it is a table with sparse gradients."""
-        own = _own(settings)
-        return own.table_gradients == SPARSE_GRADIENTS and name in own.description.tables
+        return settings.table_gradients == SPARSE_GRADIENTS and name in settings.description.tables
 
     def rows(
-        self, settings: Settings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
+        self, settings: ClickSettings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Return which part of the rows that moved in the step before, and that this one does not look up, stood still.
 
         Of this rank's batches. SGD has no moments, and moves no such row.
         """
-        own = _own(settings)
-        if not isinstance(own.recipe, AdamRecipe):
+        if not isinstance(settings.recipe, AdamRecipe):
             return {}, []
-        first, second = (own.description.used_rows(Batch(*batch)) for batch in batches)
-        return check_rows(own, first, second, weights)
+        first, second = (settings.description.used_rows(Batch(*batch)) for batch in batches)
+        return check_rows(settings, first, second, weights)
 
-    def check(self, settings: Settings) -> Check:
-        own = _own(settings)
+    def check(self, settings: ClickSettings) -> Check:
         return Check(
-            shapes=own.description.shapes(),
+            shapes=settings.description.shapes(),
             inputs=("dense", "categories", "crossed", "labels"),
             statistic=lambda _before, after: after,
-            facts={"vocabulary": own.vocabulary, "embedding_width": own.embedding_width},
+            facts={"vocabulary": settings.vocabulary, "embedding_width": settings.embedding_width},
             layers=describe_products,
             outputs=describe_logits,
-            other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
+            other=lambda batch: mirrored(Batch(*batch), settings.vocabulary),
         )
 
 
@@ -208,8 +206,3 @@ def _table_bytes(own: ClickSettings) -> tuple[int, str]:
     shapes, tables = own.description.shapes(), own.description.tables
     words = f", with {' and '.join(kinds)}," if kinds else ""
     return 4 * copies * sum(math.prod(shapes[name]) for name in tables), words
-
-
-def _own(settings: Settings) -> ClickSettings:
-    assert isinstance(settings, ClickSettings)
-    return settings

@@ -36,7 +36,7 @@ class ClickTraining(DropoutTraining):
     weights are those of ``WideDeep.shapes``.
     """
 
-    task: Task = TASK
+    task: Task[Any] = TASK
     settings: ClickSettings
 
     def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
