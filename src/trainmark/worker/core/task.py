@@ -132,7 +132,7 @@ class Task(Generic[Own]):
         """Return the recipe's learning rate for the samples of one step of all ranks."""
         raise NotImplementedError
 
-    def settings(self, _given: argparse.Namespace, common: Settings) -> Any:
+    def settings(self, given: argparse.Namespace, common: Settings) -> Any:  # noqa: ARG002
         """Return the settings including the task's own flags, in the type for the frameworks' workers."""
         return common
 

@@ -179,9 +179,4 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
         return group.part(images), group.part(labels.astype(np.int32))
 
     decoder, produced = photos.decoder.name, photos.produced
-    return GrainFeed(parts, share, join, on_device, len(photos), decoder, produced, start_worker)
-
-
-def start_worker(_worker: int, _workers: int) -> None:
-    """Prepare a loader process."""
-    single_threaded()
+    return GrainFeed(parts, share, join, on_device, len(photos), decoder, produced, single_threaded)

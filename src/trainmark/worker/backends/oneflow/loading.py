@@ -41,7 +41,7 @@ def open_images(settings: ImageSettings, place: Place, device: Any) -> Feed:
         batch_sampler=photos.parts(share.in_batch),
         num_workers=share.workers,
         collate_fn=collate,
-        worker_init_fn=_start_worker,
+        worker_init_fn=single_threaded,
         **({"prefetch_factor": share.tasks} if share.workers else {}),
     )
     batches = joined(iter(loader), share.in_batch, join)
@@ -49,7 +49,3 @@ def open_images(settings: ImageSettings, place: Place, device: Any) -> Feed:
     feed = LoadedFeed(batches, Normalise(device), *more)
     feed.workers = share.workers
     return feed
-
-
-def _start_worker(_worker: int) -> None:
-    single_threaded()

@@ -131,7 +131,7 @@ class ImageFeed(LoadedFeed):
             # A second queue, of batches on their way to the device: the copy is a small part of a step.
             use_buffer_reader=False,
             use_shared_memory=True,
-            worker_init_fn=_start_worker,
+            worker_init_fn=single_threaded,
         )
         self._loader = iter(loader)
         batches = joined(_read_images(self._loader), share.in_batch, _join)
@@ -149,10 +149,6 @@ def open_images(settings: ImageSettings, place: Place) -> ImageFeed:
     """Return the feed of the images of this rank; raise ``RunError`` if there is no such loader."""
     one_of("PaddlePaddle", "loader", settings.loader, ("native",))
     return ImageFeed(Photos(settings, place), settings)
-
-
-def _start_worker(_worker: int) -> None:
-    single_threaded()
 
 
 def _collate(samples: list[Any]) -> Any:

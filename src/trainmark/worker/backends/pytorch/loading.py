@@ -203,7 +203,7 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
         collate_fn=as_it_is,
         pin_memory=device.type == "cuda",
         prefetch_factor=share.tasks if workers else None,
-        worker_init_fn=start_worker,
+        worker_init_fn=single_threaded,
     )
     if not workers:
         single_threaded()
@@ -219,11 +219,6 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
 def as_it_is(batch: Any) -> Any:
     """Return what a process made: it is put together already."""
     return batch
-
-
-def start_worker(_worker: int) -> None:
-    """Begin a loader process."""
-    single_threaded()
 
 
 def _empty_batch(shape: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...backends.pytorch import FAILURES
-from ...backends.pytorch.loading import Batch, as_it_is, require_gpu, start_worker
+from ...backends.pytorch.loading import Batch, as_it_is, require_gpu
 from ...core.feed import Feed
 from ...core.loading import tell_unreadable
 from ...core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, classify, first_sentence
@@ -30,6 +30,7 @@ from ...tasks.image_classification.decoding import (
     installed,
     is_cut_off,
     last_word,
+    single_threaded,
 )
 from ...tasks.image_classification.images import (
     Draw,
@@ -245,7 +246,7 @@ def read_in_processes(
         ),
         num_workers=share.workers,
         collate_fn=as_it_is,
-        worker_init_fn=start_worker,
+        worker_init_fn=single_threaded,
         **forked,
     )
     batches = joined(iter(loader), share.in_batch, list)

@@ -1,6 +1,5 @@
 """Causal language modelling as a task: models, flags, the recipe, the unit of work, and what must be equal."""
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 from ...core.facts import Expected
 from ...core.loss_check import halves
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.settings import Settings
 from ...core.task import Check, PlainLoss, Task
 from ..products import Observation, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
@@ -63,9 +61,8 @@ class CausalLM(Task[LanguageSettings]):
     name = "causal-lm"
     models = tuple(ARCHITECTURES)
     headline = "tokens"
-
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        add_flags(parser)
+    add_flags = staticmethod(add_flags)
+    settings = staticmethod(causal_settings)
 
     def defaults(self, model: str) -> Mapping[str, Any]:
         """Return the recipe of Llama where that is trained."""
@@ -74,9 +71,6 @@ class CausalLM(Task[LanguageSettings]):
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of nanoGPT's benchmark."""
         return 1e-4
-
-    def settings(self, given: argparse.Namespace, common: Settings) -> LanguageSettings:
-        return causal_settings(given, common)
 
     def refuse(self, settings: LanguageSettings) -> None:
         """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""

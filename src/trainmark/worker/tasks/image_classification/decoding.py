@@ -61,8 +61,8 @@ def choose_decoder() -> Decoder | None:
     return None
 
 
-def single_threaded() -> None:
-    """Keep OpenCV from starting threads: the loader's processes are the parallelism."""
+def single_threaded(*_worker: int) -> None:
+    """Keep OpenCV from starting threads: the loader's processes, each of which calls this, are the parallelism."""
     if installed("cv2"):
         import cv2
 

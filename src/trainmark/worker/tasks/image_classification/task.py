@@ -1,6 +1,5 @@
 """Image classification as a task: models, flags, the unit of work, synthetic input, and what must be equal."""
 
-import argparse
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ from zlib import crc32
 from ...core.equivalence import sketch
 from ...core.facts import Expected
 from ...core.loss_check import cross_entropy
-from ...core.settings import Settings
 from ...core.task import Check, Piece, PlainLoss, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation, ObservedConvolution, verify_layers
@@ -140,16 +138,12 @@ class ImageClassification(Task[ImageSettings]):
     models = tuple(ARCHITECTURES)
     headline = "images"
     is_default = True
-
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        add_flags(parser)
+    add_flags = staticmethod(add_flags)
+    settings = staticmethod(image_settings)
 
     def learning_rate(self, global_batch: int) -> float:
         """Return 0.256 for a batch of 256, and in proportion for others."""
         return 0.256 * global_batch / 256
-
-    def settings(self, given: argparse.Namespace, common: Settings) -> ImageSettings:
-        return image_settings(given, common)
 
     def work(self, _settings: ImageSettings, samples: int) -> dict[str, int]:
         return {"images": samples}

@@ -93,16 +93,12 @@ class MaskedLM(Task[MaskedSettings]):
     name = "masked-lm"
     models = tuple(ARCHITECTURES)
     headline = "sequences"
-
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        add_flags(parser)
+    add_flags = staticmethod(add_flags)
+    settings = staticmethod(masked_settings)
 
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of BERT's pre-training."""
         return 1e-4
-
-    def settings(self, given: argparse.Namespace, common: Settings) -> MaskedSettings:
-        return masked_settings(given, common)
 
     def refuse(self, settings: MaskedSettings) -> None:
         refuse(settings, ARCHITECTURES[settings.model].positions)

@@ -1,6 +1,5 @@
 """Recommendation as a task: models, flags, the unit of work, and what must be equal."""
 
-import argparse
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from ...core.facts import Expected, memory_bytes
 from ...core.loss_check import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
-from ...core.settings import AdamRecipe, Settings
+from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task
 from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
@@ -67,16 +66,12 @@ class Recommendation(Task[ClickSettings]):
     name = "recommendation"
     models = tuple(ARCHITECTURES)
     headline = "samples"
-
-    def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        add_flags(parser)
+    add_flags = staticmethod(add_flags)
+    settings = staticmethod(click_settings)
 
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of DLPerf's scripts."""
         return 1e-3
-
-    def settings(self, given: argparse.Namespace, common: Settings) -> ClickSettings:
-        return click_settings(given, common)
 
     def refuse(self, settings: ClickSettings) -> None:
         """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
