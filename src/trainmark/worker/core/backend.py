@@ -41,6 +41,17 @@ class Observation(Protocol):
         """Return the gradient of each parameter."""
 
 
+def repeated(once: Callable[[], Any], wait: Callable[[], None]) -> Callable[[int], None]:
+    """Return a probe's function: it calls ``once`` a given number of times, and waits."""
+
+    def times(count: int) -> None:
+        for _ in range(count):
+            once()
+        wait()
+
+    return times
+
+
 class Device(Protocol):
     """The device of a rank: facts, memory, and the probes of its speed."""
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, Precision, adaptive, moments_of
+from ..backends.jax.backend import NamedTraining, Precision, adaptive, draw_weights, moments_of
 from ..backends.jax.collectives import CPU
 from ..tasks.causal_lm.architectures import (
     ARCHITECTURES,
@@ -124,20 +124,15 @@ def llama_logits(
 
 
 def init(model: Decoder, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters; their number is asserted. May be traced."""
-    shapes = model.shapes()
-    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
-    params = {}
-    for key, (parameter, shape) in zip(keys, shapes.items()):
+    """Return fresh parameters. May be traced."""
+
+    def drawn(key: Any, parameter: str, shape: Any) -> Any:
         if is_norm(parameter):
-            params[parameter] = jnp.ones(shape, dtype)
-        else:
-            added = parameter.endswith(("output.weight", "down.weight"))
-            deviation = model.added_deviation if added else DEVIATION
-            params[parameter] = (jax.random.normal(key, shape) * deviation).astype(dtype)
-    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
-    assert found == expected, f"the model has {found} parameters instead of {expected}"
-    return params
+            return jnp.ones(shape)
+        added = parameter.endswith(("output.weight", "down.weight"))
+        return jax.random.normal(key, shape) * (model.added_deviation if added else DEVIATION)
+
+    return draw_weights(model, seed, dtype, drawn)
 
 
 def attention_kernel(platform: str, precision: Precision) -> str:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..backends.jax.backend import Precision, biased
+from ..backends.jax.backend import Precision, biased, draw_weights
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
@@ -34,19 +34,14 @@ class Form(NamedTuple):
 
 
 def init(model: Bert, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters; their number is asserted. May be traced."""
-    shapes = model.shapes()
-    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
-    params = {}
-    for key, (parameter, shape) in zip(keys, shapes.items()):
+    """Return fresh parameters. May be traced."""
+
+    def drawn(key: Any, parameter: str, shape: Any) -> Any:
         if len(shape) == 2:
-            params[parameter] = (jax.random.normal(key, shape) * DEVIATION).astype(dtype)
-        else:
-            one = parameter.endswith("norm.weight")
-            params[parameter] = (jnp.ones if one else jnp.zeros)(shape, dtype)
-    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
-    assert found == expected, f"the model has {found} parameters instead of {expected}"
-    return params
+            return jax.random.normal(key, shape) * DEVIATION
+        return (jnp.ones if parameter.endswith("norm.weight") else jnp.zeros)(shape)
+
+    return draw_weights(model, seed, dtype, drawn)
 
 
 class Dropping:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, optimizer
+from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, draw_weights, optimizer
 from ..core.settings import AdamRecipe
 from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import (
@@ -36,14 +36,9 @@ KEY = "dropout"
 
 
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
-    """Return fresh parameters; their number is asserted. May be traced."""
-    shapes = model.shapes()
-    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
-    draw = _init_dlrm if isinstance(model, Dlrm) else _init_wide_deep
-    params = {name: draw(key, name, shape).astype(dtype) for key, (name, shape) in zip(keys, shapes.items())}
-    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
-    assert found == expected, f"the model has {found} parameters instead of {expected}"
-    return params
+    """Return fresh parameters. May be traced."""
+    drawn = _init_dlrm if isinstance(model, Dlrm) else _init_wide_deep
+    return draw_weights(model, seed, dtype, drawn)
 
 
 def _init_wide_deep(key: Any, name: str, shape: tuple[int, ...]) -> Any:

@@ -4,48 +4,29 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining
+from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation, observe_product
+from ..tasks.products import STREAM, Observation
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""
 
 
-class LanguageModel:
-    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
+def drawn_weights(name: str, deviation: float) -> Any:
+    """Return the initializer of a parameter: norms begin with ones, biases with zeros, all others normal."""
+    # Made for every parameter: Keras draws a seed for each one that is made.
+    normal = keras.initializers.RandomNormal(stddev=deviation)
+    if name.endswith("norm.weight"):
+        return keras.initializers.Ones()
+    return keras.initializers.Zeros() if name.endswith("bias") else normal
 
-    def __init__(self, description: Any, compute: str, deviations: Callable[[str], float]) -> None:
-        """Draw the weights from Keras' generator, ``deviations`` by name; their number is asserted."""
-        self.description, self._compute = description, compute
-        self.variables: dict[str, Any] = {}
-        products = {f"{product}.weight" for product in description.products()}
-        for parameter, shape in description.shapes().items():
-            drawn: Any = keras.initializers.RandomNormal(stddev=deviations(parameter))
-            if len(shape) == 1:
-                one = parameter.endswith("norm.weight")
-                drawn = keras.initializers.Ones() if one else keras.initializers.Zeros()
-            self.variables[parameter] = keras.Variable(
-                drawn,
-                shape=shape[::-1] if parameter in products else shape,
-                dtype="float32",
-                name=parameter.replace(".", "_"),
-            )
-        self.trainable_variables: list[Any] = list(self.variables.values())
-        self.tensors = {
-            parameter: NamedVariable(
-                variable, (1, 0) if parameter in products else tuple(range(len(variable.shape)))
-            )
-            for parameter, variable in self.variables.items()
-        }
-        found = sum(int(tf.size(variable.value)) for variable in self.trainable_variables)
-        expected = description.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+class LanguageModel(NamedModel):
+    """A language model, which has its own loss."""
 
     def observe(self, batch: Any, tap: Tap) -> Any:
         """Return the logits of a batch."""
@@ -62,11 +43,11 @@ class GptModel(LanguageModel):
     def __init__(self, name: str, compute: str) -> None:
         model = ARCHITECTURES[name]
 
-        def deviation(parameter: str) -> float:
+        def drawn(parameter: str, _shape: tuple[int, ...]) -> Any:
             added = parameter.endswith(("output.weight", "down.weight"))
-            return model.added_deviation if added else DEVIATION
+            return drawn_weights(parameter, model.added_deviation if added else DEVIATION)
 
-        super().__init__(model, compute, deviation)
+        super().__init__(model, compute, drawn)
 
     def observe(self, batch: Any, tap: Tap) -> Any:
         """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
@@ -194,16 +175,9 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))
         results: dict[str, Any] = {}
         logits = self.language_model.observe(self.batch, results.setdefault)
-        products = []
         results.pop(STREAM)
-        for name, result in results.items():
-            variables = self.language_model.variables
-            inputs, outputs = variables[f"{name}.weight"].shape
-            values = tf.cast(result, tf.float32).numpy()
-            products.append(observe_product(name, inputs, outputs, f"{name}.bias" in variables, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
-        wide = np.asarray(tf.cast(logits, tf.float32))
-        return Observation(wide, float(loss), by_name, products)
+        return self.language_model.observation(results, logits, loss, by_name)
 
 
 open_training = TensorFlowLanguageTraining

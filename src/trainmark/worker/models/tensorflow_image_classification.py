@@ -2,21 +2,21 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 from keras import layers
+from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
 from ..backends.tensorflow.backend import (
-    PRODUCTS,
     NamedVariable,
     TensorFlowTraining,
     count_parameters,
-    operand_types,
 )
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
@@ -246,6 +246,48 @@ def observe_convolutions(network: Network, name: str, images: Any) -> list[Obser
         _observe_convolution(conv.name, network.model.get_layer(conv.name + ".conv"), output)
         for conv, output in zip(ARCHITECTURES[name].convolutions, outputs)
     ]
+
+
+PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
+"""The operations of convolutions and dense layers in the forward pass."""
+
+
+@contextmanager
+def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
+    """Yield a dictionary that gets, by the names of Keras layers, the type of what goes into their products.
+
+    A layer that casts its inputs to another type and its output back is observed only here. ``layers`` are called
+    operator by operator meanwhile; ``graph`` shows the types of a compiled step.
+    """
+    types: dict[str, str] = {}
+    calling: list[str] = []
+
+    def entering(layer: Any, call: Any) -> Any:
+        def called(*given: Any, **named: Any) -> Any:
+            calling.append(layer.name)
+            try:
+                return call(*given, **named)
+            finally:
+                calling.pop()
+
+        return called
+
+    def note(kind: Any, given: Any, _attributes: Any, _outputs: Any, *_names: Any, **_more: Any) -> None:
+        # Operations that Keras calls by TensorFlow's fast path are named by bytes.
+        word = kind.decode() if isinstance(kind, bytes) else kind
+        if calling and word in PRODUCTS:
+            types[calling[-1]] = given[0].dtype.name
+
+    calls = [layer.call for layer in layers]
+    for layer, call in zip(layers, calls):
+        layer.call = entering(layer, call)
+    op_callbacks.add_op_callback(note)
+    try:
+        yield types
+    finally:
+        op_callbacks.remove_op_callback(note)
+        for layer, call in zip(layers, calls):
+            layer.call = call
 
 
 def layers_of(graph: Any) -> list[ObservedLayer]:

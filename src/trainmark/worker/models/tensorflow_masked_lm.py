@@ -13,14 +13,14 @@ from ..tasks.masked_lm.architectures import (
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
-from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy
+from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy, drawn_weights
 
 
 class BertModel(LanguageModel):
     """BERT; values are dropped in every pass, as in training."""
 
     def __init__(self, name: str, compute: str, dropout: float, padded: bool) -> None:
-        super().__init__(ARCHITECTURES[name], compute, lambda _parameter: DEVIATION)
+        super().__init__(ARCHITECTURES[name], compute, lambda name, _shape: drawn_weights(name, DEVIATION))
         self._dropout, self._padded = dropout, padded
 
     def _drop(self, values: Any) -> Any:

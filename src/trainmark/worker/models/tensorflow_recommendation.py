@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters
-from ..tasks.products import Observation, observe_product
+from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining
+from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
@@ -17,29 +16,18 @@ Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product."""
 
 
-class WideDeepModel:
-    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
+class WideDeepModel(NamedModel):
+    """Wide & Deep."""
 
     def __init__(self, model: WideDeep, compute: str, dropout: float) -> None:
-        """Draw the weights from Keras' generator; their number is asserted."""
-        self._products, self._compute, self._dropout = list(model.products()), compute, dropout
-        self.variables: dict[str, Any] = {}
-        self.tensors: dict[str, NamedVariable] = {}
-        for name, shape in model.shapes().items():
-            is_product = name.endswith("weight")
-            limit = glorot_limit(shape) if is_product else TABLE_LIMIT
-            drawn: Any = keras.initializers.RandomUniform(-limit, limit)
-            self.variables[name] = keras.Variable(
-                keras.initializers.Zeros() if name.endswith("bias") else drawn,
-                shape=shape[::-1] if is_product else shape,
-                dtype="float32",
-                name=name.replace(".", "_"),
-            )
-            order = (1, 0) if is_product else tuple(range(len(shape)))
-            self.tensors[name] = NamedVariable(self.variables[name], order)
-        self.trainable_variables: list[Any] = list(self.variables.values())
-        found, expected = count_parameters(self), model.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
+        def drawn(name: str, shape: tuple[int, ...]) -> Any:
+            limit = glorot_limit(shape) if name.endswith("weight") else TABLE_LIMIT
+            # Made for biases too: Keras draws a seed for each one that is made.
+            uniform = keras.initializers.RandomUniform(-limit, limit)
+            return keras.initializers.Zeros() if name.endswith("bias") else uniform
+
+        super().__init__(model, compute, drawn)
+        self._products, self._dropout = list(model.products()), dropout
 
     def logits(self, fields: Sequence[Any], tap: Tap) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2), in the compute type."""
@@ -128,14 +116,8 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         loss, _, gradients = self._forward_and_backward(*self.batch)
         results: dict[str, Any] = {}
         logits = self.recommender.logits(self.batch[:3], results.setdefault)
-        products = []
-        for name, result in results.items():
-            inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
-            biased = f"{name}.bias" in self.recommender.variables
-            values = tf.cast(result, tf.float32).numpy()
-            products.append(observe_product(name, inputs, outputs, biased, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
-        return Observation(np.asarray(logits), float(loss), by_name, products)
+        return self.recommender.observation(results, logits, loss, by_name)
 
 
 open_training = TensorFlowClickTraining

@@ -1,6 +1,5 @@
 """JAX as a backend, with Optax for the optimizer: precision, compiler, the step as a pure function, weights."""
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,13 +22,15 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
-from ...core.window import HostTimers, slots_for
+from ...core.window import slots_for
 from ...tasks.products import Observation, observe_product
 from .collectives import (
     CPU,
     RANKS,
     SPLIT,
     WHOLE,
+    CompileClock,
+    CompletionTimers,
     Group,
     bound_threads,
     choose_platform,
@@ -49,63 +50,6 @@ NONE, XLA = "none", "xla"
 ``none`` calls the step as it is written: each operation is sent to the device as a separate program, which is compiled
 at its first use. ``xla`` makes the whole step one program.
 """
-
-
-class CompileClock:
-    """The programs that XLA compiled in this process, and its seconds, by ``jax.monitoring``.
-
-    The seconds do not include tracing the Python code.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.programs = 0
-        self.cache_hits = 0
-        jax.monitoring.register_event_duration_secs_listener(self._note_duration)
-        jax.monitoring.register_event_listener(self._note_event)
-
-    def _note_duration(self, event: str, seconds: float, **_facts: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            self.seconds += seconds
-            self.programs += 1
-
-    def _note_event(self, event: str, **_facts: Any) -> None:
-        if event == "/jax/compilation_cache/cache_hits":
-            self.cache_hits += 1
-
-
-class CompletionTimers(HostTimers):
-    """The moments at which each step's loss is ready, with the host never more than one step ahead of the device.
-
-    JAX has no events to record, so the host waits for a step's loss, but only after it has handed over the next step:
-    the device always has its next work while the host waits.
-    """
-
-    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        """Make room for ``slots`` marks."""
-        super().__init__(slots, clock_ns)
-        self._result: Any = None
-        self._slot = -1
-        self._handed: Any = None
-
-    def hand_over(self, result: Any) -> None:
-        """Take the result by which the next mark is known to be reached."""
-        self._handed = result
-
-    def mark(self, slot: int) -> None:
-        """Note the end of what was marked before, and remember this mark; without any work before it, it is now."""
-        self.synchronize()
-        if self._handed is None:
-            super().mark(slot)
-            return
-        self._result, self._slot, self._handed = self._handed, slot, None
-
-    def synchronize(self) -> None:
-        """Wait for the last mark that was not reached yet."""
-        if self._result is not None:
-            self._result.block_until_ready()
-            super().mark(self._slot)
-            self._result = None
 
 
 class Precision(NamedTuple):
@@ -553,6 +497,16 @@ class JaxTraining(Training):
     def _own_weights(self) -> Any:
         """Return parameters and running statistics as this rank has them."""
         return self.ranks.own_whole(self.state.params), self.ranks.own_part(self.state.batch_stats)
+
+
+def draw_weights(description: Any, seed: int, dtype: Any, drawn: Callable[[Any, str, Any], Any]) -> Any:
+    """Return fresh parameters: ``drawn`` of a key, a name and a shape. Their number is asserted. May be traced."""
+    shapes = description.shapes()
+    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
+    params = {name: drawn(key, name, shape).astype(dtype) for key, (name, shape) in zip(keys, shapes.items())}
+    found, expected = sum(leaf.size for leaf in params.values()), description.parameters()
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
+    return params
 
 
 class NamedTraining(JaxTraining):

@@ -20,6 +20,7 @@ from ...core.choices import own_gpu
 from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
+from ...core.window import HostTimers
 
 CPU = "cpu"
 CUDA = "cuda"
@@ -184,6 +185,63 @@ def _report_lost_service(address: str, port: int) -> None:
 def _lost() -> None:
     # An error that a thread raises ends the run; in the handler it would be lost.
     raise RunError(FAILED, "lost contact with another rank: JAX's service has ended", peer_lost=True)
+
+
+class CompileClock:
+    """The programs that XLA compiled in this process, and its seconds, by ``jax.monitoring``.
+
+    The seconds do not include tracing the Python code.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.programs = 0
+        self.cache_hits = 0
+        jax.monitoring.register_event_duration_secs_listener(self._note_duration)
+        jax.monitoring.register_event_listener(self._note_event)
+
+    def _note_duration(self, event: str, seconds: float, **_facts: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            self.seconds += seconds
+            self.programs += 1
+
+    def _note_event(self, event: str, **_facts: Any) -> None:
+        if event == "/jax/compilation_cache/cache_hits":
+            self.cache_hits += 1
+
+
+class CompletionTimers(HostTimers):
+    """The moments at which each step's loss is ready, with the host never more than one step ahead of the device.
+
+    JAX has no events to record, so the host waits for a step's loss, but only after it has handed over the next step:
+    the device always has its next work while the host waits.
+    """
+
+    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """Make room for ``slots`` marks."""
+        super().__init__(slots, clock_ns)
+        self._result: Any = None
+        self._slot = -1
+        self._handed: Any = None
+
+    def hand_over(self, result: Any) -> None:
+        """Take the result by which the next mark is known to be reached."""
+        self._handed = result
+
+    def mark(self, slot: int) -> None:
+        """Note the end of what was marked before, and remember this mark; without any work before it, it is now."""
+        self.synchronize()
+        if self._handed is None:
+            super().mark(slot)
+            return
+        self._result, self._slot, self._handed = self._handed, slot, None
+
+    def synchronize(self) -> None:
+        """Wait for the last mark that was not reached yet."""
+        if self._result is not None:
+            self._result.block_until_ready()
+            super().mark(self._slot)
+            self._result = None
 
 
 class Group(Ranks):

@@ -12,6 +12,7 @@ import paddle
 from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
+from ...core.backend import repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
 from ...core.feed import LoadedFeed
@@ -394,9 +395,9 @@ class PaddleTraining(Training):
     from_loader = staticmethod(tuple)  # type: ignore[assignment]  # of any batch
 
     def open_numbers(self, *given: Any) -> LoadedFeed:
-        from .loading import NumbersFeed
+        from .loading import open_numbers
 
-        return NumbersFeed(*given)
+        return open_numbers(*given)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         """Return the optimizer of these parameters: SGD, unless a task overrides it."""
@@ -533,26 +534,12 @@ class PaddleTraining(Training):
     def products(self, size: int) -> Callable[[int], None]:
         """Return products by ``paddle.matmul``."""
         one, other = (paddle.randn([size, size]).astype(self.precision.compute) for _ in range(2))
-
-        def times(count: int) -> None:
-            with paddle.no_grad():
-                for _ in range(count):
-                    paddle.matmul(one, other)
-            self.synchronize()
-
-        return times
+        return repeated(lambda: paddle.matmul(one, other), self.synchronize)
 
     def sums(self, values: int) -> Callable[[int], None]:
         """Return sums by ``add_``."""
         one, other = paddle.zeros([values]), paddle.zeros([values])
-
-        def times(count: int) -> None:
-            with paddle.no_grad():
-                for _ in range(count):
-                    one.add_(other)
-            self.synchronize()
-
-        return times
+        return repeated(lambda: one.add_(other), self.synchronize)
 
     def peak_memory_bytes(self) -> int:
         return peak_memory_bytes(self.device)

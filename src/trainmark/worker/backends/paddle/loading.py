@@ -11,7 +11,7 @@ from ...core.choices import one_of
 from ...core.feed import IndexedReader, LoadedFeed
 from ...core.outcomes import RunError
 from ...core.place import Place
-from ...core.queues import AHEAD, in_parts, joined
+from ...core.queues import AHEAD, Parts, SampleCounter, in_parts, joined
 from ...core.settings import Settings
 from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
@@ -51,41 +51,61 @@ class ShardedSampler:
         return ([numbers] for numbers in shard_batches(*self._given))
 
 
-class NumbersFeed(LoadedFeed):
+class PaddleFeed(LoadedFeed):
     """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
 
     def __init__(
         self,
-        samples: int,
-        batch_of: Callable[[Any], tuple[Any, ...]],
-        settings: Settings,
-        place: Place,
+        data: Any,
+        parts: Any,
+        share: Parts,
+        collate: Callable[[list[Any]], Any],
         ready: Callable[[Any], Any],
+        samples: int,
+        decoder: str | None,
+        produced: SampleCounter,
+        begin: Callable[[int], None] | None = None,
     ) -> None:
-        """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
-
-        ``ready`` makes of a loaded batch what the step needs.
-        """
-        batches, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+        """Start the loader processes; ``parts`` has the indices in ``data`` of each part of a batch."""
         loader = DataLoader(
-            batches,
-            batch_sampler=ShardedSampler(samples, settings.batch_per_device, place, settings.seed),
-            num_workers=workers,
-            collate_fn=_only,
-            prefetch_factor=AHEAD // workers if workers else AHEAD,
+            data,
+            batch_sampler=parts,
+            num_workers=share.workers,
+            collate_fn=collate,
+            prefetch_factor=share.tasks,
             # A second queue, of batches on their way to the device: the copy is a small part of a step.
             use_buffer_reader=False,
             use_shared_memory=True,
+            worker_init_fn=begin,
         )
         self._loader = iter(loader)
+        batches = _read(self._loader)
+        if share.in_batch > 1:
+            batches = joined(batches, share.in_batch, _join)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
-        ahead = AHEAD // workers * workers if workers else AHEAD
-        super().__init__(_read(self._loader), ready, samples, None, ahead, batches.read.produced)
-        self.workers = workers
+        super().__init__(batches, ready, samples, decoder, share.ahead or AHEAD, produced)
+        self.workers = share.workers
 
     def close(self) -> None:
         super().close()
         self._loader._try_shutdown_all()
+
+
+def open_numbers(
+    samples: int,
+    batch_of: Callable[[Any], tuple[Any, ...]],
+    settings: Settings,
+    place: Place,
+    ready: Callable[[Any], Any],
+) -> PaddleFeed:
+    """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
+
+    ``ready`` makes of a loaded batch what the step needs.
+    """
+    data, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
+    share = Parts(workers, AHEAD // max(workers, 1), 1)
+    sampler = ShardedSampler(samples, settings.batch_per_device, place, settings.seed)
+    return PaddleFeed(data, sampler, share, _only, ready, samples, None, data.read.produced)
 
 
 def _only(batches: list[Any]) -> Any:
@@ -115,40 +135,16 @@ class Normalise:
         return images, labels
 
 
-class ImageFeed(LoadedFeed):
-    """Batches of Paddle's loader, which does not end by itself: one of its threads refers to it."""
-
-    def __init__(self, photos: Photos, settings: ImageSettings) -> None:
-        if not settings.loader_workers:
-            single_threaded()
-        share = in_parts(settings.batch_per_device, settings.loader_workers)
-        loader = DataLoader(
-            photos,
-            batch_sampler=photos.parts(share.in_batch),
-            num_workers=share.workers,
-            collate_fn=_collate,
-            prefetch_factor=share.tasks,
-            # A second queue, of batches on their way to the device: the copy is a small part of a step.
-            use_buffer_reader=False,
-            use_shared_memory=True,
-            worker_init_fn=single_threaded,
-        )
-        self._loader = iter(loader)
-        batches = joined(_read_images(self._loader), share.in_batch, _join)
-        # Without processes a thread works ahead, with a queue that cannot be taken away.
-        more = (len(photos), photos.decoder.name, share.ahead or AHEAD, photos.produced)
-        super().__init__(batches, Normalise(settings), *more)
-        self.workers = share.workers
-
-    def close(self) -> None:
-        super().close()
-        self._loader._try_shutdown_all()
-
-
-def open_images(settings: ImageSettings, place: Place) -> ImageFeed:
+def open_images(settings: ImageSettings, place: Place) -> PaddleFeed:
     """Return the feed of the images of this rank; raise ``RunError`` if there is no such loader."""
     one_of("PaddlePaddle", "loader", settings.loader, ("native",))
-    return ImageFeed(Photos(settings, place), settings)
+    photos, share = Photos(settings, place), in_parts(settings.batch_per_device, settings.loader_workers)
+    if not share.workers:
+        single_threaded()
+    parts, ready, name = photos.parts(share.in_batch), Normalise(settings), photos.decoder.name
+    return PaddleFeed(
+        photos, parts, share, _collate, ready, len(photos), name, photos.produced, single_threaded
+    )
 
 
 def _collate(samples: list[Any]) -> Any:
@@ -163,8 +159,3 @@ def _collate(samples: list[Any]) -> Any:
 def _join(parts: list[Any]) -> Any:
     pixels, labels = zip(*parts)
     return paddle.concat(list(pixels)), paddle.concat(list(labels))
-
-
-def _read_images(batches: Iterator[Any]) -> Iterator[Any]:
-    for pixels, labels in batches:
-        yield labels if isinstance(labels, RunError) else (pixels, labels)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...core.backend import repeated
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import Expected, Facts
 from ...core.feed import LoadedFeed
@@ -532,41 +533,16 @@ class PyTorchTraining(Training):
     def products(self, size: int) -> Callable[[int], None]:
         """Return products by ``torch.mm`` into one result, in FP8 by ``torch._scaled_mm``."""
         if self._precision.fp8:
-            return self._products_in_fp8(size)
+            return repeated(products_in_fp8(size, self._device), self.synchronize)
         kind = self._precision.compute
         one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
         result = torch.empty_like(one)
-
-        def times(count: int) -> None:
-            with torch.no_grad():
-                for _ in range(count):
-                    torch.mm(one, other, out=result)
-            self.synchronize()
-
-        return times
-
-    def _products_in_fp8(self, size: int) -> Callable[[int], None]:
-        once = products_in_fp8(size, self._device)
-
-        def times(count: int) -> None:
-            with torch.no_grad():
-                for _ in range(count):
-                    once()
-            self.synchronize()
-
-        return times
+        return repeated(lambda: torch.mm(one, other, out=result), self.synchronize)
 
     def sums(self, values: int) -> Callable[[int], None]:
         """Return sums by ``add_``."""
         one, other = (torch.zeros(values, device=self._device) for _ in range(2))
-
-        def times(count: int) -> None:
-            with torch.no_grad():
-                for _ in range(count):
-                    one.add_(other)
-            self.synchronize()
-
-        return times
+        return repeated(lambda: one.add_(other), self.synchronize)
 
     def alone(self) -> Callable[[], None] | None:
         """Pass the batch through the network of the step, less what exchanges gradients within it."""

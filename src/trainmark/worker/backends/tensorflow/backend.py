@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_callbacks
 
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
@@ -22,6 +21,7 @@ from ...core.place import Place
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
+from ...tasks.products import Observation, observe_product
 from .collectives import (
     Device,
     Group,
@@ -325,46 +325,39 @@ def count_parameters(model: Any) -> int:
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
-PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
-"""The operations of convolutions and dense layers in the forward pass."""
+class NamedModel:
+    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
 
+    def __init__(self, description: Any, compute: str, drawn: Callable[[str, tuple[int, ...]], Any]) -> None:
+        """Draw the weights by the initializer of each name and shape; their number is asserted."""
+        self.description, self._compute = description, compute
+        self.variables: dict[str, Any] = {}
+        self.tensors: dict[str, NamedVariable] = {}
+        products = {f"{product}.weight" for product in description.products()}
+        for name, shape in description.shapes().items():
+            self.variables[name] = keras.Variable(
+                drawn(name, shape),
+                shape=shape[::-1] if name in products else shape,
+                dtype="float32",
+                name=name.replace(".", "_"),
+            )
+            order = (1, 0) if name in products else tuple(range(len(shape)))
+            self.tensors[name] = NamedVariable(self.variables[name], order)
+        self.trainable_variables: list[Any] = list(self.variables.values())
+        found, expected = count_parameters(self), description.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
 
-@contextmanager
-def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
-    """Yield a dictionary that gets, by the names of Keras layers, the type of what goes into their products.
-
-    A layer that casts its inputs to another type and its output back is observed only here. ``layers`` are called
-    operator by operator meanwhile; ``graph`` shows the types of a compiled step.
-    """
-    types: dict[str, str] = {}
-    calling: list[str] = []
-
-    def entering(layer: Any, call: Any) -> Any:
-        def called(*given: Any, **named: Any) -> Any:
-            calling.append(layer.name)
-            try:
-                return call(*given, **named)
-            finally:
-                calling.pop()
-
-        return called
-
-    def note(kind: Any, given: Any, _attributes: Any, _outputs: Any, *_names: Any, **_more: Any) -> None:
-        # Operations that Keras calls by TensorFlow's fast path are named by bytes.
-        word = kind.decode() if isinstance(kind, bytes) else kind
-        if calling and word in PRODUCTS:
-            types[calling[-1]] = given[0].dtype.name
-
-    calls = [layer.call for layer in layers]
-    for layer, call in zip(layers, calls):
-        layer.call = entering(layer, call)
-    op_callbacks.add_op_callback(note)
-    try:
-        yield types
-    finally:
-        op_callbacks.remove_op_callback(note)
-        for layer, call in zip(layers, calls):
-            layer.call = call
+    def observation(
+        self, results: Mapping[str, Any], logits: Any, loss: Any, gradients: Mapping[str, Any]
+    ) -> Observation:
+        """Return the observation of a pass; ``results`` are those of the products by name."""
+        products = []
+        for name, result in results.items():
+            inputs, outputs = self.variables[f"{name}.weight"].shape
+            values = tf.cast(result, tf.float32).numpy()
+            biased = f"{name}.bias" in self.variables
+            products.append(observe_product(name, inputs, outputs, biased, values))
+        return Observation(np.asarray(tf.cast(logits, tf.float32)), float(loss), gradients, products)
 
 
 class TensorFlowTraining(Training):
