@@ -1,5 +1,7 @@
 """What the descriptions of recommenders say, and where they go in the database of others."""
 
+from typing import Any
+
 import pytest
 
 from trainmark.report.exchange import mission_for
@@ -70,7 +72,7 @@ def test_a_table_is_refused_with_all_that_lies_beside_it(
     words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(described, "memory_bytes", lambda: 500_000_000)
-    settings = parse(("--framework=pytorch", "--device=cpu", "--vocabulary=10000000", *words), 1)
+    settings: Any = parse(("--framework=pytorch", "--device=cpu", "--vocabulary=10000000", *words), 1)
     with pytest.raises(RunError) as refused:
         described.Recommendation().refuse(settings)
     assert refused.value.reason.startswith(f"tables of 10000000 rows{said}, and there are 0.5 GB of memory")
@@ -93,7 +95,7 @@ def test_the_ranks_of_a_host_share_its_memory(ranks: int, monkeypatch: pytest.Mo
     monkeypatch.setenv("MASTER_PORT", "4000")
     monkeypatch.setattr(described, "memory_bytes", lambda: 3_000_000_000)
     words = ("--framework=pytorch", "--model=wide_deep", "--device=cpu", "--vocabulary=10000000")
-    settings = parse(words, ranks)
+    settings: Any = parse(words, ranks)
     if ranks == 1:
         described.Recommendation().refuse(settings)
         return

@@ -21,13 +21,7 @@ from trainmark.tasks.equal_work import (
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, ProductsObservation, as_described, layers, passes
 from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, forward
 from trainmark.worker.core.settings import ADAM, Recipe
-from trainmark.worker.tasks.recommendation.architectures import (
-    ARCHITECTURES,
-    DENSE,
-    PAIRS,
-    Interaction,
-    Recommender,
-)
+from trainmark.worker.tasks.recommendation.architectures import ARCHITECTURES, DENSE, PAIRS, Dlrm, Recommender
 from trainmark.worker.tasks.recommendation.records import made_up
 from trainmark.worker.tasks.recommendation.settings import ClickRecipe, DescentRecipe
 
@@ -64,7 +58,7 @@ class ClickEqualWork(EqualWork):
 
     def of(self, model: str, _rules: Mapping[str, str]) -> "ClickEqualWork":
         """Return the part for DLRM's models, or this one."""
-        return DlrmEqualWork() if isinstance(ARCHITECTURES[model], Interaction) else self
+        return DlrmEqualWork() if isinstance(ARCHITECTURES[model], Dlrm) else self
 
     def flags(self) -> Mapping[str, object]:
         """Return the sizes of the tables, the optimizer's constants, and the length of an epoch."""

@@ -17,7 +17,6 @@ from trainmark.worker.tasks.recommendation.architectures import (
     WIDE,
     Dlrm,
     Recommender,
-    WideDeep,
     pairs,
 )
 
@@ -127,7 +126,7 @@ def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBE
 
 
 def _both(
-    model: WideDeep, product: Product, dense: Any, embedded: Any, arrays: Mapping[str, Any], form: Form
+    model: Recommender, product: Product, dense: Any, embedded: Any, arrays: Mapping[str, Any], form: Form
 ) -> Any:
     fields = [embedded.reshape(len(embedded), -1), dense]
     x = np.concatenate(fields[::-1] if form.dense_first else fields, axis=1)

@@ -19,7 +19,6 @@ from ..tasks.recommendation.architectures import (
     WIDE,
     Dlrm,
     Recommender,
-    WideDeep,
     glorot_limit,
     pairs,
 )
@@ -82,7 +81,7 @@ def make_loss(model: Recommender, precision: Precision, share: float, observed: 
     return loss_of
 
 
-def _both(model: WideDeep, compute: Any, share: float) -> Callable[..., Any]:
+def _both(model: Recommender, compute: Any, share: float) -> Callable[..., Any]:
     """Return what gives Wide & Deep's logits, and the key of the next pass."""
     products = list(model.products())
 

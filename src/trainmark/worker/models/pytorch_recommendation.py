@@ -43,6 +43,7 @@ def build(model: Recommender, dropout: float, sparse: bool) -> "ClickModel":
     """Return the module of a model description; with ``sparse`` the tables' gradients are lists of rows."""
     if isinstance(model, Dlrm):
         return DlrmModel(model, sparse)
+    assert isinstance(model, WideDeep)
     return WideDeepModel(model, dropout, sparse)
 
 

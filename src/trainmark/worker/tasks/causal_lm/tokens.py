@@ -27,7 +27,7 @@ class TokenFile:
         path = Path(source)
         self._path = path / TRAIN if path.is_dir() else path
         self._vocabulary, self._length = vocabulary, length
-        made = _manifest(self._path.with_name(MANIFEST))
+        made = read_manifest(self._path.with_name(MANIFEST))
         kind = np.dtype(made.get("type", "uint16")).newbyteorder("<")
         try:
             size = self._path.stat().st_size
@@ -80,14 +80,14 @@ class TokenFile:
         return TokenFile, self._given
 
 
-def _manifest(path: Path) -> Any:
+def read_manifest(path: Path) -> Any:
+    """Return what a data set's manifest says; nothing where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise RunError(FAILED, f"{path} cannot be read: {error}") from error
-    return found
 
 
 def shard_batches(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:

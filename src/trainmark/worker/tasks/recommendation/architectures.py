@@ -17,7 +17,8 @@ follow those of the field before.
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 DENSE, CATEGORIES = 13, 26
 """The fields of Criteo's click logs."""
@@ -39,26 +40,40 @@ VECTORS = CATEGORIES + 1
 PAIRS = VECTORS * (VECTORS - 1) // 2
 
 
-class WideDeep(NamedTuple):
-    """Both tables have ``vocabulary`` rows; those of the deep one are ``embedding_width`` wide."""
+Sized = TypeVar("Sized", bound="Recommender")
 
-    vocabulary: int
-    embedding_width: int
-    layers: int
-    width: int
+
+@dataclass(frozen=True)
+class Recommender:
+    """Tables of ``vocabulary`` rows, ``embedding_width`` wide, as large as a run asks for, and further layers."""
+
+    vocabulary: int = field(default=0, kw_only=True)
+    embedding_width: int = field(default=0, kw_only=True)
+
+    def with_tables(self: Sized, vocabulary: int, embedding_width: int) -> Sized:
+        """Return the model with tables of this size."""
+        return replace(self, vocabulary=vocabulary, embedding_width=embedding_width)
 
     def products(self) -> dict[str, tuple[int, int]]:
         """Return (outputs, inputs) of every product, all with biases, by name, in forward order."""
-        inputs = [CATEGORIES * self.embedding_width + DENSE, *[self.width] * self.layers]
-        outputs = [*[self.width] * self.layers, 1]
-        return {f"fc{i}": pair for i, pair in enumerate(zip(outputs, inputs), start=1)}
+        raise NotImplementedError
+
+    def table_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what is looked up, by name."""
+        raise NotImplementedError
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of what is looked up, that of the categorical fields first."""
+        raise NotImplementedError
+
+    def used_rows(self, batch: Any) -> dict[str, Any]:
+        """Return for each table the rows that a ``Batch`` looks up."""
+        raise NotImplementedError
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs)."""
-        shapes: dict[str, tuple[int, ...]] = {
-            WIDE: (self.vocabulary, 1),
-            DEEP: (self.vocabulary, self.embedding_width),
-        }
+        shapes = self.table_shapes()
         for name, shape in self.products().items():
             shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
         return shapes
@@ -71,29 +86,41 @@ class WideDeep(NamedTuple):
         """Return those of the forward pass of one sample: the products; a look into a table is none."""
         return _count(self.products())
 
+
+@dataclass(frozen=True)
+class WideDeep(Recommender):
+    """Hidden layers of one width; the wide table is as long as the deep one."""
+
+    layers: int
+    width: int
+
+    def products(self) -> dict[str, tuple[int, int]]:
+        inputs = [CATEGORIES * self.embedding_width + DENSE, *[self.width] * self.layers]
+        outputs = [*[self.width] * self.layers, 1]
+        return {f"fc{i}": pair for i, pair in enumerate(zip(outputs, inputs), start=1)}
+
+    def table_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {WIDE: (self.vocabulary, 1), DEEP: (self.vocabulary, self.embedding_width)}
+
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of what is looked up, the deep one first."""
         return DEEP, WIDE
 
     def used_rows(self, batch: Any) -> dict[str, Any]:
-        """Return for each table the rows that a ``Batch`` looks up."""
         return {DEEP: batch.categories, WIDE: batch.crossed}
 
 
-class Dlrm(NamedTuple):
-    """The tables have ``vocabulary`` rows together, ``embedding_width`` wide; the last layers are not among the widths.
+@dataclass(frozen=True)
+class Dlrm(Recommender):
+    """The widths of both rows of layers, less their last: the bottom's is a row's, the top's last one is the logit.
 
-    The bottom's last layer is as wide as a row, the top's last one gives the logit.
+    The tables have ``vocabulary`` rows together.
     """
 
-    vocabulary: int
-    embedding_width: int
     bottom: tuple[int, ...]
     top: tuple[int, ...]
 
     def products(self) -> dict[str, tuple[int, int]]:
-        """Return (outputs, inputs) of every product, all with biases, by name, in forward order."""
         bottom = [DENSE, *self.bottom, self.embedding_width]
         top = [self.embedding_width + PAIRS, *self.top, 1]
         return {
@@ -102,32 +129,19 @@ class Dlrm(NamedTuple):
             for i, inputs, outputs in zip(range(1, len(widths)), widths, widths[1:])
         }
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every parameter by name; products are (outputs, inputs)."""
-        shapes: dict[str, tuple[int, ...]] = {TABLES: (self.vocabulary, self.embedding_width)}
-        for name, shape in self.products().items():
-            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
-        return shapes
-
-    def parameters(self) -> int:
-        """Return the number of parameters, those of the tables included."""
-        return _count(self.shapes())
+    def table_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {TABLES: (self.vocabulary, self.embedding_width)}
 
     def multiply_adds(self) -> int:
         """Return those of the forward pass of one sample: the products, and each pair of vectors once."""
-        return _count(self.products()) + PAIRS * self.embedding_width
+        return super().multiply_adds() + PAIRS * self.embedding_width
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The name of what is looked up."""
         return (TABLES,)
 
     def used_rows(self, batch: Any) -> dict[str, Any]:
-        """Return the rows that a ``Batch`` looks up."""
         return {TABLES: batch.categories}
-
-
-Recommender = WideDeep | Dlrm
 
 
 def _count(shapes: Mapping[str, tuple[int, ...]]) -> int:
@@ -140,34 +154,12 @@ def pairs() -> tuple[list[int], list[int]]:
     return [i for i, _ in both], [j for _, j in both]
 
 
-class Tower(NamedTuple):
-    """The hidden layers of a model; its tables are as large as a run asks for."""
-
-    layers: int
-    width: int
-
-    def with_tables(self, vocabulary: int, embedding_width: int) -> WideDeep:
-        """Return the whole model."""
-        return WideDeep(vocabulary, embedding_width, *self)
-
-
-class Interaction(NamedTuple):
-    """The layers of a DLRM, without those whose widths follow from the others."""
-
-    bottom: tuple[int, ...]
-    top: tuple[int, ...]
-
-    def with_tables(self, vocabulary: int, embedding_width: int) -> Dlrm:
-        """Return the whole model."""
-        return Dlrm(vocabulary, embedding_width, *self)
-
-
 # With DLPerf's 2 322 444 rows, wide_deep has 46 220 493 parameters at a width of 16, dlrm 299 641 729 at 128.
-ARCHITECTURES: Mapping[str, Tower | Interaction] = {
-    "wide_deep": Tower(layers=7, width=1024),
-    "wide_deep_tiny": Tower(layers=3, width=64),
-    "dlrm": Interaction(bottom=(512, 256), top=(1024, 1024, 512, 256)),
-    "dlrm_tiny": Interaction(bottom=(64, 32), top=(64, 32)),
+ARCHITECTURES: Mapping[str, Recommender] = {
+    "wide_deep": WideDeep(layers=7, width=1024),
+    "wide_deep_tiny": WideDeep(layers=3, width=64),
+    "dlrm": Dlrm(bottom=(512, 256), top=(1024, 1024, 512, 256)),
+    "dlrm_tiny": Dlrm(bottom=(64, 32), top=(64, 32)),
 }
 
 

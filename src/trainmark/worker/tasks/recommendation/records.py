@@ -5,7 +5,6 @@ A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw
 may have other types in the same places; the first records show which.
 """
 
-import json
 import queue
 import sys
 import threading
@@ -19,7 +18,7 @@ from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter
-from ..causal_lm.tokens import shard_batches
+from ..causal_lm.tokens import read_manifest, shard_batches
 from .architectures import CATEGORIES, CROSSES, DENSE
 from .settings import ClickSettings
 
@@ -155,7 +154,7 @@ class ClickFile:
         self._given = source, vocabulary
         path = Path(source)
         self._path = path / TRAIN if path.is_dir() else path
-        made = _manifest(self._path.with_name(MANIFEST))
+        made = read_manifest(self._path.with_name(MANIFEST))
         check_columns(self._path, made.get("columns", COLUMNS))
         self._vocabulary = vocabulary
         self._sizes = np.array(fitting(self._path, made.get("column_sizes"), vocabulary))
@@ -256,7 +255,7 @@ def record_files(source: str, suffix: str) -> tuple[list[Path], Any]:
     found = sorted(Path(source).glob(f"*.{suffix}"))
     if not found:
         raise RunError(FAILED, f"{source} has no {suffix} files")
-    return found, _manifest(Path(source) / MANIFEST)
+    return found, read_manifest(Path(source) / MANIFEST)
 
 
 def used_rows(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any = None) -> Batch:
@@ -300,15 +299,6 @@ def fitting(path: Path, sizes: list[int] | None, vocabulary: int) -> list[int]:
             FAILED, f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows"
         )
     return sizes
-
-
-def _manifest(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RunError(FAILED, f"{path} cannot be read: {error}") from error
 
 
 def open_feed(

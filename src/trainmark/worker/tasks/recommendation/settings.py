@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings, positive
-from .architectures import ARCHITECTURES, Interaction, Recommender
+from .architectures import ARCHITECTURES, Dlrm, Recommender
 
 DENSE_GRADIENTS = "dense"
 """A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
@@ -88,7 +88,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def click_settings(given: argparse.Namespace, common: Settings) -> ClickSettings:
     """Return the settings with those of the flags of ``add_flags``."""
-    descends = isinstance(ARCHITECTURES[common.model], Interaction)
+    descends = isinstance(ARCHITECTURES[common.model], Dlrm)
     return ClickSettings(
         **{**vars(common), "recipe": (_descent if descends else _adam)(given, vars(common.recipe))},
         vocabulary=given.vocabulary,
