@@ -25,7 +25,8 @@ def public_methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def ancestors(node: ast.ClassDef, classes: dict[str, list[ast.ClassDef]]) -> Iterator[ast.ClassDef]:
-    for base in node.bases:
+    for given in node.bases:
+        base = given.value if isinstance(given, ast.Subscript) else given
         name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
         for parent in classes.get(name, ()):
             if parent is not node:
