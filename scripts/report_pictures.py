@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-SHOWN = ("frameworks", "h200-language", "cluster-ssh")
-"""Six frameworks, language models, and a scaling table of four hosts."""
+SHOWN = ("demo", "makemore", "frameworks", "h200-language", "cluster-ssh")
+"""``make demo``, a program of somebody else, six frameworks, language models, and a scaling table of four hosts."""
 SITE = "site"
 EXAMPLES = {
     "example-precisions": "precisions_of_two_frameworks",
@@ -97,7 +97,7 @@ def main(names: list[str]) -> int:
             continue
         results = results_of(name)
         runs = [run for case in results.cases for run in case.runs]
-        if not results.complete or any(run.identity is None for run in runs):
+        if not results.complete or any(run.measurement is not None and run.identity is None for run in runs):
             sys.stderr.write(f"{name}: unfinished, or the program of some run is unknown\n")
             return 1
         page = page_of(name)

@@ -96,3 +96,42 @@ def test_a_keras_program_that_is_ended_within_its_first_epoch_has_a_number(tmp_p
     assert run["outcome"] == "ok", run["reason"]
     assert run["measurement"]["unit"] == "steps/s"
     assert run["measurement"]["throughput"] < 50
+
+
+SILENT = "pass"
+BY_EPOCH = """
+import time
+for epoch in range(1, 13):
+    time.sleep(0.1)
+    print(f"Epoch {epoch}/12 loss: 1.0", flush=True)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("program", "advice"),
+    [(SILENT, "let it print a line a step, or use trainmark.measure"), ("print('x')", "describe its lines")],
+)
+def test_a_program_without_a_number_gets_the_way_out_that_fits_what_it_printed(
+    program: str, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(program)
+    command = ["python3", str(tmp_path / "train.py")]
+
+    assert main(["run", "--repeats", "1", "--out", str(tmp_path / "out"), "--", *command]) == 1
+
+    assert f"if it does train, {advice}" in capsys.readouterr().out
+
+
+@pytest.mark.process
+def test_epochs_that_count_as_steps_have_the_work_of_an_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(BY_EPOCH)
+    command = ["python3", str(tmp_path / "train.py")]
+
+    main(["run", "--repeats", "1", "--out", str(tmp_path / "out"), "--", *command])
+
+    printed = capsys.readouterr().out
+    assert "so an epoch counts as one step" in printed
+    assert "if an epoch counts as one step, N is an epoch's samples" in printed

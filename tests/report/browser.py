@@ -50,6 +50,17 @@ function clipped() {
     const narrow = place.width < 8 * parseFloat(style.fontSize);
     if (cell.textContent.length > 40 && lines > 8 && narrow) found.push(`${said}: a word a line`);
   }
+  for (const cell of document.querySelectorAll("#glance :is(td, th)")) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), word = document.createRange();
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      for (const match of text.data.matchAll(/(?<![^\\s])[A-Za-z]+(?![^\\s])/g)) {
+        word.setStart(text, match.index);
+        word.setEnd(text, match.index + match[0].length);
+        const lines = new Set([...word.getClientRects()].map((line) => Math.round(line.top)));
+        if (lines.size > 1) found.push(`${match[0]}: broken into ${lines.size} lines`);
+      }
+    }
+  }
   for (const row of document.querySelectorAll("tr")) {
     const places = [...row.children].map((cell) => cell.getBoundingClientRect()).filter((place) => place.width);
     const apart = (one, other) => one.right <= other.left + 1 || other.right <= one.left + 1

@@ -219,7 +219,8 @@ def test_pictures_show_finished_results_whose_runs_name_their_program(page: str)
     for name in (name for name in shown if not name.startswith("example-")):
         results = stored(name)
         assert results.complete
-        assert all(run.identity is not None for case in results.cases for run in case.runs)
+        runs = [run for case in results.cases for run in case.runs if run.measurement is not None]
+        assert all(run.identity is not None for run in runs)
 
 
 def notes(section: Section) -> str:

@@ -161,7 +161,7 @@ WHOLE = (
     (sample.hostile, Language.ZH),
     (sample.cluster, Language.EN),
 )
-STORED = ("frameworks", "h200-language", "h100-scaling", "cluster-ssh")
+STORED = ("demo", "makemore", "frameworks", "h200-language", "h100-scaling", "cluster-ssh")
 """Kept results: six frameworks, three language models and two others, two sizes, and four hosts."""
 WITHOUT_SCRIPT = "plain-two_units"
 PAGES = (

@@ -288,8 +288,7 @@ def _measured_by_rule(
     if result.value is not None or work is not None or read.global_batch is not None:
         return read, result
     in_steps = replace(read, unit=STEPS_UNIT, facts=replace(read.facts, global_batch=1))
-    counted = measure_log(in_steps, rule)
-    return (read, result) if counted.value is None else (in_steps, counted)
+    return in_steps, measure_log(in_steps, rule)
 
 
 def _rule_of(card: Card, warmup_steps: int | None, read: ParsedLog) -> Rule | None:
@@ -320,9 +319,10 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
             "into the run's folder, where they are read (--log-dir {run}/node{node}), or print them too (--tee 3)"
         )
     if read.format is None and name == AUTO_FORMAT:
+        last = last_line_of(log)
         raise NotMeasurable(
-            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last_line_of(log)}; "
-            "if it does train, describe its lines (docs/how-to/describe-a-log.md) and give --format"
+            f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last}; "
+            f"if it does train, {_MEASURE_ITSELF if last == _SILENT else _DESCRIBE_LINES}"
         )
     if read.format is None:
         raise NotMeasurable(
@@ -332,10 +332,17 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
         raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
 
 
+_SILENT = "; the program printed nothing"
+_DESCRIBE_LINES = "describe its lines (docs/how-to/describe-a-log.md) and give --format"
+_MEASURE_ITSELF = (
+    "let it print a line a step, or use trainmark.measure (docs/tutorials/measure-your-script.md)"
+)
+
+
 def last_line_of(log: Path) -> str:
     """Return the last line of a log as the end of a sentence: a program that refuses often ends with code 0."""
     last = last_line(read_tail(log).decode(errors="replace"))
-    return f"; its last line: {printable_line(last)[:200]}" if last else "; the program printed nothing"
+    return f"; its last line: {printable_line(last)[:200]}" if last else _SILENT
 
 
 def _with_work(work: int | None, read: ParsedLog) -> ParsedLog:

@@ -49,7 +49,10 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
 def _assumed_of(results: Results) -> Iterator[str]:
     """Yield what the numbers themselves show to be unknown."""
     if any(case.unit == STEPS_UNIT for case in results.cases):
-        yield "steps are counted, because the work of a step is unknown (--work-per-step N --unit samples/s)"
+        yield (
+            "steps are counted, because the work of a step is unknown "
+            "(--work-per-step N --unit samples/s; if an epoch counts as one step, N is an epoch's samples)"
+        )
 
 
 def advice_of(results: Results) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, code, plain
+from trainmark.report.blocks import Block, Bullets, Cell, Column, Paragraph, Section, Table, cell, code, plain
 from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
@@ -158,11 +158,28 @@ def telemetry(context: Context) -> Section | None:
         Column(say("column_quantity"), numeric=False),
         *(Column(context.axes.label(r.case)) for r, _ in sampled),
     )
+    texts = {
+        name for name in names for _, held in sampled if any(isinstance(one.get(name), str) for one in held)
+    }
     rows = tuple(
-        (Cell(code(name)), *(cell(_range(context, held, name)) for _, held in sampled)) for name in names
+        (Cell(code(name)), *(cell(_range(context, held, name)) for _, held in sampled))
+        for name in names
+        if name not in texts
+    )
+    # Names of processes would make a column of figures wider than the page.
+    words = tuple(
+        (
+            *code(name),
+            *plain(f" {context.axes.label(result.case)}{say('colon')}{_range(context, held, name)}"),
+        )
+        for name in names
+        if name in texts
+        for result, held in sampled
+        if any(name in one for one in held)
     )
     caption = Paragraph(plain(say("telemetry_caption")))
-    return Section("telemetry", say("telemetry_title"), (caption, Table("", columns, rows)), folded=True)
+    blocks = (caption, Table("", columns, rows), *([Bullets(words)] if words else []))
+    return Section("telemetry", say("telemetry_title"), blocks, folded=True)
 
 
 def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:

@@ -157,13 +157,21 @@ def _notes(context: Context, compared: Sequence[_Compared], selection: _Selectio
     say, rows = context.say, selection.rows
     labels = {one.baseline.id: context.axes.label(one.baseline.case) for one in rows}
     bases = [labels[name] for name in labels if sum(one.baseline.id == name for one in rows) > 1]
-    note = [say("glance_intervals")]
+    note = []
+    if any(one.case.estimate is not None and one.case.estimate.interval is not None for one in rows):
+        note.append(say("glance_intervals"))
     if bases:
         note.append(say("glance_ratio", bases=say("semicolon").join(bases)))
     if len(rows) < len(compared):
         note.append(say("glance_some", n=len(rows), of=len(compared)))
     note += _unlike(context, selection)
-    yield say("space").join(note)
+    if note:
+        yield say("space").join(note)
+    topologies = (one.case.case.topology for one in rows)
+    shown = " ".join(context.axes.label(one.case.case) for one in rows).split()
+    named = next((topology for topology in topologies if topology in shown), None)
+    if named is not None:
+        yield say("glance_topology", label=named)
 
 
 def _unlike(context: Context, selection: _Selection) -> Iterator[str]:
