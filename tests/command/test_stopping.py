@@ -1,8 +1,10 @@
-"""A run that is ended on purpose once its log shows enough steps."""
+"""A run that is ended on purpose once its log shows enough steps or epochs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from trainmark.campaign.stopping import StopWatch
 from trainmark.node import Heartbeat
@@ -46,3 +48,58 @@ def test_fast_steps_go_on_until_the_gates_can_look_at_the_machine(
     write_log(tmp_path, step_s, steps)
     watch = StopWatch(read_card(tmp_path / "card.yaml").card, tmp_path, lambda _: None)
     assert (watch(Heartbeat(5.0, None)) is not None) is ends
+
+
+EPOCH_ALONE = {
+    "title": "epochs",
+    "framework": "python",
+    "unit": "samples/s",
+    "records": ["epoch {epoch}: {rate} samples/s"],
+}
+
+
+def write_lines(folder: Path, lines: list[str]) -> None:
+    """Write a log of which a line arrived each second."""
+    text, arrivals = "", "1000.0 0\n"
+    for second, line in enumerate(lines):
+        text += line
+        arrivals += f"{1001 + second}.0 {len(text.encode())}\n"
+    (folder / LOG).write_text(text)
+    (folder / ARRIVALS).write_text(arrivals)
+
+
+def ended(folder: Path, lines: list[str], log_format: str | Mapping[str, object] = "auto") -> str | None:
+    """Return why a run with these lines is ended by a card with three epochs."""
+    card = yaml.safe_load(CARD) | {"stop_after": {"epochs": 3}, "skip": 1, "log_format": log_format}
+    (folder / "card.yaml").write_text(yaml.safe_dump(card))
+    write_lines(folder, lines)
+    end = StopWatch(read_card(folder / "card.yaml").card, folder, lambda _: None)(Heartbeat(5.0, None))
+    return None if end is None else end[1]
+
+
+def keras(epochs: int) -> list[str]:
+    bar = "100/100 ━━━━━━━━━━━━━━━━━━━━ 5s 50ms/step - loss: 1.5\n"
+    return [f"Epoch {epoch}/90\n{bar}" for epoch in range(1, epochs + 1)]
+
+
+def steps_of(epochs: int, last_steps: int) -> list[str]:
+    each = [20] * (epochs - 1) + [last_steps]
+    return [
+        f"[{epoch}][{step}/20] loss 0.5 step_time 1.0\n"
+        for epoch in range(epochs)
+        for step in range(1, each[epoch] + 1)
+    ]
+
+
+def test_a_program_that_counts_epochs_is_ended_after_whole_ones(tmp_path: Path) -> None:
+    after = "ended on purpose after 3 epochs"
+    assert [ended(tmp_path, keras(epochs), "keras") for epochs in (2, 3)] == [None, after]
+    alone = [f"epoch {epoch}: 80 samples/s\n" for epoch in range(3)]
+    assert [ended(tmp_path, alone[:shown], EPOCH_ALONE) for shown in (2, 3)] == [None, after]
+    of_steps = {**EPOCH_ALONE, "records": [r"\[{epoch}\]\[{step}/\d+\] loss [\d.]+ step_time {step_time_s}"]}
+    # The third epoch is over when the fourth begins.
+    assert [ended(tmp_path, steps_of(*shown), of_steps) for shown in ((3, 20), (4, 1))] == [None, after]
+
+
+def test_a_log_without_epochs_is_not_ended_by_them(tmp_path: Path) -> None:
+    assert ended(tmp_path, [f"step {step} loss {1 / step:.4f}\n" for step in range(1, 60)]) is None

@@ -18,11 +18,11 @@ from trainmark.equivalence import (
     party,
 )
 from trainmark.equivalence.golden import FOLDER
+from trainmark.equivalence.inputs import NO_RULES
 from trainmark.equivalence.rounding import ALL, JOINT, SIGNIFICANT_BITS, WORST, Rounding
 from trainmark.schema.certificate import Check, Pair, Subject
 from trainmark.schema.observation import Observation, Sketch
 from trainmark.schema.precision import Precision
-from trainmark.tasks import TASKS
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 golden_observations: Any = importlib.import_module("golden_observations")
@@ -30,14 +30,14 @@ golden_observations: Any = importlib.import_module("golden_observations")
 MODEL = "gpt2_tiny"
 BF16 = Precision.AMP_BF16
 LUCKY = (("8", 0.001), ("11", 0.001))
-WITHOUT = {"resnet50_v1.5"}
-"""The models whose rounding was not emulated yet; in a low precision they have no certificate."""
-
-MODELS = [model for task in TASKS.values() if task.equal_work for model in task.models]
+OBSERVED: list[tuple[str, dict[str, str]]] = golden_observations.wanted()
+"""Each model with the rules of each of its golden observations."""
 
 
-def expected(model: str = MODEL, precision: Precision = BF16) -> Rounding:
-    rounding = golden_rounding(model, {}, precision)
+def expected(
+    model: str = MODEL, precision: Precision = BF16, rules: Mapping[str, str] = NO_RULES
+) -> Rounding:
+    rounding = golden_rounding(model, rules, precision)
     assert rounding is not None
     return rounding
 
@@ -79,13 +79,13 @@ def wrong(observation: Observation) -> set[Subject]:
     return {check.subject for check in compared(observation).checks if not check.holds}
 
 
-def test_a_model_without_rounding_has_no_certificate_in_a_low_precision() -> None:
-    assert {model for model in MODELS if golden_rounding(model, {}, BF16) is None} == WITHOUT
+def test_a_model_without_a_golden_observation_has_no_rounding() -> None:
+    assert golden_rounding("gpt2_unknown", {}, BF16) is None
 
 
-@pytest.mark.parametrize("model", sorted({*MODELS} - WITHOUT))
-def test_every_golden_observation_has_the_rounding_of_both_formats(model: str) -> None:
-    bf16, fp16 = expected(model), expected(model, Precision.AMP_FP16)
+@pytest.mark.parametrize(("model", "rules"), OBSERVED)
+def test_every_golden_observation_has_the_rounding_of_both_formats(model: str, rules: dict[str, str]) -> None:
+    bf16, fp16 = expected(model, rules=rules), expected(model, Precision.AMP_FP16, rules)
     # Eight times as fine; the root of that where a value turns at a ReLU.
     ratios = [bf16.gradients[name] / distance for name, distance in fp16.gradients.items()]
     assert min(ratios) > 2.5

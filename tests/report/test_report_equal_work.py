@@ -505,3 +505,46 @@ def test_fp32_that_differs_speaks_against_a_low_precision_too() -> None:
 def test_a_precision_without_a_certificate_is_still_named() -> None:
     text = report(of([IN_BF16, {**PYTORCH, "precision": "amp-fp16"}], golden(), narrow()))
     assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text
+
+
+# Sizes that the compared steps do not have.
+
+UNCHECKED = "not checked at "
+
+
+def test_sizes_without_a_comparison_are_named_and_not_clean() -> None:
+    sizes: list[Axes] = [{**axes, "batch_per_device": 64} for axes in (PYTORCH, TENSORFLOW)]
+    (finding,) = judge_equality(of(sizes, certificate(*BOTH)).cases, [certificate(*BOTH)])
+    assert [(size.axis, size.checked, size.of_cases) for size in finding.unchecked_sizes] == [
+        ("batch_per_device", 8, (64,)),
+        ("image_size", 96, (224,)),
+    ]
+    text = report(of(sizes, certificate(*BOTH)))
+    assert (
+        f"mobilenet_v1 on cpu: {UNCHECKED}batch per device 64; image size 224 px, as the compared steps have "
+        "batch per device 8; image size 96 px: a mistake that takes effect only at other sizes is not excluded."
+    ) in text
+    assert "未在" in report(of(sizes, certificate(*BOTH)), Language.ZH)
+
+
+def test_the_sizes_of_the_compared_steps_need_no_remark() -> None:
+    sizes: list[Axes] = [{**axes, "batch_per_device": 8, "image_size": 96} for axes in (PYTORCH, TENSORFLOW)]
+    text = report(of(sizes, certificate(*BOTH)))
+    assert SHOWN in text
+    assert UNCHECKED not in text
+
+
+def test_work_that_nothing_was_shown_of_has_no_sizes() -> None:
+    other = [{**PYTORCH, "device": "cuda"}, {**TENSORFLOW, "device": "cuda"}]
+    assert UNCHECKED not in report(of(other, certificate(*BOTH)))
+    fails = certificate(*BOTH, unequal=[("pytorch", "tensorflow")])
+    assert UNCHECKED not in report(of([PYTORCH, TENSORFLOW], fails))
+
+
+def test_many_sizes_are_named_by_the_smallest_and_the_largest() -> None:
+    batches: list[Axes] = [
+        {**axes, "batch_per_device": batch, "image_size": 96}
+        for batch in (8, 16, 32, 64, 128)
+        for axes in (PYTORCH, TENSORFLOW)
+    ]
+    assert f"{UNCHECKED}batch per device 16 to 128, as" in report(of(batches, certificate(*BOTH)))

@@ -53,7 +53,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "hidden_size": ({"hidden_size": "1k"}, "hidden_size", "input should be a valid integer"),
     "sequence_length": ({"sequence_length": 1.5}, "sequence_length", "input should be a valid integer"),
     "skip": ({"skip": -1}, "skip", "input should be greater than or equal to 0"),
-    "stop_after": ({"stop_after": {}}, "stop_after", "needs 'steps' or 'seconds'"),
+    "stop_after": ({"stop_after": {}}, "stop_after", "needs 'steps', 'epochs' or 'seconds'"),
     "stop_after seconds": ({"stop_after": {"seconds": 0}}, "seconds", "input should be greater than 0"),
     "work_per_step": ({"work_per_step": "{batch} +"}, "work_per_step", "is not names, numbers and + - * / // ()"),
     "work_per_step name": (

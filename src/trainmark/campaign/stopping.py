@@ -1,8 +1,11 @@
 """Ending a run on purpose, once its log shows enough."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.logs import ParsedLog
@@ -39,28 +42,30 @@ class StopWatch:
             return None
         if stop.seconds is not None and pulse.elapsed_s >= stop.seconds:
             return Outcome.OK, f"ended on purpose after {stop.seconds:g} s"
-        if stop.steps is not None and self._shows_enough(pulse.elapsed_s, stop.steps):
+        if pulse.elapsed_s < self._next_read_s:
+            return None
+        if stop.steps is not None and self._shows(stop.steps, lambda log: steps_shown(log.parsed), pulse):
             return Outcome.OK, f"ended on purpose after {stop.steps} steps"
+        if stop.epochs is not None and self._shows(stop.epochs, epochs_shown, pulse):
+            return Outcome.OK, f"ended on purpose after {stop.epochs} epochs"
         return None
 
-    def _shows_enough(self, elapsed_s: float, steps: int) -> bool:
-        """Return whether the log shows so many steps; False if it is not yet time to read it again.
+    def _shows(self, wanted: int, shown: Callable[[RunLog], int], pulse: Heartbeat) -> bool:
+        """Return whether the log shows so many steps or epochs.
 
         Fast steps go on until the measured ones last long enough for samples of the machine.
         """
-        if elapsed_s < self._next_read_s:
-            return False
         began = time.monotonic()
         # A program may have put a pipe in its place, which would block.
         if not (self.folder / LOG).is_file():
             return False
         try:
             log = read_run_log(self.card, self.folder)
-            enough = steps_shown(log.parsed) >= steps and not _is_short(log, self.card.skip)
+            enough = shown(log) >= wanted and not _is_short(log, self.card.skip)
         except OSError:
             enough = False
         took = time.monotonic() - began
-        self._next_read_s = elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
+        self._next_read_s = pulse.elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
         return enough
 
 
@@ -83,3 +88,17 @@ def steps_shown(log: ParsedLog) -> int:
     first, last = (float(counted.array(at, at + 1)[0]) for at in (0, log.records.count - 1))
     # A counter that begins anew with each epoch shows less than the number of records.
     return max(int(last - first) + log.step_interval, log.records.count)
+
+
+def epochs_shown(log: RunLog) -> int:
+    """Return the number of whole epochs that the records of a log cover; 0 if it does not count them.
+
+    A record without a step is one of a whole epoch if it has the epoch's number or stands under its heading. An epoch
+    with steps is over when the next one begins.
+    """
+    records = log.parsed.records
+    if records.epoch is None:
+        headed = log.known is not None and log.known.heading is not None
+        return records.count if headed and records.step is None else 0
+    started = len(np.unique(records.epoch.array()))
+    return started if records.step is None else started - 1

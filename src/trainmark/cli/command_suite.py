@@ -53,6 +53,7 @@ class CommandOptions:
     repeats: int | None = None
     until_half_width: float | None = None
     steps: int | None = None
+    epochs: int | None = None
     seconds: float | None = None
     timeout: float | None = None
     format: str | None = None
@@ -124,7 +125,8 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
         card["options"] = {name: [] for name in options}
     if variables:
         card["environment_variables"] = {name: f"{{{name}}}" for name in variables}
-    stop = {key: value for key, value in (("steps", given.steps), ("seconds", given.seconds)) if value}
+    limits = {"steps": given.steps, "epochs": given.epochs, "seconds": given.seconds}
+    stop = {key: value for key, value in limits.items() if value}
     card |= {"stop_after": stop} if stop else {}
     if given.parameters is not None:
         card["parameters"] = _parameters(given.parameters)

@@ -130,6 +130,9 @@ def run(
     steps: Annotated[
         int | None, _of_command("--steps", "End each run (SIGINT) once its log shows so many steps.", min=1)
     ] = None,
+    epochs: Annotated[
+        int | None, _of_command("--epochs", "End each run once its log shows so many whole epochs.", min=1)
+    ] = None,
     seconds: Annotated[
         float | None, _of_command("--seconds", "End each run (SIGINT) after so many seconds.", min=1)
     ] = None,
@@ -278,6 +281,7 @@ def run(
         repeats=repeats,
         until_half_width=until_half_width,
         steps=steps,
+        epochs=epochs,
         seconds=seconds,
         timeout=timeout,
         format=log_format,

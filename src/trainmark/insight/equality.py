@@ -1,11 +1,11 @@
 """Findings on equal work: the frameworks of a result compared by the results' certificates."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.schema.case import BUILT_IN, Case, Device
 from trainmark.schema.certificate import GOLDEN, Certificate, Check, Party
-from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
+from trainmark.schema.findings import Difference, EqualityFinding, UncheckedSize, Verdict, Work
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult
 from trainmark.tasks import case_of, fixed_axes_of, task_of
@@ -63,12 +63,14 @@ def judge_equality(
     have a finding of their own.
     """
     groups: dict[tuple[str, Device], _Cases] = {}
+    settled: dict[str, Case] = {}
     for result in cases:
         if result.estimate is not None:
+            settled[result.id] = result.settled
             works = groups.setdefault((result.case.model, result.case.device), {})
             works.setdefault(_Work.of(result), []).append(result.id)
     return tuple(
-        finding
+        finding.model_copy(update={"unchecked_sizes": _unchecked_sizes(finding, certificates, settled)})
         for (model, _), works in groups.items()
         for finding in _judged(model, works, certificates)
         if len({work.framework for work in works}) > 1 or _is_checked(finding)
@@ -78,6 +80,23 @@ def judge_equality(
 def _is_checked(finding: EqualityFinding) -> bool:
     """Return whether a framework was compared with the golden observation, or that was tried."""
     return bool(finding.golden or finding.differences or finding.with_verdict(Verdict.UNSEEN))
+
+
+def _unchecked_sizes(
+    finding: EqualityFinding, certificates: Sequence[Certificate], cases: Mapping[str, Case]
+) -> tuple[UncheckedSize, ...]:
+    """Return the sizes of the equal works' cases that the compared steps do not have; they are the same for a model."""
+    certificate = next((found for found in certificates if found.model == finding.model), None)
+    equal = [cases[case] for work in finding.with_verdict(Verdict.EQUAL) for case in work.cases]
+    if certificate is None:
+        return ()
+    checked = {"batch_per_device": certificate.batch, **certificate.axes}
+    return tuple(
+        UncheckedSize(axis=axis, checked=size, of_cases=tuple(sorted(others)))
+        for axis, size in checked.items()
+        if isinstance(size, int)
+        if (others := {value for case in equal if isinstance(value := case.value(axis), int)} - {size})
+    )
 
 
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:

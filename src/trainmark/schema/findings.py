@@ -106,6 +106,14 @@ class Difference(Frozen):
     check: Check
 
 
+class UncheckedSize(Frozen):
+    """A size of the cases that the compared steps do not have: its ``axis``, their value, and those of the cases."""
+
+    axis: str
+    checked: int
+    of_cases: tuple[int, ...]
+
+
 class EqualityFinding(Frozen):
     """The works of one model on one device with the same ``rules``, and the best certificate's verdict on each.
 
@@ -114,6 +122,7 @@ class EqualityFinding(Frozen):
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
     is true if a work is included because its steps equal those of its framework's eager variant. In another
     ``precision`` than FP32 the steps are equal to the golden observation within the rounding of that precision.
+    ``unchecked_sizes`` are those at which equal works ran and nothing was compared; empty in files of older versions.
     """
 
     model: str
@@ -124,6 +133,7 @@ class EqualityFinding(Frozen):
     observed: tuple[str, ...]
     by_variant: bool
     golden: tuple[str, ...] = ()
+    unchecked_sizes: tuple[UncheckedSize, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:

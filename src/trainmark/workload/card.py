@@ -196,9 +196,13 @@ DeclaredOption = Annotated[
 
 
 class StopAfter(Frozen):
-    """When a run is ended on purpose: after ``seconds``, or once its log shows ``steps``; SIGINT comes first."""
+    """When a run is ended on purpose: after ``seconds``, or once its log shows ``steps`` or whole ``epochs``.
+
+    SIGINT comes first.
+    """
 
     steps: Annotated[int, Field(strict=True, gt=0)] | None = None
+    epochs: Annotated[int, Field(strict=True, gt=0)] | None = None
     seconds: Annotated[float, Field(gt=0)] | None = None
 
 

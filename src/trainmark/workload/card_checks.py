@@ -15,7 +15,7 @@ from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.suite import Document
 from trainmark.tasks import TASKS, case_of
 from trainmark.workload.arithmetic import NUMBERS, expression_names, expressions_in
-from trainmark.workload.card import AUTO_FORMAT, OPTION_FORMS, Card, Counts, TypedOption
+from trainmark.workload.card import AUTO_FORMAT, OPTION_FORMS, Card, Counts, StopAfter, TypedOption
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 
 Key = tuple[str | int, ...]
@@ -156,8 +156,8 @@ def _launcher(card: Card) -> Iterator[Mistake]:
         yield ("packages",), "are installed into an environment, and not into a container's image"
     if not card.command:
         yield ("command",), "has no words: give the program and its arguments"
-    if card.stop_after is not None and card.stop_after.steps is None and card.stop_after.seconds is None:
-        yield ("stop_after",), "needs 'steps' or 'seconds'"
+    if card.stop_after == StopAfter():
+        yield ("stop_after",), "needs 'steps', 'epochs' or 'seconds'"
 
 
 def _unit(card: Card) -> Iterator[Mistake]:

@@ -15,6 +15,9 @@ from trainmark.tasks import TASKS, AxisLabel
 NOT_EQUAL = "≠"
 """The mark of a framework whose work was compared and found different."""
 
+_MOST_SIZES = 3
+"""Of more sizes of an axis, only the smallest and the largest are named."""
+
 PAIR_SUBJECTS = (
     Subject.ACTIVATIONS,
     Subject.LOGITS,
@@ -60,6 +63,8 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
     found = context.findings.equality
     for comparison in found:
         yield from _sentences(context, comparison, alone=len(found) == 1)
+        if comparison.unchecked_sizes:
+            yield _unchecked_sizes(context, comparison), False
     precisions = {result.case.precision for result in context.results.cases if result.estimate}
     compared = {comparison.precision for comparison in found}
     others = sorted(precision.value for precision in precisions - compared - {Precision.FP32})
@@ -102,6 +107,25 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
     if _claimed(comparison):
         yield say("certificate_observed", what=what, names=say.joined(list(comparison.observed))), False
     yield from _rest(context, comparison, what)
+
+
+def _unchecked_sizes(context: Context, comparison: EqualityFinding) -> str:
+    """Return that nothing was compared at the sizes of the cases, and at which sizes it was."""
+    say, labels = context.say, TASKS[task_of_model(comparison.model)].labels
+
+    def named(axis: str, *sizes: int) -> str:
+        label = labels.get(axis)
+        name = say("aspect_batch") if label is None else getattr(label, say.language.value)
+        values = [label.value.format(size) if label is not None else str(size) for size in sizes]
+        shown = values if len(values) <= _MOST_SIZES else [say("range", low=values[0], high=values[-1])]
+        return say("aspect_is", aspect=name, value=say.joined(shown))
+
+    return say(
+        "certificate_sizes",
+        what=_subject_matter(context, comparison.model, comparison.devices),
+        sizes=say("semicolon").join(named(size.axis, *size.of_cases) for size in comparison.unchecked_sizes),
+        checked=say("semicolon").join(named(size.axis, size.checked) for size in comparison.unchecked_sizes),
+    )
 
 
 def _rest(context: Context, comparison: EqualityFinding, what: str) -> Iterator[tuple[str, bool]]:
