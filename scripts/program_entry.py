@@ -24,8 +24,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from trainmark.campaign.log_facts import missing_facts
 from trainmark.campaign.log_measurement import RunLog, read_run_log
+from trainmark.campaign.suspicion import missing_facts
 from trainmark.logs.arrivals import pieces, read_arrivals, record_times
 from trainmark.logs.model import Record
 from trainmark.programs.reading import read_stream_by_format

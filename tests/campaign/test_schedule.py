@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.campaign import Progress
-from trainmark.campaign.repeats import count_repeats
-from trainmark.campaign.schedule import Attempt, Schedule, ended_by, wants_another
+from trainmark.campaign.schedule import Attempt, Schedule, count_repeats, ended_by, wants_another
 from trainmark.measure import estimate
 from trainmark.schema.measurement import Sampling
 from trainmark.schema.outcome import Outcome

@@ -17,8 +17,8 @@ from trainmark.campaign.budget import (
 from trainmark.campaign.case_search import run_case
 from trainmark.campaign.executor import Executor
 from trainmark.campaign.listener import ProgressListener
+from trainmark.campaign.persist import FinishedRuns
 from trainmark.campaign.resume import as_attempts, manifest_in
-from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
 from trainmark.errors import InputError
 from trainmark.execution import read_record

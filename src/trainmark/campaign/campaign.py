@@ -13,8 +13,7 @@ from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
 from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.persist import Persistence, explain_full_disk
-from trainmark.campaign.profiling import profile_cases
+from trainmark.campaign.persist import FinishedRuns, Persistence, explain_full_disk
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
     as_attempts,
@@ -26,7 +25,6 @@ from trainmark.campaign.resume import (
     timed_seconds,
 )
 from trainmark.campaign.run_environment import RunEnvironment
-from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.side_by_side import SideBySide
 from trainmark.execution import open_results
@@ -36,7 +34,7 @@ from trainmark.schema.case import Case
 from trainmark.schema.names import RESULTS, RUNS
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.results import Results
-from trainmark.schema.suite import Suite
+from trainmark.schema.suite import ProfileMode, Suite
 from trainmark.store import write_results
 from trainmark.workload import UnsupportedByCard
 
@@ -128,7 +126,10 @@ class _Campaign:
             self._certify()
             self._catch_up()
             self._run_cases()
-            profile_cases(self.executor, self.order.cases, self.finished.of, self.order.retry_failed)
+            if self.executor.suite.profile is not ProfileMode.OFF:
+                from trainmark.campaign.profiling import profile_cases
+
+                profile_cases(self.executor, self.order.cases, self.finished.of, self.order.retry_failed)
         except KeyboardInterrupt:
             interrupted = True
         except BaseException:

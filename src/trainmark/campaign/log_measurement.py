@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.campaign.log_facts import contradictions, missing_facts
 from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
+from trainmark.campaign.suspicion import contradictions, missing_facts
 from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
@@ -22,7 +22,7 @@ from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.node import read_tail
-from trainmark.node.arrivals import INTERVAL_S
+from trainmark.node.run_files import INTERVAL_S
 from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format

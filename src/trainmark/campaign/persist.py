@@ -1,4 +1,4 @@
-"""Save results: manifests and published logs on disk, and every run in the database as it ends.
+"""Save results: runs and manifests on disk, and every run in the database as it ends.
 
 Reports what cannot be saved: a full disk, a damaged database, and runs that cannot be pooled.
 """
@@ -6,7 +6,7 @@ Reports what cannot be saved: a full disk, a damaged database, and runs that can
 import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -14,11 +14,12 @@ import trainmark
 from trainmark.campaign.identity_check import UnlikeRunsError
 from trainmark.campaign.resume import Finished, collect_run, manifest_in
 from trainmark.errors import TrainmarkError
-from trainmark.execution import ResultDirectory
+from trainmark.execution import ResultDirectory, write_record
 from trainmark.files import write_run_file
 from trainmark.logs.events import read_events
 from trainmark.measure.fingerprint import environment_of, fingerprint, pooling_differences
-from trainmark.measure.peaks import measured_peaks
+from trainmark.measure.ranks import measured_peaks
+from trainmark.node import deferred_signals
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
@@ -197,3 +198,41 @@ def require_space(folder: Path, outcome: Outcome) -> None:
     disk = os.statvfs(folder)
     if outcome in (Outcome.FAILED, Outcome.INVALID) and disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+
+class FinishedRuns:
+    """The finished runs of a campaign's cases, and of cases that only an earlier call ran."""
+
+    def __init__(self, cases: Sequence[Case], directory: ResultDirectory, persistence: Persistence) -> None:
+        self.cases = tuple(cases)
+        self._directory, self._persistence = directory, persistence
+        # A run that could not be started measured nothing, and its cause may be gone by now.
+        self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
+
+    def of(self, case: Case) -> Sequence[RunResult]:
+        """Return a case's finished runs."""
+        return self._runs[case.id] if case.id in self._runs else self._read(case)
+
+    def next_repeat(self, case: Case) -> int:
+        """Return the number of the case's next run."""
+        return 1 + max((run.repeat for run in self.of(case)), default=0)
+
+    def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Save the record of a run of one of the cases; return its result.
+
+        Raises the ``OSError`` of a full disk for a run that failed because of it; that run stays unfinished.
+        """
+        folder = self._directory.run(case, record.repeat)
+        # Signals are deferred, so that a Ctrl-C at this moment does not lose a finished run.
+        with deferred_signals():
+            result = self._persistence.result(case, record)
+            require_space(folder, result.outcome)
+            # A run without a measurement is "invalid", which is known only after its files were read.
+            update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=update))
+            self._persistence.keep(case, result)
+            self._runs[case.id].append(result)
+        return result
+
+    def _read(self, case: Case) -> list[RunResult]:
+        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]

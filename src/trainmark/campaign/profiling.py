@@ -39,12 +39,10 @@ def profile_cases(
     runs_of: Callable[[Case], Sequence[RunResult]],
     retry_failed: bool,
 ) -> None:
-    """Profile each case that has an ``ok`` run and no profile yet, if the suite requests profiles.
+    """Profile each case that has an ``ok`` run and no profile yet, as the suite requests.
 
     A profile that fails is its own outcome, and changes nothing else; with ``retry_failed`` it is repeated.
     """
-    if executor.suite.profile is ProfileMode.OFF:
-        return
     for case in cases:
         measured = [run for run in runs_of(case) if run.outcome is Outcome.OK]
         known = stored_profile(case, executor.directory)

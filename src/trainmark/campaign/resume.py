@@ -21,8 +21,7 @@ from trainmark.campaign.identity import variables_of
 from trainmark.campaign.log_measurement import has_own_window, measured
 from trainmark.campaign.model_flops import model_flops
 from trainmark.campaign.rank_logs import compare_run_ranks, rank_doubts
-from trainmark.campaign.repeats import count_repeats
-from trainmark.campaign.schedule import Attempt, wants_another
+from trainmark.campaign.schedule import Attempt, count_repeats, wants_another
 from trainmark.campaign.suspicion import (
     MACHINES_DIFFER,
     machine_suspicions,

@@ -1,4 +1,4 @@
-"""Order of the runs: pass by pass over the cases, in random order, until each has enough runs.
+"""Order of the runs: pass by pass over the cases, in random order, until each has enough runs; why a case got no more.
 
 Runs of one case are spread over the whole campaign instead of following each other, so that a machine that slows down
 (heat, other load) slows all cases alike and not only the last ones. Each pass has a new random order, so that the
@@ -11,15 +11,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import inf
+from statistics import mean
 
-from trainmark.measure import narrow_enough
-from trainmark.schema.measurement import Sampling
+from trainmark.measure import expected_half_width, narrow_enough, runs_to_wait_for, spread_of
+from trainmark.schema.measurement import Estimate, Sampling
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import EndedBy
-from trainmark.schema.suite import Protocol
+from trainmark.schema.results import EndedBy, Expected, Repeats
+from trainmark.schema.suite import Protocol, ProtocolName
 
 _HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID, Outcome.SKIPPED})
 """Outcomes that another run of the same case would only repeat."""
+MOST_RUNS_FORESEEN = 1000
+MIN_RUNS = 3
+DLPERF = Protocol.model_validate(ProtocolName.DLPERF.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +207,43 @@ class Schedule:
         sound = sum(not attempt.spoiled for attempt in done)
         room = self._protocol.max_repeats - len(done)
         return min(room, max(1, self._protocol.min_repeats - sound))
+
+
+def count_repeats(
+    protocol: Protocol, attempts: Sequence[Attempt], found: Estimate | None, left_s: float = inf
+) -> Repeats:
+    """Return why a case with these finished runs ended or continues; ``found`` is their estimate.
+
+    ``left_s`` are the remaining seconds of the suite's budget.
+    """
+    target = protocol.target_half_width
+    spread = spread_of(found) if found else None
+    lasted = [a.duration_s for a in attempts if a.throughput is not None]
+    run_s = mean(lasted) if lasted else None
+    spent_s = sum(a.duration_s for a in attempts)
+    to_target = twice = dlperf = None
+    if found is not None and spread is not None and run_s is not None:
+        twice = _expected(2 * found.n, spread, run_s)
+        least = max(protocol.min_repeats, MIN_RUNS)
+        needed = None if target is None else runs_to_wait_for(spread, target, least, MOST_RUNS_FORESEEN)
+        to_target = None if needed is None else _expected(needed, spread, run_s)
+        steps_s = [a.step_s for a in attempts if a.step_s is not None]
+        other_s = run_s + (DLPERF.steps - protocol.steps) * mean(steps_s) if steps_s else run_s
+        if other_s > 0:
+            dlperf = _expected(min(DLPERF.max_repeats, int(spent_s / other_s + 1e-9)), spread, other_s)
+    return Repeats(
+        ended_by=ended_by(protocol, attempts, left_s),
+        runs=found.n if found else 0,
+        spoiled=sum(a.spoiled for a in attempts),
+        spent_s=spent_s,
+        target=target,
+        half_width=found.half_width if found else None,
+        to_target=to_target,
+        twice=twice,
+        dlperf=dlperf,
+    )
+
+
+def _expected(runs: int, spread: float, run_s: float) -> Expected:
+    half = expected_half_width(spread, runs) if runs >= MIN_RUNS else None
+    return Expected(runs=runs, half_width=half, seconds=runs * run_s)

@@ -11,8 +11,8 @@ from trainmark.campaign.executor import Executor
 from trainmark.campaign.host_pool import pool_hosts
 from trainmark.campaign.identity_check import UnlikeRunsError
 from trainmark.campaign.listener import ProgressListener
+from trainmark.campaign.persist import FinishedRuns
 from trainmark.campaign.resume import as_attempts
-from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
 from trainmark.execution import Heartbeat
 from trainmark.node import Host, deferred_signals, map_hosts

@@ -51,9 +51,8 @@ def check(
     2: the suite cannot be used.
     """
     from trainmark.check import CheckOptions, check_hosts, format_report
-    from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.run import interrupted_by
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_reading import chosen_hosts, read_suite
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
     from trainmark.home import default_home

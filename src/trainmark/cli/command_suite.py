@@ -33,8 +33,8 @@ from trainmark.workload import (
     recognise,
     tasks_per_node,
 )
-from trainmark.workload.arithmetic import NUMBERS, expression_names
 from trainmark.workload.card import AUTO_FORMAT
+from trainmark.workload.placeholders import NUMBERS, expression_names
 
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
 _OPTION = re.compile(r"[A-Za-z_]\w*")

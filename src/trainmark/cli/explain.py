@@ -135,7 +135,7 @@ def _other(
     """Return the other side; without a name the fastest published figure of the run's case."""
     from trainmark.errors import InputError
     from trainmark.insight.bound import bound_line
-    from trainmark.insight.choose import choose_reference
+    from trainmark.insight.published import choose_reference
     from trainmark.insight.sides import side_of_figure, side_of_run
     from trainmark.reference import load_references
 

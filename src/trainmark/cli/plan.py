@@ -54,8 +54,7 @@ def plan(
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return 0
     from trainmark.campaign import cases_over_limit, plan_campaign
-    from trainmark.cli.hosts import chosen_hosts
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_reading import chosen_hosts, read_suite
     from trainmark.home import default_home
     from trainmark.schema.plan import Plan
     from trainmark.suite import select

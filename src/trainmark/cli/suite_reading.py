@@ -1,14 +1,20 @@
-"""Read a suite and look up every name in it, so that an error for an unknown name has its line."""
+"""Read a suite, with the line of each unknown name in it, and connect the hosts of ``--hosts``."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
-from trainmark.errors import InputError
+from trainmark.errors import InputError, nearest
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
 from trainmark.suite import load_suite, read_document
 from trainmark.workload import NoCardError
+
+if TYPE_CHECKING:
+    from trainmark.node import Host
 
 
 def read_suite(path: Path) -> Suite:
@@ -52,3 +58,30 @@ def _check_cards(path: Path) -> None:
     cards = values.get("cards") if isinstance(values, dict) else None
     files = [path.resolve().parent / card for card in cards or () if isinstance(card, str)]
     load_workloads([file for file in files if file.is_file()], (program_mistakes,))
+
+
+@contextmanager
+def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host, ...]]":
+    """Yield the hosts in their order (by default this machine only), and close their connections at the end.
+
+    Raises ``InputError`` for an invalid hosts file or an unknown engine. A host that cannot be reached is included;
+    it reports the reason when it is used.
+    """
+    from trainmark.node import LocalHost, RemoteHost, connect_hosts, map_hosts
+    from trainmark.schema.hosts import EngineName
+    from trainmark.suite import load_hosts
+
+    if engine is not None and engine not in set(EngineName):
+        raise InputError(
+            f"--engine {engine}: unknown engine{nearest(engine, EngineName)} ({', '.join(EngineName)})"
+        )
+    if given is None:
+        if engine is not None:
+            raise InputError(f"--engine {engine}: add --hosts; without it only this machine is used")
+        yield (LocalHost(),)
+        return
+    hosts = connect_hosts(load_hosts(given, os.environ, None if engine is None else EngineName(engine)))
+    try:
+        yield hosts
+    finally:
+        map_hosts([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)

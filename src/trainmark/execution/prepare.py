@@ -8,7 +8,7 @@ from copy import copy
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.execution.fetching import is_shared
+from trainmark.execution.runner import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_run_file
 from trainmark.node import (

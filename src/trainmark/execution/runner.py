@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from pathlib import Path
 
 from trainmark.execution.classify import ENDED_BY_TRAINMARK, NodeExit, classify, rank_outcomes, signal_name
-from trainmark.execution.fetching import fetch_all
 from trainmark.node import (
     ClockOffset,
     Heartbeat,
     Host,
     HostError,
+    HostOSError,
     Job,
     JobOnHost,
     JobResult,
@@ -30,11 +31,62 @@ from trainmark.node import (
 )
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.names import ARRIVALS, LOG, TELEMETRY, name_on
+from trainmark.schema.names import ARRIVALS, LOG, RUNS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Limits
 from trainmark.workload.card import OWN_FORMAT
+
+_MOST_LEVELS = 3
+"""The largest number of a case's folder levels above a run, which short runs have."""
+
+
+def is_shared(host: Host, there: Path, here: Path) -> bool:
+    """Return whether a folder on a host and one on this machine are the same, whatever their paths."""
+    token = f".trainmark-{secrets.token_hex(8)}"
+    (here / token).touch()
+    try:
+        return host.has(there / token)
+    finally:
+        (here / token).unlink()
+
+
+def fetch_all(places: Mapping[int, Host], plan: Plan, directory: Path) -> str | None:
+    """Fetch the files of the nodes in ``places``, one after the other; return why one failed, or None.
+
+    Hosts with a shared disk that this machine does not have use one folder: the first fetch gets all files.
+    """
+    lost, brought = None, False
+    for node, host in places.items():
+        try:
+            if not brought or host.has(plan.nodes[node].directory):
+                _fetch(host, plan, directory, node)
+                brought = True
+        except (HostError, HostOSError) as error:
+            lost = lost or f"the files of {host.name} could not be fetched: {error}"
+    return lost
+
+
+def _fetch(host: Host, plan: Plan, directory: Path, node: int) -> None:
+    """Move a node's files into the run's folder; files that another node also has stay in ``nodeN``.
+
+    The working tree of the program's source is not fetched: it is not part of the run and is removed with the folder.
+    """
+    there = plan.nodes[node].directory
+    if is_shared(host, there, directory):
+        return
+    own = directory / f"node{node}"
+    trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
+    host.get(there, own, without=trees)
+    host.remove(there)
+    # Only the case's folders, which no other run uses now; the folders above them are shared with other runs.
+    above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)
+    host.remove_empty(list(above))
+    for path in sorted(own.iterdir()):
+        if not (directory / path.name).exists():
+            path.rename(directory / path.name)
+    with suppress(OSError):
+        own.rmdir()
 
 
 def run_plan(

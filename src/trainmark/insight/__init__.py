@@ -9,7 +9,6 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.insight.axis_pairs import compare_axis
-    from trainmark.insight.choose import choose_reference
     from trainmark.insight.compared import recipe_differences
     from trainmark.insight.comparison import compare, history_of
     from trainmark.insight.difference import RecipeDifference
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from trainmark.insight.explanation import Explanation, explain
     from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
+    from trainmark.insight.published import choose_reference
     from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
     from trainmark.insight.sides import ExplainedRun
@@ -49,7 +49,6 @@ __getattr__ = attach(
     __name__,
     {
         ".axis_pairs": ("compare_axis",),
-        ".choose": ("choose_reference",),
         ".compared": ("recipe_differences",),
         ".comparison": ("compare", "history_of"),
         ".evidence": ("Effect", "load_effects"),
@@ -59,6 +58,7 @@ __getattr__ = attach(
         ".from_log": ("run_from_log",),
         ".recipe": ("Reading", "StatedRecipe", "recipe_from", "recipe_of"),
         ".render": ("render_text", "to_document"),
+        ".published": ("choose_reference",),
         ".sides": ("ExplainedRun",),
     },
 )

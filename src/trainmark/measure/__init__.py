@@ -16,7 +16,6 @@ from trainmark.training_loop import measure as measure_loop
 if TYPE_CHECKING:
     from trainmark.measure.measurement import measure_events
     from trainmark.measure.own_window import NotMeasurable
-    from trainmark.measure.scaling import speedup
     from trainmark.measure.statistics import (
         estimate,
         expected_half_width,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         ratio,
         runs_to_wait_for,
         scaled,
+        speedup,
         spread_of,
     )
     from trainmark.measure.steadiness import judge_steadiness
@@ -47,7 +47,6 @@ __getattr__ = attach(
     {
         ".measurement": ("measure_events",),
         ".own_window": ("NotMeasurable",),
-        ".scaling": ("speedup",),
         ".statistics": (
             "estimate",
             "expected_half_width",
@@ -55,6 +54,7 @@ __getattr__ = attach(
             "ratio",
             "runs_to_wait_for",
             "scaled",
+            "speedup",
             "spread_of",
         ),
         ".steadiness": ("judge_steadiness",),

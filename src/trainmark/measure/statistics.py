@@ -22,13 +22,21 @@ as its standard error; the degrees of freedom follow Welch and Satterthwaite and
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
+from trainmark.schema.measurement import (
+    Estimate,
+    Interval,
+    IntervalMethod,
+    NoInterval,
+    Ratio,
+    Sampling,
+    Speedup,
+)
 
 CONFIDENCE = 0.95
 MIN_RUNS = 3
@@ -237,3 +245,21 @@ def _combined(distances: Sequence[float], freedoms: Sequence[int]) -> float:
         return 0.0
     freedom = both**2 / sum(v**2 / of for v, of in zip(variances, freedoms, strict=True))
     return student_t(freedom) * math.sqrt(both)
+
+
+def speedup(
+    name: str, world_size: int, estimates: Mapping[str, Estimate | None], baseline: str | None
+) -> Speedup | None:
+    """Return the speedup of the case ``name`` over the case ``baseline``, both keys of ``estimates``.
+
+    Without a baseline, or when either side has no successful run, the speedup is None and not 1.0. The baseline's own
+    speedup is 1 by definition and has no interval.
+    """
+    if baseline is None:
+        return None
+    quotient = ratio(estimates.get(name), estimates.get(baseline))
+    if quotient is None:
+        return None
+    if name == baseline:
+        quotient = Ratio(value=1.0, interval=None)
+    return Speedup(baseline=baseline, speedup=quotient, efficiency=scaled(quotient, 1 / world_size))

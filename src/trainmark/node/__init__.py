@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Watch,
         child_mark,
         ignore_heartbeat,
+        map_hosts,
         probe_mark,
         probe_runner,
         run_jobs,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
     from trainmark.node.pace import RecentPace, StepPace
-    from trainmark.node.parallel import map_hosts
     from trainmark.node.processes import deferred_signals
     from trainmark.node.remote import RemoteHost, connect_hosts
 
@@ -114,13 +114,13 @@ __getattr__ = attach(
             "child_mark",
             "probe_runner",
             "probe_mark",
+            "map_hosts",
             "run_jobs",
             "ignore_heartbeat",
         ),
         ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
         ".machine": ("free_ports",),
         ".pace": ("RecentPace", "StepPace"),
-        ".parallel": ("map_hosts",),
         ".processes": ("deferred_signals",),
         ".remote": ("RemoteHost", "connect_hosts"),
     },

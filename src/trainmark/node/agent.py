@@ -31,9 +31,9 @@ from trainmark.node.archives import pack_folder
 from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
+from trainmark.node.machine import keep_allocation
 from trainmark.node.network import find_interface
 from trainmark.node.reserving import same_holder
-from trainmark.node.slurm import keep_allocation
 from trainmark.node.stacks import Stack
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import NodeResources

@@ -1,4 +1,4 @@
-"""Facts of this node for the manifest, read from /proc, /sys and /etc."""
+"""Facts of this node for the manifest, read from /proc, /sys and /etc, and of its git working trees."""
 
 import os
 import platform
@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from trainmark import __version__
 from trainmark.node.accelerators import Nvml, open_nvml, read_accelerators
+from trainmark.node.host import Host
+from trainmark.node.jobs import CommandRunner, probe_runner
 from trainmark.schema.manifest import (
     ContainerFacts,
     CpuFacts,
@@ -22,6 +25,7 @@ from trainmark.schema.manifest import (
     OsFacts,
     VirtualisationFacts,
 )
+from trainmark.schema.plan import Command
 
 _FLAGS = (
     "sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
@@ -32,6 +36,24 @@ _FLAGS = (
 
 _UNLIMITED_V1 = 1 << 60
 """Above this limit there is none: cgroup v1 writes "no limit" as the largest multiple of the page size."""
+_NAMES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_VERSION", "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE", "NVIDIA_PYTORCH_VERSION", "NVIDIA_TENSORFLOW_VERSION", "NVIDIA_MXNET_VERSION",
+    "NVIDIA_BUILD_ID", "NCCL_VERSION", "TF32_OVERRIDE", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_AUTOTUNE_THRESHOLD",
+    "LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "NUMEXPR_NUM_THREADS", "PYTHONHASHSEED", "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE", "MKLDNN_VERBOSE", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "GLOG_v",
+    "GLOG_minloglevel", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PJRT_NPROC", "TRAINMARK_FUSED_WITHOUT",
+)  # fmt: skip
+_PREFIXES = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "NCCL_", "GLOO_", "UCX_", "TORCH_", "TORCHINDUCTOR_",
+    "TORCHDYNAMO_", "MALLOC_", "MXNET_", "FLAGS_", "HOROVOD_", "DALI_", "OMPI_MCA_", "ATEN_", "OPENBLAS_",
+    "BLIS_", "PYTORCH_", "TRITON_", "CUBLAS_", "CUDNN_", "JAX_", "XLA_", "TF_ENABLE_", "TF_DISABLE_", "TF_NUM_",
+    "TF_USE_", "TF_XLA_", "TF_CUDNN_", "TF_GPU_",
+)  # fmt: skip
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,27 +227,6 @@ def _text(path: Path) -> str | None:
         return None
 
 
-_NAMES = (
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_VERSION", "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_TF32_OVERRIDE", "NVIDIA_PYTORCH_VERSION", "NVIDIA_TENSORFLOW_VERSION", "NVIDIA_MXNET_VERSION",
-    "NVIDIA_BUILD_ID", "NCCL_VERSION", "TF32_OVERRIDE", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_AUTOTUNE_THRESHOLD",
-    "LD_PRELOAD", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "NUMEXPR_NUM_THREADS", "PYTHONHASHSEED", "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE", "MKLDNN_VERBOSE", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "GLOG_v",
-    "GLOG_minloglevel", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PJRT_NPROC", "TRAINMARK_FUSED_WITHOUT",
-)  # fmt: skip
-
-_PREFIXES = (
-    "OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "NCCL_", "GLOO_", "UCX_", "TORCH_", "TORCHINDUCTOR_",
-    "TORCHDYNAMO_", "MALLOC_", "MXNET_", "FLAGS_", "HOROVOD_", "DALI_", "OMPI_MCA_", "ATEN_", "OPENBLAS_",
-    "BLIS_", "PYTORCH_", "TRITON_", "CUBLAS_", "CUDNN_", "JAX_", "XLA_", "TF_ENABLE_", "TF_DISABLE_", "TF_NUM_",
-    "TF_USE_", "TF_XLA_", "TF_CUDNN_", "TF_GPU_",
-)  # fmt: skip
-
-_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
-
-
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that affect how a framework runs.
 
@@ -290,3 +291,32 @@ def collect_node(
         variables=host.variables,
         trainmark=__version__,
     )
+
+
+def read_git(directory: Path, host: Host) -> GitFacts | None:
+    """Return commit, dirtiness and remote of the git tree around a host's ``directory``; None without git or tree."""
+    runner = probe_runner(host, _TIMEOUT_S)
+    if _git(runner, directory, "rev-parse", "--is-inside-work-tree") != "true":
+        return None
+    changes = _git(runner, directory, "status", "--porcelain", "--untracked-files=no")
+    remote = _git(runner, directory, "config", "--get", "remote.origin.url")
+    return GitFacts(
+        commit=_git(runner, directory, "rev-parse", "--verify", "HEAD"),
+        dirty=None if changes is None else changes != "",
+        remote=without_credentials(remote) if remote else None,
+    )
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without user, password, query and fragment; of a path or ``host:path`` only the user is removed."""
+    parts = urlsplit(url)
+    if "://" in url:
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    host, colon, path = url.partition(":")
+    return f"{host.rpartition('@')[2]}{colon}{path}" if colon else url
+
+
+def _git(runner: CommandRunner, directory: Path, *arguments: str) -> str | None:
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    result = runner.run(Command(0, ("git", "-C", str(directory), *arguments), quiet))
+    return result.out.decode(errors="replace").strip() if result.code == 0 else None

@@ -1,4 +1,4 @@
-"""Job runner: start, watch, limit and end jobs on hosts, and leave no process behind.
+"""Job runner: start, watch, limit and end jobs on hosts in parallel, and leave no process behind.
 
 Ranks, prepare steps, git and probes all go through ``run_jobs``, so limits, marks and clean-up apply to all.
 """
@@ -7,14 +7,15 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import psutil
 
 from trainmark.node.host import Host, HostError, Job, JobEnd, JobStatus, display_name
-from trainmark.node.parallel import map_hosts
 from trainmark.node.processes import MARK, deferred_signals
 from trainmark.node.stacks import Stack, describe_missing_ranks
 from trainmark.printable import last_line
@@ -22,14 +23,25 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
 
+MAX_WORKERS = 64
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 GRACE_S = 10.0
 """Seconds that other nodes may continue after one failed, so that their ranks can report the lost peer."""
-
 NOT_FOUND = 127
 """The exit code for a missing command, as in a shell."""
-
 _POLL_S = 0.05
 _CHECK_S = 0.5
+
+
+def map_hosts(items: Iterable[_Item], call: Callable[[_Item], _Result]) -> list[_Result]:
+    """Return the results of ``call`` for each item, in order; the first error is raised after all calls ended."""
+    several = list(items)
+    if len(several) < 2:
+        return [call(one) for one in several]
+    with ThreadPoolExecutor(min(len(several), MAX_WORKERS)) as pool:
+        return list(pool.map(call, several))
 
 
 @dataclass(frozen=True, slots=True)

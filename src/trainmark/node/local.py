@@ -24,11 +24,9 @@ from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically, write_run_file
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
-from trainmark.node.arrivals import ArrivalClock
-from trainmark.node.facts import collect
-from trainmark.node.git import read_git
+from trainmark.node.facts import collect, read_git
 from trainmark.node.host import Job, JobEnd, JobStatus, Paths, with_mapping
-from trainmark.node.machine import ports_are_free, this_machine
+from trainmark.node.machine import allocation_variables, ports_are_free, this_machine
 from trainmark.node.processes import (
     MARK,
     end_all,
@@ -38,8 +36,7 @@ from trainmark.node.processes import (
     stopped_ranks,
 )
 from trainmark.node.reserving import reserve
-from trainmark.node.run_files import remove_obstacles, restore_folder, restored
-from trainmark.node.slurm import allocation_variables
+from trainmark.node.run_files import ArrivalClock, remove_obstacles, restore_folder, restored
 from trainmark.node.stacks import FAULTHANDLER_ENV, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees

@@ -1,4 +1,4 @@
-"""Detection of this machine's resources for placement: cores, GPUs, ports, OpenMPI."""
+"""Detection of this machine's resources for placement: cores, GPUs, ports, OpenMPI, Slurm's allocation."""
 
 import os
 import random
@@ -14,6 +14,21 @@ from trainmark.node.jobs import NOT_FOUND, probe_runner
 from trainmark.schema.plan import Command, NodeResources
 
 _TIMEOUT_S = 30.0
+_FIRST, _LAST = 20_000, 32_000
+_HERE = "this machine"
+_MAX_ATTEMPTS = 100
+"""Attempts to find ports that are free on all hosts."""
+_GRAIN = 8
+"""Ports per reservation unit."""
+_MOST_RESERVED = 8
+"""Reserved grains in addition to the latest ones, because ranks bind their ports later; each is an open file."""
+_reserved: deque[tuple[int, ExitStack]] = deque()
+_known_openmpi: set[tuple[str, int]] = set()
+"""mpirun programs known to be OpenMPI's; each is probed once although a campaign checks it for every case."""
+ALLOCATION = "TRAINMARK_SLURM_JOB_ID"
+"""The variable in which an agent keeps the number of its allocation, so that only srun finds it."""
+_LONGEST_PREFIX = 8
+"""The words of a command in which srun is searched: ``env NAME=VALUE … srun``."""
 
 
 def this_machine(host: Host) -> NodeResources:
@@ -61,22 +76,6 @@ def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
     return "" if busy is None else display_name(busy)
 
 
-_FIRST, _LAST = 20_000, 32_000
-
-_HERE = "this machine"
-
-_MAX_ATTEMPTS = 100
-"""Attempts to find ports that are free on all hosts."""
-
-_GRAIN = 8
-"""Ports per reservation unit."""
-
-_MOST_RESERVED = 8
-"""Reserved grains in addition to the latest ones, because ranks bind their ports later; each is an open file."""
-
-_reserved: deque[tuple[int, ExitStack]] = deque()
-
-
 def _forget() -> None:
     """Release the oldest reservations until at most ``_MOST_RESERVED`` grains remain."""
     while len(_reserved) > 1 and sum(width for width, _ in _reserved) - _reserved[-1][0] > _MOST_RESERVED:
@@ -117,10 +116,6 @@ def usable_cores(allowed: int, quota_cpus: float | None) -> int:
     return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
 
 
-_known_openmpi: set[tuple[str, int]] = set()
-"""mpirun programs known to be OpenMPI's; each is probed once although a campaign checks it for every case."""
-
-
 def _why_no_openmpi(host: Host) -> str | None:
     """Return why OpenMPI's mpirun cannot be used and how to fix it, or None; MPICH's mpirun has other flags."""
     remedy = "install OpenMPI (Debian: apt install openmpi-bin)"
@@ -157,3 +152,17 @@ def _gpus() -> int:
         return int(pynvml.nvmlDeviceGetCount())
     finally:
         pynvml.nvmlShutdown()
+
+
+def keep_allocation(number: str | None) -> None:
+    """Keep the number of the allocation for later commands; None: there is no allocation."""
+    if number is not None:
+        os.environ[ALLOCATION] = number
+
+
+def allocation_variables(words: Sequence[str]) -> dict[str, str]:
+    """Return the variables by which an srun becomes a step of the allocation, next to the agent; empty for others."""
+    number = os.environ.get(ALLOCATION)
+    if number is None or "srun" not in (Path(word).name for word in words[:_LONGEST_PREFIX]):
+        return {}
+    return {"SLURM_JOB_ID": number, "SLURM_OVERLAP": "1"}

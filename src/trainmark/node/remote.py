@@ -28,8 +28,8 @@ from trainmark.node.host import (
     Paths,
     with_mapping,
 )
+from trainmark.node.jobs import map_hosts
 from trainmark.node.local import LocalHost
-from trainmark.node.parallel import map_hosts
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.schema.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings

@@ -16,9 +16,15 @@ from typing import Any
 
 from trainmark.node.accelerators import Nvml
 from trainmark.node.foreign import ForeignProcesses
-from trainmark.node.rapl import PackageEnergy
 from trainmark.node.run_files import restored
-from trainmark.node.usage import CpuWaits, NodeUsage, ProcessTree, find_quota_counter, read_node
+from trainmark.node.usage import (
+    CpuWaits,
+    NodeUsage,
+    PackageEnergy,
+    ProcessTree,
+    find_quota_counter,
+    read_node,
+)
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,

@@ -1,8 +1,7 @@
 """Placement of a run's processes: from a case, a card and the hosts to readable commands."""
 
 from trainmark.node import free_ports
-from trainmark.placement.container import removal_command
-from trainmark.placement.planner import build_plan
+from trainmark.placement.planner import build_plan, removal_command
 from trainmark.placement.preparation import (
     container_python,
     prepare,

@@ -8,8 +8,13 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.environment.packages import LOCK
-from trainmark.placement.container import ContainerContext
-from trainmark.placement.planner import container_context, in_environment, values_of, working_directory
+from trainmark.placement.planner import (
+    ContainerContext,
+    container_context,
+    in_environment,
+    values_of,
+    working_directory,
+)
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.plan import Checkout, Command, Preparation, PrepareStep

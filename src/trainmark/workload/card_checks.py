@@ -14,9 +14,14 @@ from trainmark.schema.launcher import Launcher
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.suite import Document
 from trainmark.tasks import TASKS, case_of
-from trainmark.workload.arithmetic import NUMBERS, expression_names, expressions_in
 from trainmark.workload.card import AUTO_FORMAT, OPTION_FORMS, Card, Counts, StopAfter, TypedOption
-from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
+from trainmark.workload.placeholders import (
+    NUMBERS,
+    PLACEHOLDERS,
+    expression_names,
+    expressions_in,
+    placeholders_in,
+)
 
 Key = tuple[str | int, ...]
 Mistake = tuple[Key, str]

@@ -10,17 +10,18 @@ from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Op
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
-from trainmark.workload.arithmetic import (
+from trainmark.workload.card import Card, Counts, TypedOption, WordsOfValue
+from trainmark.workload.cards import Workload
+from trainmark.workload.placeholders import (
     NoNumberError,
     computed,
     expressions_in,
+    filled,
     numbers_of,
+    placeholders_in,
     whole,
     with_numbers,
 )
-from trainmark.workload.card import Card, Counts, TypedOption, WordsOfValue
-from trainmark.workload.cards import Workload
-from trainmark.workload.placeholders import filled, placeholders_in
 from trainmark.workload.source import GitSource, is_commit
 
 COMMIT = "commit"
