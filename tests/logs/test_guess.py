@@ -643,3 +643,24 @@ def test_sps_is_of_samples_unless_a_time_says_steps(tmp_path: Path) -> None:
 
     assert samples["throughput"] == pytest.approx(2000)
     assert steps["throughput"] == pytest.approx(16)
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "value"),
+    [
+        (lambda at: f"step {at} avg_samples/s {900 + at} samples/s 1000.0", Facts(), 1000),
+        (lambda at: f"step {at} avg samples/s {900 + at} samples/s 1000.0", Facts(), 1000),
+        (lambda at: f"step {at} local_tps 1000 global_tps 8000 time 1.0", Facts(), 8000),
+        (lambda at: f"step {at} throughput per node: 1000 samples/s", Facts(nodes=2, gpus=16), 2000),
+        (lambda at: f"step {10 * at} 10 steps took 5.0 s", Facts(gpus=1, batch_per_device=16), 32),
+        (lambda at: f"step {10 * at} steps took 5.0 s", Facts(gpus=1, batch_per_device=16), None),
+        (lambda at: f"step {at} loss 2,{at} | 1.234,5 tok/s", Facts(), None),
+        (lambda at: f"step {at} | 234,5 tok/s", Facts(), None),
+    ],
+)
+def test_of_several_figures_the_one_of_all_steps_and_devices_is_used(
+    tmp_path: Path, form: Callable[[int], str], given: Facts, value: float | None
+) -> None:
+    row = _row(tmp_path, "".join(f"{form(at)}\n" for at in range(1, 100)), given)
+
+    assert row["throughput"] == (None if value is None else pytest.approx(value))

@@ -19,8 +19,10 @@ from trainmark.logs.guess.vocabulary import (
     is_batch_name,
     is_counter_name,
     is_epoch_name,
+    is_of_several_steps,
     meaning_of,
     meaning_of_duration,
+    preference,
     unit_of_counter,
 )
 
@@ -34,8 +36,11 @@ _SENTENCES = {
     **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
     **dict.fromkeys(("data_time_s", "data_time_ms"), "is the wait for data in a step"),
     "consumed": "counts those of all devices since the start",
+    "steps": "is how many steps the line is about",
+    "seconds": "is the time of all of them",
 }
 """What is assumed of a number, by its field, for those that need no more than this."""
+_OF = {"device": "one device", "node": "the devices of one node", "all": "all devices"}
 _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
@@ -159,15 +164,17 @@ def _fields(family: Family) -> _Fields | None:
     counter = (named or epochs or counters)[0]
     meant: dict[int, Meant] = {}
     units = _units(family)
-    for at, (place, unit) in enumerate(zip(family.places, units, strict=True)):
+    for at in sorted(range(len(units)), key=lambda at: preference(family.places[at].name)):
+        place, unit = family.places[at], units[at]
         after = place.after if unit == place.unit else ""
-        if at in (counter, epoch):
+        if at in (counter, epoch) or _is_part_of_a_list(place):
             continue
         found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit, after)
         if found is not None and found.field.startswith("clock") and family.clock_s is not None:
             continue  # a line has one time
         if found is not None and _is_used(found, place.values, meant.values()):
             meant[at] = found
+    meant = _with_several_steps(family, counter, meant)
     meant = _only_consistent(family, counter, meant)
     counter, meant = _with_consumed(family, counter, meant)
     has_rate = any(one.field in ("rate", "steps_per_s") for one in meant.values())
@@ -352,6 +359,24 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
     return _with_clear_rates(family, counter, consistent)
 
 
+def _is_part_of_a_list(place: Place) -> bool:
+    """Return whether only a comma separates a number from another: ``[0.5,0.7]``, or a comma as decimal point."""
+    return place.before == "," or place.after == ","
+
+
+def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with a time of several steps (``10 steps took 5.0 s``) as that, or without it."""
+    for at, one in meant.items():
+        if one.field not in _SECONDS or not is_of_several_steps(family.places[at].name):
+            continue
+        others = {key: value for key, value in meant.items() if key != at}
+        steps = family.places[at - 1] if at else None
+        if steps is None or at - 1 in (counter, *others) or not steps.is_whole or one.field != "step_time_s":
+            return others
+        return {**others, at - 1: Meant("steps"), at: Meant("seconds")}
+    return meant
+
+
 def _with_clear_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
     """Return the fields with an ambiguous rate (``sps``) as one of steps if a time of the same line shows that."""
     rises = np.diff(family.places[counter].values)
@@ -378,16 +403,18 @@ def _propose(family: Family, fields: _Fields, record: Mapping[str, Any] | None =
     counted = _unit_counted(family, fields)
     stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
     unit = stated or counted or "samples/s"
-    per_device = any(one.per_device for one in fields.meant.values() if one.field == "rate")
+    rates = [one for one in fields.meant.values() if one.field in ("rate", "steps_per_s")]
+    per_device = any(one.per_device for one in rates if one.field == "rate")
+    scope = "device" if per_device else "node" if any(one.per_node for one in rates) else "all"
     document = {
         "title": "an unknown program",
         "unit": unit,
-        "rate_of": "device" if per_device else "all",
+        "rate_of": scope,
         "records": [record or _pattern(family, fields)],
         **({"counts_samples": True} if counted else {}),
         **({"restarts_each_epoch": True} if fields.restarts else {}),
     }
-    assumed = tuple(_assumptions(family, fields, unit, per_device=per_device))
+    assumed = tuple(_assumptions(family, fields, unit, _OF[scope]))
     lines = family.count // _copies(family.places[fields.counter].values)
     return Guess(document, assumed, lines, _may_count_samples(family, fields))
 
@@ -441,14 +468,14 @@ def _pattern(family: Family, fields: _Fields) -> str:
         if not is_stamped and STAMPED in place.before:
             parts += [".*?" if parts else "", "{stamp}"]
             is_stamped, last = True, None
-        if not _is_read(at, fields):
+        if not (_is_read(at, fields) or _is_like_the_next(family, at, fields)):
             continue
         adjacent = last is not None and last == at - 1
         gap = ".*?" if parts and not adjacent else ""
         before = _escaped(
             _without_suffix(place.before, parts[-1]) if adjacent else place.before, whole=adjacent
         )
-        field = _field(_name(at, fields), place)
+        field = _field(_name(at, fields), place) if _is_read(at, fields) else "-?{number}"
         # Without a text before it, any number between would do: the unit behind tells which one it is.
         is_bare = not (before or adjacent or _is_read(at + 1, fields))
         parts += [gap, before, field]
@@ -464,6 +491,13 @@ def _pattern(family: Family, fields: _Fields) -> str:
         # Other lines count something up to a total too.
         return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
     return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
+
+
+def _is_like_the_next(family: Family, at: int, fields: _Fields) -> bool:
+    """Return whether an unread number has the same text before it as the next that is read, which follows it."""
+    following = next((place for n, place in enumerate(family.places) if n > at and _is_read(n, fields)), None)
+    text = following.before.rpartition(STAMPED)[2][-_BEFORE:].lstrip() if following else ""
+    return bool(text) and family.places[at].before.endswith(text)
 
 
 def _without_suffix(text: str, field: str) -> str:
@@ -522,7 +556,7 @@ def _escape(text: str) -> str:
     )
 
 
-def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool) -> Any:
+def _assumptions(family: Family, fields: _Fields, unit: str, whose: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
         yield "no line counts steps, so an epoch counts as one step"
@@ -547,7 +581,7 @@ def _assumptions(family: Family, fields: _Fields, unit: str, *, per_device: bool
         place = family.places[at]
         label = _label(place, units[at], found)
         if found.field == "rate":
-            yield f"{label} is {unit} of {'one device' if per_device else 'all devices'}"
+            yield f"{label} is {unit} of {whose}"
         elif words := _SENTENCES.get(found.field):
             yield f"{label} {words}"
         elif (

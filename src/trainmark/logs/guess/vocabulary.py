@@ -1,7 +1,7 @@
 """Meanings of the words around a number: a counter, a rate and its unit, a time; and words of non-training lines."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _COUNTERS = re.compile(
     r"(?:^|[\W_])(?:global_?step|steps?|iter(?:ation)?s?|it|updates?|num_updates|batch(?:es)?|batch(?:_?(?:id|idx))?|train_step)\W*$"
@@ -21,7 +21,7 @@ _UNITS = (
 )
 _PER_S = r"(?: ?/ ?|_per_|_?per ?|_p)s(?:ec(?:ond)?)?"
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
-_BARE_RATE = re.compile(r"(?:^|\W)(?:tps|tgs|tokps|wps)\W*$")
+_BARE_RATE = re.compile(r"(?:^|[\W_])(?:tps|tgs|tokps|wps)\W*$")
 _AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
 """Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
@@ -30,10 +30,17 @@ _FRAMES = re.compile(r"(?:^|\W)fps\W*$")
 _THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
-_PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b")
+_PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b|\blocal_")
 _UNIT_PER_DEVICE = re.compile(
     r" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each )(?:gpu|device|card|chip|npu|rank|core)"
 )
+_PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
+_OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
+_PREFERENCE = (
+    re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)"),
+    re.compile(r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best)(?:[\W_]|$)"),
+)
+"""Words of the figure that is used first, and of the one that is used last, if there are several of a kind."""
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time(?:[_ ]?per[_ ]|/)(?:step|iter\w*|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
@@ -85,11 +92,12 @@ _DATA_SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The likely meaning of a number: a field of a record, its unit, and whether it is of one device."""
+    """The likely meaning of a number: a field of a record, its unit, and whether it is of one device or one node."""
 
     field: str
     unit: str | None = None
     per_device: bool = False
+    per_node: bool = False
 
 
 def is_counter_name(name: str) -> bool:
@@ -126,11 +134,28 @@ def meaning_of_duration(name: str) -> Meant | None:
     return Meant("clock_s") if not name or name == "time" or _ELAPSED.search(name) else None
 
 
+def preference(name: str) -> int:
+    """Return the rank of a figure called ``name`` among others of its kind; the lowest is used."""
+    first, last = (pattern.search(name) is not None for pattern in _PREFERENCE)
+    return 0 if first else 2 if last else 1
+
+
+def is_of_several_steps(name: str) -> bool:
+    """Return whether a time called ``name`` is that of as many steps as the number before it: ``10 steps took``."""
+    return _OF_SEVERAL.search(name) is not None
+
+
 def meaning_of(name: str, unit: str, after: str = "") -> Meant | None:
     """Return what a number called ``name`` with ``unit`` behind it is; None for a word that says nothing.
 
     ``after`` is the text behind the number, in which "per GPU" may follow the unit.
     """
+    found = _meaning(name, unit, after)
+    per_node = found is not None and _PER_NODE.search(f"{name} {unit}{after.lower()}") is not None
+    return replace(found, per_device=False, per_node=True) if found and per_node else found
+
+
+def _meaning(name: str, unit: str, after: str) -> Meant | None:
     about = f"{name} {unit}"
     per_device = _PER_DEVICE.search(about) is not None or _UNIT_PER_DEVICE.match(after.lower()) is not None
     if _STEPS_PER_S.search(about):
