@@ -612,3 +612,73 @@ def test_the_average_of_a_resumed_megatron_swift_covers_fewer_steps_than_its_cou
     ]
 
     assert "resumed" in _doubts(read(head + "".join(lines), given=Facts(gpus=1)))
+
+
+def test_ranks_with_other_speeds_are_a_doubt(read: Reader) -> None:
+    line = "[rank{rank}]:[titan] 2026-03-01 12:{m:02}:{s:02},000 - root - INFO - step: {at}  loss:  8.0  memory: 1GiB(1%)  tps: {tps}  tflops: 100.00  mfu: 20.00%\n"  # noqa: E501
+
+    def text(slower: int) -> str:
+        return "".join(
+            line.format(rank=rank, m=8 * at // 60, s=8 * at % 60, at=at, tps=1024 - slower * rank)
+            for at in range(1, 61)
+            for rank in range(8)
+        )
+
+    assert "ranks-differ" not in _doubts(read(text(2), given=Facts(gpus=8)))
+    log = read(text(100), given=Facts(gpus=8))
+    assert "ranks-differ" in _doubts(log)
+    message = next(problem.message for problem in log.problems if problem.code == "ranks-differ")
+    assert "prints 1024 units/s, all 8 ranks 674 on average (324 to 1024)" in message
+
+
+@pytest.mark.parametrize(("data", "doubted"), [(0.01, False), (0.25, False), (0.9, True)])
+def test_a_wait_that_is_longer_than_the_step_is_a_doubt(read: Reader, data: float, doubted: bool) -> None:
+    text = "".join(
+        f"Epoch: [0][{at:5d}/5005]\tTime  0.250 ( 0.250)\tData  {data:.3f} ( {data:.3f})\tLoss 6.9 (6.9)\t"
+        "Acc@1   0.00 (  0.10)\tAcc@5   0.4 (  0.5)\n"
+        for at in range(0, 2000, 10)
+    )
+
+    log = read(text, given=Facts(gpus=1, batch_per_device=256))
+
+    assert ("wait-left-out" in _doubts(log)) is doubted
+
+
+@pytest.mark.parametrize(("seconds", "doubted"), [(5, False), (10, True)])
+def test_detectron2s_times_are_held_against_its_stamps(read: Reader, seconds: int, doubted: bool) -> None:
+    text = "".join(
+        f"[03/01 12:{seconds * at // 60:02}:{seconds * at % 60:02} d2.utils.events]:  eta: 1:00:00  "
+        f"iter: {20 * at - 1}  total_loss: 1.0  time: 0.2500  data_time: 0.01  lr: 0.01  max_mem: 5000M\n"
+        for at in range(1, 100)
+    )
+
+    log = read(text, given=Facts(gpus=8, batch_per_device=2))
+
+    assert ("rates-contradict-clock" in _doubts(log)) is doubted
+
+
+@pytest.mark.parametrize(("samples", "doubted"), [(200.0, False), (400.0, True)])
+def test_a_trainers_samples_are_held_against_its_steps(read: Reader, samples: float, doubted: bool) -> None:
+    text = (
+        "***** Running training *****\n  Num examples = 10,000\n  Num Epochs = 2\n"
+        "  Instantaneous batch size per device = 8\n"
+        "  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
+        "  Gradient Accumulation steps = 1\n  Total optimization steps = 312\n"
+        f"{{'train_runtime': 100.0, 'train_samples_per_second': {samples}, 'train_steps_per_second': 3.12, "
+        "'train_loss': 1.0, 'epoch': 2.0}\n"
+    )
+
+    assert ("rates-contradict-batch" in _doubts(read(text))) is doubted
+
+
+@pytest.mark.parametrize(("steps", "doubted"), [(100, False), (50, True)])
+def test_trainings_of_other_lengths_in_a_log_of_keras_are_a_doubt(
+    read: Reader, steps: int, doubted: bool
+) -> None:
+    text = "".join(
+        f"Epoch {epoch}/3\n{of}/{of} {_DRAWN} - 10s {10_000 // of}ms/step - loss: 2.0\n"
+        for of in (100, steps)
+        for epoch in (1, 2, 3)
+    )
+
+    assert ("several-runs" in _doubts(read(text, given=_KERAS))) is doubted

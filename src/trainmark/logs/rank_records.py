@@ -236,6 +236,11 @@ def read_records(collected: LogCollector, known: Format) -> Read:
     )
 
 
+_SPEEDS = ("rate", "step_time_s", "average_rate", "average_time_s")
+_UNLIKE = 0.05
+"""Difference of one rank from the mean of all from which it does not stand for them."""
+
+
 def _main_rank(collected: LogCollector) -> Rank:
     """Return the rank with most records, the lowest of equals."""
     return min(collected.counts, key=lambda r: (-collected.counts[r], -1 if r is None else r))
@@ -255,7 +260,29 @@ def _one_rank(collected: LogCollector, known: Format) -> tuple[_OfRank, list[Pro
                 "several-ranks", f"{len(collected.counts)} ranks print records: {which} used", Severity.NOTE
             )
         )
+        problems += _differing_ranks(collected, rank)
     return found, problems
+
+
+def _differing_ranks(collected: LogCollector, main: Rank) -> Iterator[Problem]:
+    """Yield a doubt if the figures of the ``main`` rank are not those of the ranks' mean."""
+    own = collected.columns[main]
+    name = next((name for name in _SPEEDS if name in own), None)
+    if name is None:
+        return
+    printed = [columns[name].array(0, _BLOCK) for columns in collected.columns.values() if name in columns]
+    typical = [median(values[values > 0]) for values in printed if (values > 0).any()]
+    mine = own[name].array(0, _BLOCK)
+    if len(typical) < 2 or not (mine > 0).any():
+        return
+    usual, mean = median(mine[mine > 0]), sum(typical) / len(typical)
+    if abs(mean / usual - 1) > _UNLIKE:
+        what = "s a step" if name.endswith("_s") else "units/s"
+        sentence = (
+            f"the rank whose records are used prints {usual:.6g} {what}, all {len(typical)} ranks {mean:.6g} on "
+            f"average ({min(typical):.6g} to {max(typical):.6g}): the number takes that rank for all of them"
+        )
+        yield Problem("ranks-differ", sentence)
 
 
 def _tagged_ranks(collected: LogCollector, known: Format) -> Callable[[], tuple[RankRecords, ...]]:

@@ -53,6 +53,7 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
     yield from impossible_counts(log.facts)
     yield from impossible_times(log.records)
     yield from non_numeric_speeds(log.records)
+    yield from waits_longer_than_steps(log.records)
     if log.records.count < 2:
         if log.records.step is not None and not log.witnesses and not log.figures.get("summary"):
             sentence = "the number rests on a single record, so its reliability cannot be estimated"
@@ -140,6 +141,25 @@ def impossible_times(records: Records) -> Iterator[Problem]:
         yield Problem(
             "out-of-bounds", f"a record lasts {longest / 86_400:.0f} days, so its times cannot be right"
         )
+
+
+def waits_longer_than_steps(records: Records) -> Iterator[Problem]:
+    """Yield a doubt if a step waits for its batch longer than it takes: its time then leaves out the wait."""
+    step_s = records.step_time_s or records.average_time_s
+    if records.data_time_s is None or step_s is None or not records.count:
+        return
+    waits, steps = (column.array(0, _BLOCK) for column in (records.data_time_s, step_s))
+    known = (waits >= 0) & (steps > 0)
+    if not known.any():
+        return
+    wait_s, whole_s = median(waits[known]), median(steps[known])
+    # Of times with few digits the last one may be rounded up.
+    if wait_s > whole_s * (1 + _OFF + last_digit(np.array([whole_s]))[0]):
+        sentence = (
+            f"a step waits {wait_s:.4g} s for its batch and takes {whole_s:.4g} s: its time leaves the wait out, and "
+            "the number is too high"
+        )
+        yield Problem("wait-left-out", sentence)
 
 
 def contradictory_records(log: ParsedLog) -> Iterator[Problem]:

@@ -148,21 +148,33 @@ def _all_bars(text: bytes) -> Iterator[_Bar]:
 
 
 def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Problem]:
-    """Yield a doubt if a step has less than one sample, or far more than the batch of all devices.
+    """Yield a doubt if a step has less than one sample, or more than the batch of all devices.
 
-    With few steps per epoch and leftover micro-batches a step counts up to twice its batch.
+    With few steps per epoch and leftover micro-batches a step counts up to twice its batch; by how much, examples,
+    epochs and steps show where they are printed.
     """
     samples, steps = (summary.get(f"train_{what}_per_second", 0.0) for what in ("samples", "steps"))
     if not samples or not steps:
         return
     slack = 1 + _OFF + 0.0005 / steps
     total = search_integer(_TOTAL_BATCH, training)
-    if samples / steps < 1 / slack or (total and samples / steps > 2 * total * slack):
+    planned = _samples_of_a_step(training)
+    most = max(total or 0, planned * (1 + _OFF)) if planned else 2 * (total or 0)
+    if samples / steps < 1 / slack or (total and samples / steps > most * slack):
         sentence = (
             f"{samples:.6g} samples/s and {steps:.6g} steps/s mean {samples / steps:.4g} samples per step"
         )
         batch = f", but the global batch is {total}" if total else ""
         yield Problem("rates-contradict-batch", sentence + batch)
+
+
+def _samples_of_a_step(training: bytes) -> float | None:
+    """Return the printed samples of all epochs over the steps; None if the log does not print them."""
+    examples, epochs, steps = (
+        search_integer(rb"%s = ([\d,]+)\s" % words, training)
+        for words in (b"Num examples", b"Num Epochs", b"Total optimization steps")
+    )
+    return examples * epochs / steps if examples and epochs and steps else None
 
 
 def _summary(text: bytes) -> dict[str, float]:

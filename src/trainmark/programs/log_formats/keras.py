@@ -60,7 +60,8 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         sentence = "the epoch times include validation (the lines name val_ metrics)"
         found.append(Problem("evaluation-included", sentence))
     bars = _whole_lines(context)
-    return (*found, *_doubts_of_evaluation(bars), *_doubts_of_bars(bars))
+    read = (*_doubts_of_evaluation(bars),) or (*_doubts_of_lengths(bars),)
+    return (*found, *read, *_doubts_of_bars(bars))
 
 
 def _whole_lines(context: LogContext) -> bytes:
@@ -81,6 +82,17 @@ def _doubts_of_evaluation(text: bytes) -> Iterator[Problem]:
             "there are bars without 'Epoch 1/3' before them: those of evaluate or predict are read as epochs"
         )
         yield Problem("evaluation-read", sentence)
+
+
+def _doubts_of_lengths(text: bytes) -> Iterator[Problem]:
+    """Yield a doubt if epochs have different numbers of steps."""
+    steps = sorted({int(steps) for steps in _bars(text)[:, 0] if steps > 0})
+    if len(steps) > 1:
+        sentence = (
+            f"epochs have {steps[0]} to {steps[-1]} steps: the log has several trainings, of other data or another "
+            "batch; split it"
+        )
+        yield Problem("several-runs", sentence)
 
 
 def _bars(text: bytes) -> Floats:
