@@ -655,6 +655,14 @@ def test_sps_is_of_samples_unless_a_time_says_steps(tmp_path: Path) -> None:
         (lambda at: f"step {10 * at} 10 steps took 5.0 s", Facts(gpus=1, batch_per_device=16), 32),
         (lambda at: f"step {10 * at} steps took 5.0 s", Facts(gpus=1, batch_per_device=16), None),
         (lambda at: f"step {at} loss 2,{at} | 1.234,5 tok/s", Facts(), None),
+        (
+            lambda at: f"step {at} gpu time 0.25 s sync time 0.25 s step time 0.50 s",
+            Facts(gpus=1, batch_per_device=8),
+            16,
+        ),
+        (lambda at: f"step {at} time 2.0 min", Facts(gpus=1, batch_per_device=8), None),
+        (lambda at: f"step {at} elapsed {at / 10} h", Facts(gpus=1, batch_per_device=8), None),
+        (lambda at: f"step {at} epoch_time 12.5", Facts(gpus=1, batch_per_device=8), None),
         (lambda at: f"step {at} | 234,5 tok/s", Facts(), None),
     ],
 )
@@ -664,3 +672,12 @@ def test_of_several_figures_the_one_of_all_steps_and_devices_is_used(
     row = _row(tmp_path, "".join(f"{form(at)}\n" for at in range(1, 100)), given)
 
     assert row["throughput"] == (None if value is None else pytest.approx(value))
+
+
+def test_lines_that_print_the_same_steps_are_named(tmp_path: Path) -> None:
+    """A GAN trains two networks in turn: the time of a step is that of both."""
+    text = "".join(f"[G] step {at} time 0.25 s\n[D] step {at} time 0.25 s\n" for at in range(1, 100))
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=8))
+
+    assert "lines such as '[D] step N time N s' print the same steps" in row["problems"][0]["message"]

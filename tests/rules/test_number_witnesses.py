@@ -74,6 +74,23 @@ def test_an_mfu_by_the_devices_own_peak_is_only_a_note() -> None:
     assert "H100" in found["mfu-peak"].message
 
 
+@pytest.mark.parametrize(("tflops", "doubted"), [(600.0, False), (1500.0, True)])
+def test_more_operations_than_the_device_can_do_are_a_doubt(tflops: float, doubted: bool) -> None:
+    head = (
+        "using world size: 8, data-parallel-size: 8, tensor-model-parallel size: 1\nNVIDIA A100-SXM4-80GB\n"
+    )
+    lines = "".join(
+        f" [2026-03-01 12:0{step // 60}:{step % 60:02}] iteration {step:8d}/ 99 | consumed samples: {step * 64:12d} |"
+        f" elapsed time per iteration (ms): 1000.0 | throughput per GPU (TFLOP/s/GPU): {tflops} | lr: 9E-06 |"
+        f" global batch size:    64 | lm loss: 2.5E+00 |\n"
+        for step in range(1, 61)
+    )
+
+    _, doubts = _measure(head + lines)
+
+    assert ("impossible-tflops" in doubts) is doubted
+
+
 def _first_record_slow(count: int) -> str:
     first = "step:  1  loss:  6.1384  memory: 49.66GiB(52.28%)  tps: 5,000"
     return _titan(count=count).replace(first, first.replace("5,000", "500"))

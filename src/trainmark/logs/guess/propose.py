@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ def guess_format(text: bytes) -> Guess | None:
     bar = guess_bar(text)
     best: tuple[float, Guess] | None = None
     best_has_rate = False
+    used: tuple[Family, _Fields] | None = None
     known = list(families(text))
     for family in known:
         if _is_other_work(family):
@@ -94,9 +95,32 @@ def guess_format(text: bytes) -> Guess | None:
         if best is None or weight > best[0]:
             best = weight, guess
             best_has_rate = has_rate
+            used = family, found
     if bar is None and not best_has_rate and (block := _guess_block(known, rates_only=best is not None)):
         return block
-    return best[1] if best else bar
+    if used is not None and best is not None:
+        return _with_twins(best[1], *used, known)
+    return bar
+
+
+def _with_twins(guess: Guess, family: Family, fields: _Fields, known: Sequence[Family]) -> Guess:
+    """Return the guess with an assumption if other lines print the same steps with figures of their own."""
+    steps = family.places[fields.counter].values
+    for other in known:
+        if other is family or _is_other_work(other) or (found := _fields(other)) is None:
+            continue
+        kinds = {one.field for one in found.meant.values()} & {one.field for one in fields.meant.values()}
+        if kinds & {"rate", "steps_per_s", *_SECONDS} and np.array_equal(
+            other.places[found.counter].values, steps
+        ):
+            sentence = f"lines such as '{_shown(other)}' print the same steps: they are taken for other figures of them"
+            return replace(guess, assumed=(*guess.assumed, sentence))
+    return guess
+
+
+def _shown(family: Family) -> str:
+    text = family.text.replace(STAMPED, "").replace("#", "N").strip()
+    return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
 
 
 def _has_rate(fields: _Fields) -> bool:

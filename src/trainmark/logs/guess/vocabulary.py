@@ -37,7 +37,7 @@ _UNIT_PER_DEVICE = re.compile(
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
 _OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
 _PREFERENCE = (
-    re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)"),
+    re.compile(r"(?:^|[\W_])(?:global|overall|total|all|step|iter(?:ation)?|batch|update)(?:[\W_]|$)"),
     re.compile(r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best)(?:[\W_]|$)"),
 )
 """Words of the figure that is used first, and of the one that is used last, if there are several of a kind."""
@@ -47,8 +47,11 @@ _TIME = re.compile(
 )
 
 _NOT_THE_STEP = re.compile(
-    r"data|load|eta|remain|total|elapsed|forward|backward|eval|val|optim|ckpt|save|comm"
+    r"data|load|eta|remain|total|elapsed|forward|backward|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
+    r"|queue|idle|bubble|wait"
 )
+_OTHER_TIME = re.compile(r"(?:m|mins?|minutes?|h|hrs?|hours?|d|days?|ns|nsec|nanoseconds?)")
+"""The unit of a time that is neither seconds nor milli- or microseconds."""
 _DATA = re.compile(
     r"(?:^|[\W_])(?:data[_ ]?(?:load(?:ing|er)?|fetch|wait)?[_ ]?(?:time)?|load(?:ing|er)?[_ ]?time"
     r"|wait(?:ed|ing)? for data)\W*$"
@@ -170,6 +173,12 @@ def _meaning(name: str, unit: str, after: str) -> Meant | None:
         return Meant("rate", "frames/s", per_device)
     if _THROUGHPUT.search(name) and not _OTHER_RATE.fullmatch(unit):
         return Meant("rate", None, per_device)
+    return _meaning_of_time(name, unit)
+
+
+def _meaning_of_time(name: str, unit: str) -> Meant | None:
+    if _OTHER_TIME.fullmatch(unit):
+        return None
     if _ELAPSED.search(name):
         return Meant("clock_ms" if unit == "ms" else "clock_s")
     if unit in _SECONDS and "/" in unit:

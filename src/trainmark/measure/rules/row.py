@@ -105,7 +105,7 @@ def utilisation_problems(log: ParsedLog) -> list[Problem]:
     """Return the problems of a printed MFU, and the device whose peak it was computed with."""
     mfu, tflops = mfu_of(log), log.figures.get("tflops")
     if mfu is None or mfu <= 0:
-        return []
+        return _impossible_tflops(tflops, log.facts.hardware) if tflops and log.facts.hardware else []
     implied = tflops / mfu if tflops else None
     if mfu > 1:
         sentence = f"an MFU of {mfu:.0%} is impossible"
@@ -128,6 +128,19 @@ def utilisation_problems(log: ParsedLog) -> list[Problem]:
         f"{own.device}{right}; the throughput is not affected"
     )
     return [Problem("mfu-of-another-peak", sentence, Severity.DOUBT)]
+
+
+def _impossible_tflops(tflops: float, hardware: str) -> list[Problem]:
+    """Return a doubt if a device computes more than any of its peaks."""
+    own = _own_peak(hardware)
+    highest = max(_formats(own), default=None) if own is not None else None
+    if highest is None or tflops <= highest[0] * (1 + _CLOSE):
+        return []
+    sentence = (
+        f"{tflops:.6g} TFLOP/s on one device are impossible: {highest[1]} is {highest[0]:g}; the time, the batch, the "
+        "number of devices or the count of operations is wrong"
+    )
+    return [Problem("impossible-tflops", sentence, Severity.DOUBT)]
 
 
 def _own_peak(hardware: str) -> "Peak | None":
