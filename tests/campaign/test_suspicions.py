@@ -1,6 +1,7 @@
 """Doubts about what a run did, and which GPUs the gates look at."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -18,7 +19,6 @@ from trainmark.workload import load_workloads
 def test_only_the_gpus_that_a_run_computes_on_are_inspected() -> None:
     assert gpus_of(case_of(device="cpu"), None) == ()
     assert gpus_of(case_of(device="cuda", devices_per_node=2), manifest()) == (0, 1)
-    assert gpus_of(case_of(device="cuda"), manifest(CUDA_VISIBLE_DEVICES="2,3")) is None
     assert gpus_of(case_of(device="cuda"), None) is None
     assert gpus_of(case_of(device="cuda"), with_gpus("T400", "A100")) is None, (
         "CUDA's first one is the faster"
@@ -26,9 +26,36 @@ def test_only_the_gpus_that_a_run_computes_on_are_inspected() -> None:
     assert gpus_of(case_of(device="cuda"), with_gpus("A100", "A100")) == (0,)
 
 
-def with_gpus(*names: str) -> Manifest:
-    (node,) = manifest().nodes
-    gpus = AcceleratorFacts(gpus=tuple(GpuFacts(name=name) for name in names))
+@pytest.mark.parametrize(
+    ("shown", "models", "order", "used"),
+    [
+        ("2,3", 1, None, (2, 3)),
+        ("3, 1", 1, None, (3, 1)),
+        ("GPU-2,GPU-00", 1, None, (2, 0)),
+        ("GPU-3,GPU-1", 2, None, (3, 1)),
+        ("2,3", 2, None, None),
+        ("2,3", 2, "PCI_BUS_ID", (2, 3)),
+        ("2", 1, None, None),
+        ("2,9", 1, None, None),
+        ("GPU-,GPU-2", 1, None, None),
+        ("MIG-77,MIG-78", 1, None, None),
+        ("", 1, None, None),
+    ],
+)
+def test_the_gpus_that_cuda_is_shown_are_those_of_a_run(
+    shown: str, models: int, order: str | None, used: tuple[int, ...] | None
+) -> None:
+    variables = {"CUDA_VISIBLE_DEVICES": shown} | ({} if order is None else {"CUDA_DEVICE_ORDER": order})
+    names = [f"model {number % models}" for number in range(4)]
+    case = case_of(device="cuda", devices_per_node=2)
+
+    assert gpus_of(case, with_gpus(*names, variables=variables)) == used
+
+
+def with_gpus(*names: str, variables: Mapping[str, str] | None = None) -> Manifest:
+    (node,) = manifest(**(variables or {})).nodes
+    named = tuple(GpuFacts(name=name, uuid=f"GPU-{at}{'0' * (at == 0)}") for at, name in enumerate(names))
+    gpus = AcceleratorFacts(gpus=named)
     return Manifest(nodes=(node.model_copy(update={"accelerators": gpus}),))
 
 

@@ -256,6 +256,14 @@ def test_the_gpus_of_a_run_are_chosen_by_one_rule(
     assert working_gpus(idle, indexes) == ()
 
 
+def test_of_unknown_gpus_those_with_processes_of_the_run_are_used() -> None:
+    busy = [gpu(index, 1.0).model_copy(update={"run_processes_max": int(index > 1)}) for index in range(4)]
+    found = node(*busy)
+
+    assert [one.index for one in sampled_gpus(found, None)] == [2, 3]
+    assert [one.index for one in sampled_gpus(found, (0,))] == [0]
+
+
 def test_energy_gates_bound_and_findings_agree_on_the_only_gpu_of_a_node(results: Results) -> None:
     only = node(
         gpu(3, 5000.0).model_copy(update={"throttled_share": 0.0, "reason_shares": {POWER_LIMIT: 1.0}})
