@@ -81,7 +81,7 @@ def gpt2(tmp_path: Path, **stated: int) -> ModelFlops:
     gpu = SimpleNamespace(name="NVIDIA H100 80GB HBM3", utilisation_mean=0.97)
     measured = SimpleNamespace(unit="tokens/s", witnessed={}, throughput=460_000.0)
     found = model_flops(
-        case, cast("Any", card), tmp_path / "train.log", cast("Any", measured), cast("Any", object()),
+        case, cast("Any", card), tmp_path / "train.log", cast("Any", measured),
         cast("Any", [SimpleNamespace(gpus=(gpu,))]),
     )  # fmt: skip
     assert found is not None

@@ -7,9 +7,8 @@ import pytest
 
 from trainmark.placement import FrameworkPython, PlacementHost, RunSpec, build_plan
 from trainmark.schema.hosts import HostEntry, Traffic
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.plan import NodeResources, Plan
-from trainmark.schema.suite import Protocol
+from trainmark.schema.suite import Launcher, Protocol
 from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from trainmark.report import Language
 from trainmark.report.axes import COMMON
-from trainmark.report.language import catalogue
-from trainmark.report.numbers import MOST_DECIMALS, decimals, number
+from trainmark.report.language import MOST_DECIMALS, catalogue, decimals, number
 from trainmark.schema.outcome import Outcome
 
 

@@ -10,6 +10,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import URL, create_engine
 
 from fakes import Bench
@@ -19,6 +20,7 @@ from trainmark.schema.certificate import Certificate
 from trainmark.schema.results import RunResult
 from trainmark.schema.suite import Suite
 from trainmark.store import Store, document_of, migrations, sqlite_url
+from trainmark.store.database import HEAD
 from trainmark.store.tables import metadata
 
 STORED = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
@@ -37,11 +39,22 @@ def done(bench: Bench) -> tuple[Suite, Case, RunResult]:
     return suite, suite.cases[0], bench.run().cases[0].runs[0]
 
 
-def test_migrations_leave_exactly_the_tables(store: Store, url: URL) -> None:
+@pytest.mark.parametrize("first", [None, "0001"])
+def test_a_new_and_a_migrated_database_have_exactly_the_tables(url: URL, first: str | None) -> None:
+    if first is not None:
+        migrated(url, first)
+    Store(url).close()
     engine = create_engine(url)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, metadata) == []
+        assert context.get_current_revision() == HEAD
     engine.dispose()
+
+
+def test_a_new_database_has_the_version_of_the_newest_migration() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    assert scripts.get_current_head() == HEAD
 
 
 def test_a_run_is_in_the_database_once_however_often_it_is_added(

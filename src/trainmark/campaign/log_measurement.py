@@ -19,18 +19,18 @@ from trainmark.logs.format import Format
 from trainmark.logs.guess import Guess
 from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
 from trainmark.measure import NotMeasurable, measure_events
-from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
+from trainmark.measure.rules.steady_records import log_suspicions
 from trainmark.node import read_tail
 from trainmark.node.run_files import INTERVAL_S
 from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG, STEPS_UNIT
 from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.suite import Launcher
 from trainmark.workload import Card, hides_output, work_of_step
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 

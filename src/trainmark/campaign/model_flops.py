@@ -11,7 +11,6 @@ from pathlib import Path
 
 from trainmark.measure.device_peaks import find_peak
 from trainmark.schema.case import UNKNOWN, Case
-from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Measurement, ModelFlops
 from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.workload import Card
@@ -96,7 +95,6 @@ def model_flops(
     card: Card,
     log: Path,
     measurement: Measurement,
-    manifest: Manifest | None,
     telemetry: Sequence[TelemetrySummary],
     commands: Sequence[str] = (),
 ) -> ModelFlops | None:
@@ -105,8 +103,6 @@ def model_flops(
     The parameters are those that the card states, or the log prints; the precision is the case's, or the log's. The
     device is the GPU of which the telemetry shows that it was busy in the window.
     """
-    if measurement.unit != "tokens/s" or manifest is None:
-        return None
     parameters, source = card.parameters, "stated"
     if parameters is None:
         parameters, source = printed_parameters(log), "from the log"

@@ -26,8 +26,8 @@ RANK_WAITS = "rank-waits-for-data"
 def compare_run_ranks(
     case: Case, card: Card, folder: Path, record: OutcomeRecord, measurement: Measurement
 ) -> RankComparison | None:
-    """Return the comparison of a run's ranks; None for a single rank, and if fewer than two print the same steps."""
-    if case.world_size < 2 or card.log_format == OWN_FORMAT or card.result is not None:
+    """Return the comparison of the ranks of a run of several; None if fewer than two print the same steps."""
+    if card.log_format == OWN_FORMAT or card.result is not None:
         return None
     found = read_run_log(card, folder, record.commands)
     if found.known is None:
@@ -46,10 +46,8 @@ def compare_run_ranks(
         return None
 
 
-def rank_doubts(found: RankComparison | None) -> tuple[Suspicion, ...]:
+def rank_doubts(found: RankComparison) -> tuple[Suspicion, ...]:
     """Return a doubt for each finding about slow ranks."""
-    if found is None:
-        return ()
     return tuple(
         Suspicion(
             code=RANK_WAITS if " for data than " in sentence else RANK_SLOWER,

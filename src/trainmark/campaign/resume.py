@@ -35,11 +35,16 @@ from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
 from trainmark.measure.energy import energy_of
-from trainmark.measure.fingerprint import environment_of, fingerprint
+from trainmark.measure.fingerprint import (
+    environment_of,
+    estimate_of,
+    fingerprint,
+    require_one_identity,
+    same_hardware,
+)
 from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
 from trainmark.measure.gpus import gpus_of
-from trainmark.measure.pooling import estimate_of, require_one_identity, same_hardware
 from trainmark.measure.ranks import rank_times
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
@@ -187,9 +192,10 @@ def collect_run(
     rank_logs: RankComparison | None = None
     if measurement is not None:
         card = workloads.find(case).card
-        flops = model_flops(case, card, folder / LOG, measurement, manifest, telemetry, record.commands)
-        if flops is not None:
-            measurement = measurement.model_copy(update={"model_flops": flops})
+        if measurement.unit == "tokens/s" and manifest is not None:
+            flops = model_flops(case, card, folder / LOG, measurement, telemetry, record.commands)
+            if flops is not None:
+                measurement = measurement.model_copy(update={"model_flops": flops})
         own = has_own_window(card, events)
         last_step = None if own else record.last_step
         work = work_suspicions(case, card, suite.protocol, measurement, events, last_step)
@@ -200,12 +206,13 @@ def collect_run(
             gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
-        rank_logs = compare_run_ranks(case, card, folder, record, measurement)
+        if case.world_size > 1:
+            rank_logs = compare_run_ranks(case, card, folder, record, measurement)
         recorded = (
             *measurement.suspicions,
             *record.doubts,
             *work,
-            *rank_doubts(rank_logs),
+            *(() if rank_logs is None else rank_doubts(rank_logs)),
             *version_suspicions(events, manifest),
         )
         codes = {doubt.code for doubt in recorded}

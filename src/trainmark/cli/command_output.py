@@ -11,10 +11,9 @@ from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
-from trainmark.schema.bound import BoundFinding
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
-from trainmark.schema.findings import PerDeviceFinding
+from trainmark.schema.findings import BoundFinding, PerDeviceFinding
 from trainmark.schema.measurement import Estimate, ModelFlops, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS, STEPS_UNIT
 from trainmark.schema.results import CaseResult, Results, RunResult

@@ -16,9 +16,9 @@ from trainmark.cli.command_words import check_words
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.schema.case import UNKNOWN
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
+from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import neutral_task
 from trainmark.suite import FROM_SLURM
 from trainmark.workload import (

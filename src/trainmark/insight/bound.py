@@ -14,8 +14,8 @@ from trainmark.errors import InputError
 from trainmark.insight.bound_evidence import READERS, BoundFacts, UsedGpu, bound_table, percent
 from trainmark.measure.gate_checks import cannot_look
 from trainmark.measure.gpus import gpus_of, working_gpus
-from trainmark.schema.bound import Bound, BoundCheck, BoundFinding, RunBound
 from trainmark.schema.case import Case, Device
+from trainmark.schema.findings import Bound, BoundCheck, BoundFinding, RunBound
 from trainmark.schema.manifest import GpuFacts, Manifest
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.names import RESULTS, RUNS

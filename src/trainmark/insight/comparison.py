@@ -20,8 +20,7 @@ from trainmark.measure.campaigns import (
 )
 from trainmark.measure.energy import energy_finding
 from trainmark.measure.fingerprint import differences as manifest_differences
-from trainmark.measure.fingerprint import pooling_differences
-from trainmark.measure.pooling import same_hardware
+from trainmark.measure.fingerprint import pooling_differences, same_hardware
 from trainmark.measure.run_correlation import run_correlation
 from trainmark.schema.comparison import (
     CampaignVariation,

@@ -21,11 +21,11 @@ from trainmark.logs.parameters import read_parameters
 from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
 from trainmark.measure.device_peaks import find_peak
-from trainmark.measure.log_doubts import log_suspicions
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
+from trainmark.measure.rules.steady_records import log_suspicions
 from trainmark.programs import formats, read_log, settings_of_axes
-from trainmark.schema.bound import RunBound
+from trainmark.schema.findings import RunBound
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis

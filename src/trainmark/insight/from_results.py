@@ -65,7 +65,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         else None,
         bound=next(iter(judge_bounds([case], results.manifests)), None),
         facts=facts_of(case.case, runs, results.manifests, folder),
-        profile=profiled_side(case),
+        profile=None if case.profile is None else profiled_side(case),
     )
 
 

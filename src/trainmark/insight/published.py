@@ -22,8 +22,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     Memory, batch and nodes must agree if both sides state them. Raises ``InputError`` if there is no figure of
     that case, or the run does not state its case.
     """
-    model = run.recipe.value(Condition.MODEL)
-    unstated = [axis for axis in MUST_AGREE if run.recipe.value(axis) is None]
+    model, unstated = run.recipe.value(Condition.MODEL), _unstated(run.recipe)
     if model is None or unstated:
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
         cure = "choose a figure with --reference"
@@ -69,20 +68,23 @@ class PublishedFigure:
 
 def published_figures(results: Results) -> Iterator[PublishedFigure]:
     """Yield each measured case that has a published figure."""
+    runs = [(case, run_from_case(results, case, case.id)) for case in results.cases if case.estimate]
+    stated = [(case, run) for case, run in runs if not _unstated(run.recipe)]
     by_key: dict[tuple[object, ...], list[Reference]] = {}
-    for reference in load_references():
+    for reference in load_references() if stated else ():
         if reference.value is not None:
             by_key.setdefault(_key(recipe_of(reference)), []).append(reference)
-    for case in results.cases:
-        if case.estimate is None:
-            continue
-        run = run_from_case(results, case, case.id)
+    for case, run in stated:
         try:
             found = choose_reference(run, by_key.get(_key(run.recipe), ()))
         except InputError:
             continue
-        if found.value is not None:
+        if found.value is not None and case.estimate is not None:
             yield PublishedFigure(case, found, case.estimate.median / found.value - 1)
+
+
+def _unstated(recipe: StatedRecipe) -> list[Condition]:
+    return [axis for axis in MUST_AGREE if recipe.value(axis) is None]
 
 
 def _key(recipe: StatedRecipe) -> tuple[object, ...]:

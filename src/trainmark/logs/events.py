@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.dllogger import PARAMETER, stream_event
+from trainmark.logs.parameters import PARAMETER, stream_event
 from trainmark.schema.parameters import Parameters
 
 SCHEMA = "trainmark.events/1"

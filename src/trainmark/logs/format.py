@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.literals import required, required_all
 from trainmark.logs.model import EndState, Facts, Meaning, OwnRun, Problem, Scope, Witness
+from trainmark.logs.parameters import dll_parameters as parameters_of_dllogger
 from trainmark.schema.precision import Precision
 
 _THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
@@ -153,7 +153,7 @@ def ends_with(pattern: re.Pattern[bytes]) -> Callable[[LogContext], EndState]:
 
 def dll_parameters(context: LogContext) -> dict[str, str]:
     """Return the settings on the ``PARAMETER`` lines of NVIDIA's DLLogger, as strings."""
-    return dllogger.dll_parameters(context.text)
+    return parameters_of_dllogger(context.text)
 
 
 def namespace_arguments(context: LogContext) -> dict[str, str]:

@@ -6,16 +6,19 @@ Python dictionary (one key per line), Megatron-LM's ``name .... value``, MaxText
 it.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from trainmark.logs.dllogger import parameter_pairs
+PREFIX = "DLLL "
+PARAMETER = "PARAMETER"
 
+_PARAMETER_LINE = re.compile(rb"DLLL? [^\n]*PARAMETER[^\n]*\n")
 HEAD_LINES = 20_000
 """Lines that are searched: settings are printed before training starts."""
-
 _NAMESPACE = re.compile(r"\bNamespace\((.*)\)")
 _ASSIGNMENT = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|[^,]*)")
 _DICTIONARY_LINE = re.compile(r"^\s*\{?'(\w+)': (.*?)[,}]?$")
@@ -26,6 +29,58 @@ _COMMAND = re.compile(r"\brun_pretrain\w*\.py\b(.*)")
 _FLAG = re.compile(r"--(\w+)(?:[= ]([^\s-]\S*))?")
 _PPSEG_START = "-Config Information-"
 _YAML_LINE = re.compile(r"^(\s*)([\w.]+):\s*(\S.*)?$")
+
+
+def stream_event(line: str) -> dict[str, Any] | None:
+    """Return the JSON object of a stream line, with any text before it; ``None`` if there is none or it is damaged.
+
+    An event has a ``step`` and an object ``data``.
+    """
+    _, prefix, body = line.partition(PREFIX)
+    if not prefix:
+        return None
+    try:
+        event = json.loads(body, parse_constant=_refuse)
+        if "\\u" in body:
+            # Half a surrogate pair is valid JSON, but cannot be written as UTF-8.
+            json.dumps(event, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(event, dict) and "step" in event and isinstance(event.get("data"), dict)
+    return event if whole else None
+
+
+def parameter_pairs(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings in one line of either form as strings; names of nested settings are joined by dots."""
+    before, separator, settings = line.partition(f" - {PARAMETER} ")
+    if separator and "DLL " in before:
+        for item in settings.split("  "):
+            name, colon, value = item.partition(" : ")
+            if colon:
+                yield name.strip(), value.strip()
+    elif PARAMETER in line and (event := stream_event(line)) and event["step"] == PARAMETER:
+        yield from _flat(event["data"], "")
+
+
+def dll_parameters(text: bytes) -> dict[str, str]:
+    """Return all settings in ``text`` as strings; the first value of a name wins."""
+    found: dict[str, str] = {}
+    for line in _PARAMETER_LINE.findall(text):
+        for name, value in parameter_pairs(line.decode("utf-8", "replace")):
+            found.setdefault(name, value)
+    return found
+
+
+def _flat(data: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,18 @@
-"""The fingerprint of a manifest, and the differences between two manifests."""
+"""The fingerprint of a manifest, the differences of two, and checks of runs that are pooled."""
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from typing import Any
 
 from trainmark.cpu_lists import count_cpus
+from trainmark.errors import InputError
+from trainmark.logs.model import same_device
+from trainmark.measure.statistics import estimate
 from trainmark.schema.manifest import Manifest, Node
+from trainmark.schema.measurement import Estimate, NoInterval, Sampling
+from trainmark.schema.results import RunResult, StoredManifest, pooled, sound
 
 
 def fingerprint(manifest: Manifest) -> str:
@@ -82,3 +88,92 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flatten(inner, f"{path}[{index}]")
     else:
         yield path, value
+
+
+def estimate_of(
+    runs: Sequence[RunResult], sampling: Sampling, *, one_machine: bool = True
+) -> Estimate | None:
+    """Return the estimate over a case's sound runs, or over its spoiled runs if it has no others.
+
+    Runs from several machines (``one_machine`` is false) have no interval: it would describe none of the machines.
+    """
+    measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
+    found = estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
+    if found is None or (sound(runs) and one_machine):
+        return found
+    why = NoInterval.SPOILED if one_machine else NoInterval.MACHINES_DIFFER
+    return found.model_copy(update={"interval": None, "no_interval": why})
+
+
+def same_hardware(
+    one: Sequence[RunResult], other: Sequence[RunResult], manifests: Mapping[str, StoredManifest]
+) -> bool:
+    """Return whether two cases ran on the same kinds of processors and GPUs, as far as manifests show.
+
+    A ratio between different hardware would compare the hardware and not the cases.
+    """
+    kinds, others = (
+        {kind for run in pooled(runs) or runs for kind in machine_kinds(run, manifests)}
+        for runs in (one, other)
+    )
+    return same_kinds(kinds, others)
+
+
+def same_kinds(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
+    """Return whether two sets of machine kinds are equal, as far as they are known.
+
+    Device names from logs must all mean one device; kinds from manifests may be several on each side.
+    """
+    names = [kind for kind in (*kinds, *others) if isinstance(kind, str)]
+    if names:
+        return same_device(names)
+    return not kinds or not others or kinds == others
+
+
+def machine_kinds(run: RunResult, manifests: Mapping[str, StoredManifest]) -> frozenset[Hashable]:
+    """Return the kinds of machines in a run's manifest, as comparable values; empty if the manifest is missing."""
+    manifest = manifests.get(run.manifest or "")
+    return frozenset(
+        (
+            node.cpu.model,
+            node.cpu.threads,
+            node.cpu.quota_cpus,
+            frozenset((gpu.name, gpu.memory_bytes, gpu.power_limit_w) for gpu in node.accelerators.gpus),
+        )
+        for node in (manifest.nodes if isinstance(manifest, Manifest) else ())
+    )
+
+
+def require_different_runs(case: str, runs: Sequence[RunResult]) -> None:
+    """Raise ``InputError`` if two runs have the same start (to the microsecond) and duration: one is a copy."""
+    first_repeats: dict[tuple[datetime, float | None], int] = {}
+    for run in runs:
+        if run.started_at is None:
+            continue
+        first = first_repeats.setdefault((run.started_at, run.duration_s), run.repeat)
+        if first != run.repeat:
+            raise InputError(
+                f"runs {first} and {run.repeat} of {case} are the same run, which counts only once: both started at "
+                f"{run.started_at.isoformat()}"
+            )
+
+
+def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:
+    """Raise ``InputError`` with the differences if a case's measured runs differ in identity or unit.
+
+    A run with an unknown identity is taken to match.
+    """
+    units = dict.fromkeys(run.measurement.unit for run in pooled(runs) if run.measurement is not None)
+    if len(units) > 1:
+        raise InputError(
+            f"runs of {case} have different units ({' and '.join(units)}) and are not pooled: keep those of one unit"
+        )
+    known = [run for run in runs if run.identity is not None and run.measurement is not None]
+    for run in known[1:]:
+        assert run.identity is not None
+        assert known[0].identity is not None
+        if changes := known[0].identity.describe_changes(run.identity):
+            raise InputError(
+                f"runs {known[0].repeat} and {run.repeat} of {case} ran different things and are not pooled: "
+                f"{changes}; keep one of them ({known[0].directory}, {run.directory})"
+            )

@@ -10,7 +10,7 @@ from trainmark.node.processes import MARK
 from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.hosts import LOCALHOST
-from trainmark.schema.launcher import Launcher
+from trainmark.schema.suite import Launcher
 from trainmark.workload import filled, launcher_at, reaches_nodes, srun_on
 
 _OPENMPI = ("mpirun", "mpiexec")

@@ -22,9 +22,9 @@ from trainmark.placement.launching import (
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Device
 from trainmark.schema.hosts import LOCALHOST
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.names import EVENTS
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
+from trainmark.schema.suite import Launcher
 from trainmark.workload import (
     GitSource,
     Mount,

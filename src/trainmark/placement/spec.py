@@ -10,9 +10,8 @@ from trainmark.environment.packages import PackageLock
 from trainmark.node import Paths, remote_path
 from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.schema.hosts import PLAIN, Traffic
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.plan import NodeResources
-from trainmark.schema.suite import Protocol
+from trainmark.schema.suite import Launcher, Protocol
 from trainmark.workload import BuiltinSource, Card, Image, Workload
 
 RENDEZVOUS_PORT = 29400

@@ -8,7 +8,7 @@ from statistics import median, stdev
 
 from trainmark.measure.statistics import spread_of
 from trainmark.reference import Reference
-from trainmark.schema.bound import Bound
+from trainmark.schema.findings import Bound
 from trainmark.schema.prediction import Limit, Term
 from trainmark.schema.recipe import RecipeAxis
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled

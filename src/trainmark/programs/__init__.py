@@ -11,8 +11,14 @@ from trainmark.named_documents import NamedText, documents_of
 
 if TYPE_CHECKING:
     from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log
-    from trainmark.programs.options import Dialect, Parameters, RecipeSetting, dialects
-    from trainmark.programs.options.statements import settings_of_axes, stated_settings
+    from trainmark.programs.options import (
+        Dialect,
+        Parameters,
+        RecipeSetting,
+        dialects,
+        settings_of_axes,
+        stated_settings,
+    )
     from trainmark.programs.reading import follow_log, read_log, read_stream
 
 
@@ -38,8 +44,14 @@ __getattr__ = attach(
     __name__,
     {
         ".log_formats": ("find_format", "format_of", "formats", "samples", "synthetic_log"),
-        ".options": ("Dialect", "Parameters", "RecipeSetting", "dialects"),
-        ".options.statements": ("settings_of_axes", "stated_settings"),
+        ".options": (
+            "Dialect",
+            "Parameters",
+            "RecipeSetting",
+            "dialects",
+            "settings_of_axes",
+            "stated_settings",
+        ),
         ".reading": ("follow_log", "read_log", "read_stream"),
     },
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from trainmark.measure.energy import joules_text
 from trainmark.printable import fit, printable, terminal_width
-from trainmark.report.numbers import days, interval, number
+from trainmark.report.language import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side
 from trainmark.schema.energy import EnergyRatio, EnergySource

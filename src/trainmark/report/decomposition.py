@@ -2,7 +2,7 @@
 
 from trainmark.insight.experiment import closing_sentence
 from trainmark.printable import printable
-from trainmark.report.numbers import interval
+from trainmark.report.language import interval
 from trainmark.report.terminal import aligned
 from trainmark.schema.decomposition import Decomposition
 from trainmark.schema.measurement import Ratio

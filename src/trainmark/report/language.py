@@ -1,18 +1,25 @@
-"""The report's fixed sentences, and the meanings of doubts: a catalogue per language under ``texts/``.
+"""The report's fixed sentences, and the meanings of doubts: a catalogue per language under ``texts/``; and numbers.
 
 The sentences have the same keys in each language. A doubt has its sentence from where it was raised, in English; other
-languages have its meaning by its code.
+languages have its meaning by its code. Numbers have only significant digits, and equally many decimals in a column.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from math import floor, isfinite, log10
 
 from trainmark.files import parse_yaml
+from trainmark.schema.measurement import Interval
 from trainmark.schema.outcome import Outcome
+
+SIGNIFICANT_DIGITS = 4
+MOST_DECIMALS = 4
+GIB = 2**30
 
 
 class Language(StrEnum):
@@ -73,3 +80,36 @@ def doubt_meaning(doubts: Mapping[str, str], code: str) -> str | None:
     if code in doubts:
         return doubts[code]
     return next((text for key, text in doubts.items() if "*" in key and fnmatchcase(code, key)), None)
+
+
+def decimals(values: Iterable[float]) -> int:
+    """Return how many decimals give the smallest of the values four significant digits (0 to 4 of them)."""
+    sizes = [abs(value) for value in values if isfinite(value) and value != 0]
+    if not sizes:
+        return 0
+    return min(max(SIGNIFICANT_DIGITS - 1 - floor(log10(min(sizes))), 0), MOST_DECIMALS)
+
+
+def number(value: float, places: int | None = None) -> str:
+    """Return ``value`` with ``places`` decimals, by default those of a column with only this value."""
+    return f"{value:.{decimals([value]) if places is None else places}f}"
+
+
+def interval(bounds: Interval | None, places: int, factor: float = 1.0) -> str:
+    """Return ``[low, high]``, or an empty string if there is no interval."""
+    if bounds is None:
+        return ""
+    return f"[{bounds.low * factor:.{places}f}, {bounds.high * factor:.{places}f}]"
+
+
+def percent(value: float, places: int = 1) -> str:
+    """Return a fraction as a percentage."""
+    return f"{value * 100:.{places}f} %"
+
+
+def days(first: datetime, last: datetime) -> str:
+    """Return the day, or the first and the last day, in UTC."""
+    words = [
+        (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d") for moment in (first, last)
+    ]
+    return " – ".join(dict.fromkeys(words))

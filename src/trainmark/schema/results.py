@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from trainmark.schema.bound import RunBound
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.energy import EnergyUse
-from trainmark.schema.findings import Findings
+from trainmark.schema.findings import Findings, RunBound
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.gates import SPOILING, Answer, GateCheck, GateName, Inspection
 from trainmark.schema.identity import Identity

@@ -18,8 +18,65 @@ from pydantic import (
 from trainmark.schema.case import Case, Count, Word
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.gates import GateName
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.measurement import Sampling
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    # DLPerf's rule: 5 runs of 120 steps, the first 20 dropped.
+    "dlperf": {
+        "steps": 120,
+        "warmup_steps": 20,
+        "min_repeats": 5,
+        "max_repeats": 5,
+        "target_half_width": None,
+        "max_case_s": None,
+    },
+    "adaptive": {
+        "steps": 120,
+        "warmup_steps": 20,
+        "min_repeats": 3,
+        "max_repeats": 10,
+        "target_half_width": 0.01,
+        "max_case_s": 3600.0,
+    },
+}
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?\s*$")
+_UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)\s*")
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
+EACH_ITS_OWN = "auto"
+"""The value that gives each framework its own environment."""
+_ONE, _EACH = "str", "dict[str,str]"
+
+
+class Launcher(StrEnum):
+    """The program that starts the ranks; a single rank is always started directly.
+
+    - ``process``: no launcher, because there is only one process.
+    - ``torchrun``: PyTorch's launcher.
+    - ``ranks``: one process per rank, which reads its rank from the variables that torchrun would set, like the
+      built-in workers.
+    - ``multiproc``: the program's own launcher script (the card's ``starter``) with the flags of NVIDIA's
+      ``multiproc.py``.
+    - ``mpirun``: OpenMPI from the first node, for Horovod over MPI.
+    - ``paddle``: ``paddle.distributed.launch``.
+    - ``spawn``: one process per node, which sees all devices of the node and uses them or starts their ranks itself.
+    - ``command``: the card's command is the whole command line, interpreter or launcher included, and starts the ranks
+      of its node itself.
+    """
+
+    PROCESS = "process"
+    TORCHRUN = "torchrun"
+    RANKS = "ranks"
+    MULTIPROC = "multiproc"
+    MPIRUN = "mpirun"
+    PADDLE = "paddle"
+    SPAWN = "spawn"
+    COMMAND = "command"
+
+    @property
+    def needs_starter(self) -> bool:
+        """True if a card with this launcher must name the script that starts the ranks."""
+        return self is Launcher.MULTIPROC
 
 
 class NamingScheme(StrEnum):
@@ -104,29 +161,6 @@ class Protocol(Frozen):
         return self
 
 
-_PRESETS: dict[str, dict[str, Any]] = {
-    # DLPerf's rule: 5 runs of 120 steps, the first 20 dropped.
-    "dlperf": {
-        "steps": 120,
-        "warmup_steps": 20,
-        "min_repeats": 5,
-        "max_repeats": 5,
-        "target_half_width": None,
-        "max_case_s": None,
-    },
-    "adaptive": {
-        "steps": 120,
-        "warmup_steps": 20,
-        "min_repeats": 3,
-        "max_repeats": 10,
-        "target_half_width": 0.01,
-        "max_case_s": 3600.0,
-    },
-}
-
-
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?\s*$")
-_UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kMGT", start=1)}
 
 
@@ -135,10 +169,6 @@ def _bytes(value: Any) -> Any:
     if isinstance(value, str) and (match := _SIZE.match(value)):
         return int(float(match[1]) * _UNITS[match[2]])
     return value
-
-
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)\s*")
-_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def _seconds(value: Any) -> Any:
@@ -168,12 +198,6 @@ class Dataset(Frozen):
     path: str | None = None
     make: Mapping[Word, int] | None = None
     formats: Mapping[Word, str] = Field(default_factory=dict)
-
-
-EACH_ITS_OWN = "auto"
-"""The value that gives each framework its own environment."""
-
-_ONE, _EACH = "str", "dict[str,str]"
 
 
 def _how_given(value: Any) -> str:

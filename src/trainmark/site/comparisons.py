@@ -6,8 +6,7 @@ from trainmark.errors import InputError
 from trainmark.insight import compare
 from trainmark.report.blocks import Block, Bullets, Cell, Column, Paragraph, Section, Span, Table, cell, plain
 from trainmark.report.context import Mark
-from trainmark.report.language import Catalogue, Language, catalogue
-from trainmark.report.numbers import interval, number
+from trainmark.report.language import Catalogue, Language, catalogue, interval, number
 from trainmark.schema.comparison import ComparedCase, Comparison, Scope, Side
 from trainmark.site.campaigns import Campaign
 from trainmark.site.entries import anchor_of

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from trainmark.report.blocks import Block, Bullets, Paragraph, Section, Span, plain
 from trainmark.report.context import Context, context, marks, shown
-from trainmark.report.language import Catalogue, Language
-from trainmark.report.numbers import decimals, interval, number
+from trainmark.report.language import Catalogue, Language, decimals, interval, number
 from trainmark.report.sections import overview
 from trainmark.schema.findings import Doubt
 from trainmark.schema.results import CaseResult

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.logs.dllogger import stream_event
+from trainmark.logs.parameters import stream_event
 from trainmark.node import last_step
 from trainmark.printable import last_line
 from trainmark.report.axes import Axes

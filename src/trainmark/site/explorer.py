@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, axis_label
 from trainmark.report.blocks import Cell, Column, Span, cell
 from trainmark.report.context import Mark
-from trainmark.report.language import Catalogue
-from trainmark.report.numbers import decimals, interval, number
+from trainmark.report.language import Catalogue, decimals, interval, number
 from trainmark.schema.results import CaseResult
 from trainmark.site.entries import Entry
 

@@ -22,23 +22,22 @@ from sqlalchemy import (
     event,
     func,
     insert,
+    inspect,
     make_url,
     select,
-    text,
     update,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.measure.fingerprint import fingerprint
-from trainmark.measure.pooling import require_different_runs, require_one_identity
+from trainmark.measure.fingerprint import fingerprint, require_different_runs, require_one_identity
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results, RunResult, StoredManifest
 from trainmark.schema.suite import Suite
-from trainmark.store.tables import campaigns, certificates, manifests, runs
+from trainmark.store.tables import campaigns, certificates, manifests, metadata, runs, schema_version
 from trainmark.suite import dump_suite, parse_suite
 
 HEAD = "0005"
@@ -608,12 +607,18 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _migrate(engine: Engine) -> None:
-    """Migrate the database to ``HEAD``; Alembic is loaded only if there is something to do."""
+    """Migrate the database to ``HEAD``; Alembic is loaded only for one that an earlier trainmark made."""
     with engine.connect() as connection:
-        if engine.dialect.has_table(connection, "alembic_version"):
-            version = connection.scalar(text("SELECT version_num FROM alembic_version"))
-            if version == HEAD:
-                return
+        tables = inspect(connection).get_table_names()
+        if schema_version.name in tables and connection.scalar(select(schema_version.c.version_num)) == HEAD:
+            return
+    if not tables:
+        with engine.connect() as connection, _table_by_table(connection), connection.begin():
+            metadata.create_all(connection)
+            schema_version.create(connection, checkfirst=True)
+            if connection.scalar(select(schema_version.c.version_num)) is None:
+                connection.execute(insert(schema_version).values(version_num=HEAD))
+        return
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError

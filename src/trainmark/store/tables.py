@@ -89,3 +89,10 @@ certificates = Table(
     Index(None, "campaign_id"),
 )
 """Certificates of equal work: per campaign one for each model, device and optimizer."""
+
+schema_version = Table(
+    "alembic_version",
+    MetaData(naming_convention={"pk": "alembic_version_pkc"}),
+    Column("version_num", String(32), primary_key=True),
+)
+"""Alembic's own table: the migration that a database has."""

@@ -6,8 +6,7 @@ from itertools import pairwise
 from trainmark.report.blocks import Block, Bullets, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts import Drawing
 from trainmark.report.charts.pace import pace_panel
-from trainmark.report.language import Catalogue, Language, catalogue
-from trainmark.report.numbers import number, percent
+from trainmark.report.language import Catalogue, Language, catalogue, number, percent
 from trainmark.web.live import MOST_DOUBTS, DeviceState, FinishedRun, RunInHand, SuiteState
 
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Ta
 
 from trainmark.schema.case import Case, Option, Word, axes_of
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.launcher import Launcher
+from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import BUILT_IN_SOURCE, task_of_source
 from trainmark.tasks import TASKS
 from trainmark.workload.image import Image

@@ -10,8 +10,8 @@ from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import axes_of
-from trainmark.schema.launcher import Launcher
 from trainmark.schema.precision import Precision, UnknownPrecision
+from trainmark.schema.suite import Launcher
 from trainmark.suite import Document
 from trainmark.tasks import TASKS, case_of
 from trainmark.workload.card import AUTO_FORMAT, OPTION_FORMS, Card, Counts, StopAfter, TypedOption

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option, value_text
-from trainmark.schema.launcher import Launcher
+from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
 from trainmark.workload.card import Card, Counts, TypedOption, WordsOfValue

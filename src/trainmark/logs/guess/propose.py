@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
-from trainmark.logs.guess.bars import guess_bar
 from trainmark.logs.guess.blocks import blocks
-from trainmark.logs.guess.families import STAMPED, Family, Place, families
+from trainmark.logs.guess.families import STAMPED, Family, Place, families, guess_bar
 from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import (
     NOT_TRAINING,

@@ -1,17 +1,33 @@
-"""The warm-up test for a foreign program's log, in which each record is the mean of several steps."""
+"""Judgement of a foreign program's log: the warm-up test by records of several steps, and doubts as suspicions."""
+
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from trainmark.logs import Problem, Severity
 from trainmark.logs.columns import Floats, median
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.measure.rules.series import NoNumberError, series
 from trainmark.measure.steadiness import judge_steadiness
-from trainmark.schema.measurement import CannotSay, Steadiness
+from trainmark.schema.measurement import About, CannotSay, Steadiness, Suspicion
 
 PARTS = 8
 _STUDENT = 2.365
 """The quantile of Student's t for 95 % and ``PARTS - 1`` degrees of freedom."""
 _MAD = 1.4826
+_OF_THE_WINDOW = frozenset(
+    {
+        "stall",
+        "uneven-steps",
+        "pace-changes",
+        "few-records",
+        "short-log",
+        "few-steps",
+        "few-digits",
+        "between-epochs",
+    }
+)
+"""Codes of doubts about how even and how long the measured window is; the others are about the work in it."""
 
 
 def noise(log: ParsedLog, skipped: int) -> float | None:
@@ -61,3 +77,11 @@ def judge_records(log: ParsedLog, skipped: int) -> Steadiness:
         return Steadiness(steady=None, settled_after=None, bias=None, cannot_say=CannotSay.NO_STEP_TIMES)
     with np.errstate(divide="ignore"):
         return judge_steadiness(1 / rates)
+
+
+def log_suspicions(problems: Iterable[Problem]) -> Iterator[Suspicion]:
+    """Yield the doubts among the problems of a log: about the measured window, or about its work."""
+    for problem in problems:
+        if problem.severity is Severity.DOUBT:
+            about = About.WINDOW if problem.code in _OF_THE_WINDOW else About.WORK
+            yield Suspicion(code=problem.code, sentence=problem.message, about=about)

@@ -24,7 +24,7 @@ from trainmark.report.charts.drawing import (
     ticks,
 )
 from trainmark.report.context import Context, UnitPart, marks, shown
-from trainmark.report.numbers import decimals, number
+from trainmark.report.language import decimals, number
 from trainmark.schema.results import CaseResult
 
 MOST_CASES = 200

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from statistics import fmean, median
 
 from trainmark.errors import InputError
-from trainmark.measure.pooling import same_kinds
+from trainmark.measure.fingerprint import same_kinds
 from trainmark.measure.rules import no_speedup
 from trainmark.report.exchange.rows import SpeedRow
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.report.export.records import CaseRecord
-from trainmark.report.numbers import decimals
+from trainmark.report.language import decimals
 from trainmark.schema.comparison import CHANGES, ComparedCase
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from trainmark.report.blocks import Block, Bullets, Cell, Column, Paragraph, Section, Table, cell, code, plain
 from trainmark.report.context import Context
-from trainmark.report.language import Catalogue
-from trainmark.report.numbers import GIB, number
+from trainmark.report.language import GIB, Catalogue, number
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.results import StoredManifest

@@ -8,12 +8,11 @@ from trainmark.measure import ratio
 from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, PRECISION, WORKLOAD, Aspect, by_unit
 from trainmark.report.blocks import Bar, Bullets, Cell, Column, Section, Span, Table, cell, plain
 from trainmark.report.context import Context, Mark, marks
-from trainmark.report.numbers import decimals, interval, number, percent
+from trainmark.report.language import decimals, interval, number, percent
 from trainmark.report.sections.equivalence import equality
 from trainmark.report.sections.overview import inspection_sentence, trained
 from trainmark.report.sections.resources import energy_cell
-from trainmark.schema.bound import Bound
-from trainmark.schema.findings import EqualityFinding
+from trainmark.schema.findings import Bound, EqualityFinding
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult
 

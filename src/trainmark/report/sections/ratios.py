@@ -11,7 +11,7 @@ from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Secti
 from trainmark.report.charts.scaling import scaling_chart
 from trainmark.report.charts.waterfall import bars_of, waterfall_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, marks_of_ratio, shown
-from trainmark.report.numbers import decimals, interval, number, percent
+from trainmark.report.language import decimals, interval, number, percent
 from trainmark.report.sections.throughput import heading_of, throughput
 from trainmark.schema.decomposition import Decomposition, TestedFactor
 from trainmark.schema.findings import RatioFinding, RatioKind

@@ -9,9 +9,9 @@ from trainmark.measure.energy import joules_text
 from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Span, Style, Table, cell, plain
 from trainmark.report.context import Context, marks, of_marks
-from trainmark.report.numbers import decimals, number, percent
-from trainmark.schema.bound import Bound, BoundFinding
+from trainmark.report.language import decimals, number, percent
 from trainmark.schema.energy import EnergyFinding
+from trainmark.schema.findings import Bound, BoundFinding
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.profile import StepProfile, WorkKind
 from trainmark.schema.results import CaseResult, pooled

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from trainmark.insight.ranks import shown_ranks
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context, Mark, UnitPart
-from trainmark.report.numbers import GIB, decimals, number, percent
+from trainmark.report.language import GIB, decimals, number, percent
 from trainmark.report.sections.environment import named
 from trainmark.schema.findings import Doubt, RanksFinding
 from trainmark.schema.hosts import LOCALHOST

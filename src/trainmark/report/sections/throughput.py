@@ -6,7 +6,7 @@ from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, 
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
-from trainmark.report.numbers import decimals, interval, number
+from trainmark.report.language import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
 from trainmark.schema.results import CaseResult, fastest
 
