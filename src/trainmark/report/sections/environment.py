@@ -177,8 +177,8 @@ def telemetry(context: Context) -> Section | None:
         if any(name in one for one in held)
     )
     caption = Paragraph(plain(say("telemetry_caption")))
-    blocks = (caption, Table("", columns, rows), *([Bullets(words)] if words else []))
-    return Section("telemetry", say("telemetry_title"), blocks, folded=True)
+    blocks: list[Block] = [caption, Table("", columns, rows), *([Bullets(words)] if words else [])]
+    return Section("telemetry", say("telemetry_title"), tuple(blocks), folded=True)
 
 
 def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:
