@@ -5,7 +5,8 @@ imported in the framework's place. So the folder is loaded as the package ``trai
 module level, because a spawned data-loading process imports this file anew before it unpickles its work.
 
 ``TRAINMARK_EXTENSIONS`` names folders of others, separated as in ``PATH``. What lies in the ``worker`` folder of one
-belongs to the package too: a framework, or in ``tasks`` a task.
+belongs to the package too: a framework, or in ``tasks`` a task. ``TRAINMARK_BYTECODE`` is the folder for compiled
+modules where Python writes none.
 """
 
 import importlib
@@ -16,6 +17,7 @@ from pathlib import Path
 
 PACKAGE = "trainmark_worker"
 EXTENSIONS = "TRAINMARK_EXTENSIONS"
+BYTECODE = "TRAINMARK_BYTECODE"
 
 
 def load_package() -> None:
@@ -36,6 +38,17 @@ def load_package() -> None:
     spec.loader.exec_module(package)
 
 
+def keep_bytecode() -> None:
+    """Store compiled modules in the folder for them where Python writes none beside the sources.
+
+    Images of containers often set ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
+    """
+    folder = os.environ.get(BYTECODE)
+    if folder and sys.dont_write_bytecode:
+        sys.dont_write_bytecode, sys.pycache_prefix = False, folder
+
+
+keep_bytecode()
 load_package()
 
 if __name__ == "__mp_main__":
