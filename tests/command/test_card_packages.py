@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from foreign_cards import planned, written
 from trainmark.cli.main import main
@@ -151,6 +152,20 @@ def test_the_packages_for_a_missing_environment_are_named_by_plan(
     (plan,) = planned(path, capsys)
     assert plan["by_hand"] == []
     assert plan["before"][0]["description"] == "the card's packages: tinymore==1.0, tinypart==1.0"
+
+
+def test_the_packages_for_an_environment_of_the_catalogue_name_its_command(
+    tmp_path: Path, links: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = {"packages": ["tinypart"], "framework": "pytorch", "environment": "pytorch", "axes": {}}
+    path = written(tmp_path, **card)
+    path.write_text(yaml.safe_dump({"name": "mlp", "cards": ["card.yaml"], "cases": [{"workload": "mlp"}]}))
+
+    (plan,) = planned(path, capsys)
+
+    assert plan["cannot_run"] is None
+    python = tmp_path / "home" / "envs" / "pytorch" / "bin" / "python"
+    assert plan["by_hand"][0].startswith(f"{python} is missing: trainmark env create pytorch; plan then")
 
 
 def test_an_unknown_package_is_one_line_of_plan(

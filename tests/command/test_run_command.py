@@ -217,6 +217,23 @@ def test_a_program_without_an_end_is_ended_on_purpose(tmp_path: Path, limit: tup
     assert run["measurement"]["measured_steps"] > 20
 
 
+def test_a_program_at_work_that_reaches_its_time_limit_is_answered_with_the_way_out(tmp_path: Path) -> None:
+    words = "--style nanogpt --batch-size 32 --steps 1000000"
+    _, results = measured(tmp_path, words, "--repeats", "1", "--timeout", "8")
+
+    (run,) = runs(results)
+    assert (run["outcome"], run["measurement"]) == ("timeout", None)
+    assert run["reason"].startswith("it took longer than 8 s")
+    assert "end it on purpose (--steps, --epochs or --seconds; stop_after in a card)" in run["reason"]
+
+    # One that prints no steps has no number that its end would give.
+    (tmp_path / "idle.py").write_text("import time\nprint('loading data', flush=True)\ntime.sleep(60)\n")
+    command = ["run", "--out", "idle", "--repeats", "1", "--timeout", "3", "--", sys.executable, "idle.py"]
+    main(command)
+    (run,) = runs(json.loads((tmp_path / "idle" / "results.json").read_text()))
+    assert (run["outcome"], "on purpose" in run["reason"]) == ("timeout", False)
+
+
 def test_the_written_suite_can_be_run_again(tmp_path: Path) -> None:
     measured(tmp_path, "--style nanogpt", "--repeats", "1")
 

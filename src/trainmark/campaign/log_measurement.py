@@ -29,7 +29,7 @@ from trainmark.programs.reading import described_format, read_by_format, read_st
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 from trainmark.schema.names import ARRIVALS, LOG, STEPS_UNIT
-from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.outcome import TIME_LIMIT, Outcome, OutcomeRecord
 from trainmark.schema.suite import Launcher
 from trainmark.workload import Card, hides_output, work_of_step
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
@@ -48,9 +48,12 @@ def measured(
 ) -> tuple[Outcome, str | None, Measurement | None]:
     """Return the outcome of a run and its measurement; a run without a measurement is invalid, with the reason.
 
-    So is one whose log cannot be read as its card describes it, such as by patterns that take too long.
+    So is one whose log cannot be read as its card describes it, such as by patterns that take too long. The reason of a
+    timeout says how to end a program on purpose, if its log has a number until then.
     ``warmup_steps`` are those that the suite states for programs of other projects; None if it states none.
     """
+    if record.outcome is Outcome.TIMEOUT and card.stop_after is None and not has_own_window(card, events):
+        return record.outcome, _with_way_out(case, card, folder, events, record, warmup_steps), None
     if record.outcome is not Outcome.OK:
         return record.outcome, record.reason, None
     try:
@@ -63,6 +66,22 @@ def measured(
         # A run with an outcome and a reason was ended on purpose: most likely before the program printed enough.
         early = f"{record.reason}, too early for a number (give it more time): " if record.reason else ""
         return Outcome.INVALID, f"{early}{error}", None
+
+
+def _with_way_out(
+    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord, warmup_steps: int | None
+) -> str | None:
+    """Return the reason of a timeout, with what to do if the program was at work and its log has a number."""
+    if TIME_LIMIT not in (record.reason or ""):
+        return record.reason
+    try:
+        found = measure_run(case, card, folder, events, record.commands, warmup_steps)
+    except (NotMeasurable, InputError):
+        return record.reason
+    return (
+        f"{record.reason}; its log has {found.measured_steps} records to measure: if the program has no end of its "
+        "own, end it on purpose (--steps, --epochs or --seconds; stop_after in a card)"
+    )
 
 
 def measure_run(

@@ -19,7 +19,7 @@ from trainmark.node.host import Host, HostError, Job, JobEnd, JobStatus, display
 from trainmark.node.processes import MARK, deferred_signals
 from trainmark.node.stacks import Stack, describe_missing_ranks
 from trainmark.printable import last_line
-from trainmark.schema.outcome import Outcome
+from trainmark.schema.outcome import TIME_LIMIT, Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
 
@@ -291,7 +291,7 @@ def _exceeded_limit(
     """Return the limit that jobs have exceeded, or None."""
     at = f" at step {step}" if step is not None else ""
     if elapsed_s > limits.timeout_s:
-        return Outcome.TIMEOUT, f"it took longer than {limits.timeout_s:g} s{at} (limits.timeout_s)"
+        return Outcome.TIMEOUT, f"it took longer than {limits.timeout_s:g} s{at} ({TIME_LIMIT})"
     if silent_s > limits.stall_timeout_s:
         silent = f"it printed nothing for {limits.stall_timeout_s:g} s"
         return Outcome.TIMEOUT, f"{silent}{at} (limits.stall_timeout_s)"

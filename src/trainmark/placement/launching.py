@@ -99,8 +99,10 @@ def _unresolved_packages(interpreter: FrameworkPython) -> tuple[str, ...]:
     if not interpreter.unresolved:
         return ()
     wanted = ", ".join(interpreter.unresolved)
+    name = interpreter.python.parents[1].name
+    make = f"trainmark env create {name}" if interpreter.isolated else "make the environment"
     return (
-        f"{interpreter.python} is missing: make the environment; plan then has the commands that install the card's "
+        f"{interpreter.python} is missing: {make}; plan then has the commands that install the card's "
         f"packages ({wanted}), at versions that fit it",
     )
 

@@ -14,6 +14,9 @@ from trainmark.schema.frozen import Frozen
 from trainmark.schema.identity import Identity
 from trainmark.schema.measurement import Suspicion
 
+TIME_LIMIT = "limits.timeout_s"
+"""The limit of a run's seconds, by which the reason of a timeout names it."""
+
 
 class Outcome(StrEnum):
     """The outcome of a run."""
