@@ -6,8 +6,8 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +50,16 @@ def repeated(once: Callable[[], Any], wait: Callable[[], None]) -> Callable[[int
         wait()
 
     return times
+
+
+@contextmanager
+def hooked(hooks: Iterable[Any]) -> Iterator[None]:
+    """Remove the hooks, each by its ``remove``, at the end of the context."""
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 class Device(Protocol):
@@ -217,4 +227,8 @@ class Observing(Protocol):
 
 
 class Backend(Device, Stepping, Weights, Observing, Protocol):
-    """The four parts together."""
+    """The four parts together.
+
+    The constructor of a framework's class raises ``RunError`` (unsupported) for what it cannot train before the ranks
+    meet, so that no rank waits for one that has left.
+    """

@@ -59,6 +59,9 @@ class Training(Backend, Steps):
     epoch_samples: int
     """Samples in an epoch: of the data set, or from the settings for synthetic data."""
 
+    OBSERVES_COMPILED = False
+    """Whether ``observe`` passes the batch with a compiler too as the step does."""
+
     data_waits_s: list[float]
     """The host's wait for the loader in each step, in seconds."""
 
@@ -113,8 +116,9 @@ class Training(Backend, Steps):
         return None
 
     def own_pass(self) -> Gradients | None:
-        """Return the gradients of ``observe`` in a run of one rank without a compiler."""
-        if self.ranks.place.world_size > 1 or self.settings.compiler != NONE:
+        """Return the gradients of ``observe`` in a run of one rank."""
+        compiled = self.settings.compiler != NONE and not self.OBSERVES_COMPILED
+        if self.ranks.place.world_size > 1 or compiled:
             return None
         return self.observe()
 

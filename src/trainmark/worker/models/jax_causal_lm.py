@@ -25,7 +25,7 @@ from ..tasks.causal_lm.architectures import (
 )
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
+from ..tasks.products import STREAM
 
 Params = dict[str, Any]
 Tap = Callable[[str, Any, Any], None]
@@ -208,10 +208,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
     def steps_taken(self) -> int:
         """Return how many steps the optimizer has counted: except those that overflowed."""
         return int(self.ranks.own_whole(moments_of(self.state.opt_state).count))
-
-    def own_pass(self) -> Observation | None:
-        """Pass the batch forward and backward; a batch of several ranks is not divided here."""
-        return self.observe() if self.ranks.alone else None
 
 
 open_training = JaxLanguageTraining

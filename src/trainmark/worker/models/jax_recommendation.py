@@ -11,7 +11,6 @@ import optax
 
 from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, draw_weights, optimizer
 from ..core.settings import AdamRecipe
-from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import (
     DEEP,
     TABLE_LIMIT,
@@ -172,10 +171,6 @@ class JaxClickTraining(NamedTraining, ClickTraining):
             table_gradients=DENSE_GRADIENTS,
             others={"compile_cache_hits": self._clock.cache_hits},
         )
-
-    def own_pass(self) -> Observation | None:
-        """Pass the batch forward and backward; not with dropout, nor with several ranks."""
-        return self.observe() if self.ranks.alone and not self.settings.recipe.dropout else None
 
 
 open_training = JaxClickTraining

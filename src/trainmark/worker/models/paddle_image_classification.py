@@ -19,6 +19,7 @@ from ..backends.paddle.backend import (
     tf32_switches,
     type_name,
 )
+from ..core.backend import hooked
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -222,11 +223,8 @@ def observe_convolutions(
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
     found: list[ObservedConvolution] = []
     hooks = [unit.conv.register_forward_post_hook(_noting(unit, found)) for unit in conv_norms(network)]
-    try:
+    with hooked(hooks):
         logits, loss = forward()
-    finally:
-        for hook in hooks:
-            hook.remove()
     loss.backward()
     gradients = read({name: tensor.grad for name, tensor in tensors.items() if is_trainable(name)})
     for tensor in tensors.values():
@@ -272,12 +270,8 @@ def observe_layers(
     hooks = [learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
     if program is None:
         hooks += [unit.norm.register_forward_pre_hook(note_norm(unit.description.name)) for unit in units]
-    try:
-        with operand_types(products if program is None else ()) as types:
-            step()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hooked(hooks), operand_types(products if program is None else ()) as types:
+        step()
     layers = [ObservedLayer(name, dtype) for name, dtype in types.items()]
     if program is not None:
         layers = _in_program(program)

@@ -13,6 +13,7 @@ from torch.utils._triton import has_triton
 from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read_scaled
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
+from ..core.backend import hooked
 from ..core.facts import Facts
 from ..core.feed import Feed
 from ..core.place import Place
@@ -180,12 +181,8 @@ class OperandTypes(TorchDispatchMode):
                 module.register_forward_pre_hook(self._entering(name)),
                 module.register_forward_hook(self._left),
             ]
-        try:
-            with self:
-                yield self
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with hooked(hooks), self:
+            yield self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation; of a product inside of a module that is watched note the type."""
@@ -232,12 +229,8 @@ def observe(
         conv.register_forward_hook(_noting(layer.name, observed))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
     ]
-    try:
-        with torch.no_grad():
-            layers()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hooked(hooks), torch.no_grad():
+        layers()
     logits, loss = forward()
     (loss * scale).backward()
     average()
@@ -287,12 +280,8 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLay
         convolutions[0].register_forward_pre_hook(note_input),
     ]
     operands = OperandTypes([*zip(described, convolutions), ("classifier", classifier)])
-    try:
-        with operands.watching():
-            step()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with hooked(hooks), operands.watching():
+        step()
     if not inputs:
         return ObservedLayers()
     images = inputs[0].float()

@@ -167,9 +167,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
             others={STREAM: self.first[STREAM][0]},
         )
 
-    def own_pass(self) -> Observation | None:
-        return self.observe() if self.ranks.place.world_size == 1 else None
-
     def observe(self) -> Observation:
         self._noting = False
         loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))

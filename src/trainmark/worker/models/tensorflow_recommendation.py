@@ -107,11 +107,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             else type(self._gradient).__name__,
         )
 
-    def own_pass(self) -> Observation | None:
-        """Pass the batch forward and backward, by the very function that the step calls; not with dropout."""
-        alone = self.ranks.place.world_size == 1 and not self.settings.recipe.dropout
-        return self.observe() if alone else None
-
     def observe(self) -> Observation:
         loss, _, gradients = self._forward_and_backward(*self.batch)
         results: dict[str, Any] = {}

@@ -259,6 +259,7 @@ class JaxTraining(Training):
 
     ranks: Group
     marks: CompletionTimers
+    OBSERVES_COMPILED = True
 
     parts = 1
     """How often the model is passed in one step."""
@@ -267,11 +268,7 @@ class JaxTraining(Training):
     """The loaders of the task's data, if the name must be known before the ranks meet."""
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose the device, meet the other ranks, start JAX, open the feed, and build the model.
-
-        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
-        Only a GPU that is too old is found later, because JAX may not start before the ranks have met.
-        """
+        """Meet the other ranks before JAX may start: only then a GPU that is too old for the precision is found."""
         self.platform = choose_platform(settings.device, place)
         refuse_gaps(settings, place, self.platform)
         self.precision = choose_precision(settings.precision)

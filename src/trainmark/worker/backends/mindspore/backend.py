@@ -14,6 +14,7 @@ from mindspore import amp, nn, ops
 from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
+from ...core.backend import hooked
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts, cpu_name
 from ...core.place import Place
@@ -247,11 +248,6 @@ class MindSporeTraining(Training):
     ranks: Cluster
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Set the device and the mode, open the feed, meet the other ranks, and build the model.
-
-        Settings that MindSpore does not support on a CPU raise ``RunError`` before the ranks meet, so that no rank
-        waits for one that has left.
-        """
         require_version("MindSpore", ms.__version__, (2, 4))
         refuse_gaps(settings, place, "cpu" if settings.device == "auto" else settings.device)
         one_of("MindSpore's worker", "precision", settings.precision, PRECISIONS)
@@ -346,14 +342,10 @@ class MindSporeTraining(Training):
 
         ``hooks`` registers hooks, which are removed afterwards.
         """
-        handles = hooks()
-        try:
+        with hooked(hooks()):
             forward, scale = self.train_step.forward, self.settings.recipe.loss_scale
             scale = scale if scale is not None and self._scaler is not None else 1.0
             loss, outputs, gradients = pass_eagerly(self.model, forward, self.batch, scale)
-        finally:
-            for handle in handles:
-                handle.remove()
         own = {
             parameter.name: grad.asnumpy().astype(np.float32)
             for parameter, grad in zip(self.model.trainable_params(), gradients)

@@ -252,10 +252,6 @@ class MXNetTraining(Training):
     """Model, trainer, batches and marks of one rank; a model's subclass has ``build`` and ``forward``."""
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose device and precision, open the feed, build the model, and meet the other ranks.
-
-        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
-        """
         if not mx.__version__.startswith("1.9."):
             raise RunError(UNSUPPORTED, f"MXNet 1.9 is needed; this is {mx.__version__}")
         self.context = choose_context(settings.device, place)

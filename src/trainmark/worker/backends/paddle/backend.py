@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ...core.backend import repeated
+from ...core.backend import hooked, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts
 from ...core.feed import LoadedFeed
@@ -336,11 +336,8 @@ def observe_products(
         return note
 
     hooks = [layer.register_forward_post_hook(noting(name)) for name, layer in products.items()]
-    try:
+    with hooked(hooks):
         logits = logits_of().astype("float32").numpy()
-    finally:
-        for hook in hooks:
-            hook.remove()
     loss = loss_of()
     loss.backward()
     gradients = read({name: tensor.grad for name, tensor in tensors.items()})
@@ -359,10 +356,6 @@ class PaddleTraining(Training):
     ranks: Group
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose device and precision, open the feed, meet the other ranks, and build the model.
-
-        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
-        """
         require_version("PaddlePaddle", paddle.version.full_version, (3, 0))
         self.device = choose_device(settings.device, place)
         refuse_gaps(settings, place, self.device)

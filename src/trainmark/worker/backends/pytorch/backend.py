@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...core.backend import repeated
+from ...core.backend import hooked, repeated
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import Expected, Facts
 from ...core.feed import LoadedFeed
@@ -197,11 +197,8 @@ def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Ite
     hooks = [
         product.register_forward_hook(partial(note, name)) for name, product in model.named_products().items()
     ]
-    try:
+    with hooked(hooks):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def observe(
@@ -273,11 +270,6 @@ class PyTorchTraining(Training):
     """Whether a pass exchanges nothing with other ranks, as when each rank's own is timed."""
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose device and precision, open the feed, meet the other ranks, fetch the first batch, build the model.
-
-        What the device or this PyTorch cannot do raises ``RunError`` (unsupported): before the ranks meet, so that no
-        rank waits for one that has left.
-        """
         require_version("PyTorch", torch.__version__, (2, 4))
         if settings.threads:
             torch.set_num_threads(settings.threads)

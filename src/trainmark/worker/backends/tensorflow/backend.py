@@ -367,15 +367,12 @@ class TensorFlowTraining(Training):
     """
 
     ranks: Group
+    OBSERVES_COMPILED = True
 
     parts = 1
     """How often the model is passed in one step."""
 
     def __init__(self, settings: Settings, place: Place) -> None:
-        """Choose device, precision and compiler, meet the other ranks, open the feed, and build the model.
-
-        Unsupported settings raise ``RunError`` before the ranks meet, so that no rank waits for one that has left.
-        """
         require_version("TensorFlow", tf.__version__, (2, 16))
         # Its warnings (eager collectives are slow) would come once a step; errors are raised.
         tf.get_logger().setLevel(logging.ERROR)

@@ -12,7 +12,7 @@ keys turned by their positions, several heads of queries to one of keys and valu
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NORM_EPSILON = 1e-5
 
@@ -179,35 +179,25 @@ def is_norm(name: str) -> bool:
     return name.endswith("norm.weight")
 
 
-LLAMA_3_2 = Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192)
+LLAMA_3_2_1B = Llama(
+    layers=16,
+    heads=32,
+    width=2048,
+    vocabulary=128256,
+    positions=131072,
+    shared_heads=8,
+    head=64,
+    inner=8192,
+    rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
+)
 
 # 124 373 760, 139 584, 1 235 814 400, 3 212 749 824 and 125 248 parameters; the reduced forms have 2 360 576, 8 653 312
 # and 3 147 008.
 ARCHITECTURES: Mapping[str, Decoder] = {
     "gpt2_124m": Gpt(layers=12, heads=12, width=768, vocabulary=50304, positions=1024),
     "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
-    "llama3.2_1b": Llama(
-        layers=16,
-        heads=32,
-        width=2048,
-        vocabulary=128256,
-        positions=131072,
-        shared_heads=8,
-        head=64,
-        inner=8192,
-        rotation=LLAMA_3_2,
-    ),
-    "llama3.2_3b": Llama(
-        layers=28,
-        heads=24,
-        width=3072,
-        vocabulary=128256,
-        positions=131072,
-        shared_heads=8,
-        head=128,
-        inner=8192,
-        rotation=LLAMA_3_2,
-    ),
+    "llama3.2_1b": LLAMA_3_2_1B,
+    "llama3.2_3b": replace(LLAMA_3_2_1B, layers=28, heads=24, width=3072, head=128),
     "llama_tiny": Llama(
         layers=2,
         heads=4,
@@ -222,26 +212,10 @@ ARCHITECTURES: Mapping[str, Decoder] = {
     ),
     # What the check of equal work trains in place of a model of that name: the same layers, fewer and smaller.
     "gpt2_124m-reduced": Gpt(layers=2, heads=4, width=256, vocabulary=2048, positions=1024),
-    "llama3.2_1b-reduced": Llama(
-        layers=2,
-        heads=8,
-        width=512,
-        vocabulary=2048,
-        positions=131072,
-        shared_heads=2,
-        head=64,
-        inner=2048,
-        rotation=LLAMA_3_2,
+    "llama3.2_1b-reduced": replace(
+        LLAMA_3_2_1B, layers=2, heads=8, width=512, vocabulary=2048, shared_heads=2, inner=2048
     ),
-    "llama3.2_3b-reduced": Llama(
-        layers=2,
-        heads=6,
-        width=256,
-        vocabulary=2048,
-        positions=131072,
-        shared_heads=2,
-        head=128,
-        inner=1024,
-        rotation=LLAMA_3_2,
+    "llama3.2_3b-reduced": replace(
+        LLAMA_3_2_1B, layers=2, heads=6, width=256, vocabulary=2048, shared_heads=2, head=128, inner=1024
     ),
 }
