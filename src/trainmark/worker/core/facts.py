@@ -36,6 +36,10 @@ def memory_bytes() -> int:
     return min(there, allowed)
 
 
+PROCESS = "process, resident"
+"""What a peak of memory is counted of, if not of a device."""
+
+
 class Facts(NamedTuple):
     """The constant facts of a run, in the framework's own words.
 
@@ -53,7 +57,7 @@ class Facts(NamedTuple):
     optimizer: str = "SGD"
     loss_scaled: bool = False
     compiler_mode: str | None = None
-    peak_memory_of: str = "process, resident"
+    peak_memory_of: str = PROCESS
     others: Mapping[str, Any] = {}
 
 

@@ -17,9 +17,6 @@ OPERAND, LARGEST = torch.float8_e4m3fn, 448.0
 SMALLEST = 1e-12
 """The smallest value that a row is scaled by, so that a row of zeros stays one."""
 
-MULTIPLE = 16
-"""Both dimensions of an operand must be multiples of this number (``torch._scaled_mm``)."""
-
 
 def quantize(x: Any) -> tuple[Any, Any]:
     """Return the rows (rows, columns) of ``x`` in FP8, and their scales (rows, 1) in FP32."""

@@ -15,7 +15,7 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of, refuse_gaps
-from ...core.facts import Expected, Facts
+from ...core.facts import PROCESS, Expected, Facts, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -35,12 +35,9 @@ from .collectives import (
     bound_threads,
     choose_platform,
     compute_threads,
-    device_name,
     meet,
     over_ranks,
     own_device,
-    peak_memory_bytes,
-    peak_memory_of,
     take_memory_as_needed,
 )
 
@@ -433,13 +430,13 @@ class JaxTraining(Training):
         return Facts(
             framework_version=jax.__version__,
             device="cuda" if cuda else "cpu",
-            device_name=device_name(self.device),
+            device_name=str(self.device.device_kind) if cuda else cpu_name(),
             parameters=sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
             threads=compute_threads(),
             optimizer=self.settings.recipe.optimizer_name,
             implementation="optax",
             loss_scaled=self.precision.scaled,
-            peak_memory_of=peak_memory_of(self.device),
+            peak_memory_of="device, in use by JAX" if cuda else PROCESS,
             others={"flax": flax.__version__, "platform_version": client.platform_version if cuda else None},
         )
 
@@ -489,7 +486,9 @@ class JaxTraining(Training):
         return times
 
     def peak_memory_bytes(self) -> int:
-        return peak_memory_bytes(self.device)
+        if self.device.platform != CPU:
+            return int(self.device.memory_stats()["peak_bytes_in_use"])
+        return super().peak_memory_bytes()
 
     def _own_weights(self) -> Any:
         """Return parameters and running statistics as this rank has them."""

@@ -17,7 +17,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ...core.choices import own_gpu
-from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
 from ...core.window import HostTimers
@@ -91,30 +90,11 @@ def compute_threads() -> int:
     return sum(name.startswith("tf_XLAEigen") for name in names)
 
 
-def device_name(device: Any) -> str:
-    """Return what the vendor calls the device."""
-    if device.platform != CPU:
-        return str(device.device_kind)
-    return cpu_name()
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError:
         return ""
-
-
-def peak_memory_bytes(device: Any) -> int:
-    """Return the most memory held: by JAX's allocator on a GPU, by the process (resident) on a CPU."""
-    if device.platform != CPU:
-        return int(device.memory_stats()["peak_bytes_in_use"])
-    return peak_resident_bytes()
-
-
-def peak_memory_of(device: Any) -> str:
-    """Return in words what ``peak_memory_bytes`` counts."""
-    return "process, resident" if device.platform == CPU else "device, in use by JAX"
 
 
 RANKS = "ranks"

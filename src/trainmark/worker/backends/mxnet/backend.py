@@ -17,7 +17,7 @@ from mxnet.contrib import amp
 from mxnet.gluon import HybridBlock
 
 from ...core.choices import one_of, refuse_gaps
-from ...core.facts import Expected, Facts, cpu_name, peak_resident_bytes
+from ...core.facts import PROCESS, Expected, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import Recipe, Settings
@@ -326,7 +326,7 @@ class MXNetTraining(Training):
             implementation="sgd, in the workers",
             loss_scaled=self.precision.scaled,
             compiler_mode=COMPILERS[self.settings.compiler],
-            peak_memory_of="process, resident" if cpu else "device, in use after the run",
+            peak_memory_of=PROCESS if cpu else "device, in use after the run",
             others={
                 "onednn": mx.runtime.Features().is_enabled("MKLDNN"),
                 "algorithm_search": None if cpu else algorithm_search(),

@@ -14,7 +14,7 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import hooked, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import Expected, Facts
+from ...core.facts import PROCESS, Expected, Facts, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
@@ -27,11 +27,8 @@ from .collectives import (
     Group,
     algorithm_search,
     choose_device,
-    device_name,
     limit_threads,
     math_threads,
-    peak_memory_bytes,
-    peak_memory_of,
 )
 
 FP32 = "float32"
@@ -483,7 +480,7 @@ class PaddleTraining(Training):
         return Facts(
             framework_version=paddle.version.full_version,
             device=self.device,
-            device_name=device_name(self.device),
+            device_name=paddle.device.cuda.get_device_name() if cuda else cpu_name(),
             parameters=sum(int(parameter.size) for parameter in self._parameters),
             threads=math_threads(),
             optimizer=type(self.optimizer).__name__,
@@ -492,7 +489,7 @@ class PaddleTraining(Training):
             else "an operator each",
             loss_scaled=self.scaler is not None,
             compiler_mode=BACKENDS[self.settings.compiler],
-            peak_memory_of=peak_memory_of(self.device),
+            peak_memory_of="device, in use by PaddlePaddle" if cuda else PROCESS,
             others={
                 "cuda": paddle.version.cuda() if cuda else None,
                 "cudnn": paddle.device.get_cudnn_version() if cuda else None,
@@ -535,4 +532,6 @@ class PaddleTraining(Training):
         return repeated(lambda: one.add_(other), self.synchronize)
 
     def peak_memory_bytes(self) -> int:
-        return peak_memory_bytes(self.device)
+        if self.device == "cuda":
+            return int(paddle.device.cuda.max_memory_allocated())
+        return super().peak_memory_bytes()

@@ -14,7 +14,6 @@ from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_
 from paddle.distributed.parallel import sync_params_buffers
 
 from ...core.choices import own_gpu
-from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
 
@@ -48,13 +47,6 @@ def device_index(device: str) -> int:
     return int(paddle.device.get_device().partition(":")[2]) if device == "cuda" else 0
 
 
-def device_name(device: str) -> str:
-    """Return what the vendor calls the device."""
-    if device == "cuda":
-        return str(paddle.device.cuda.get_device_name())
-    return cpu_name()
-
-
 def limit_threads(threads: int, device: str) -> None:
     """Compute with this many threads: those of OpenMP and MKL, and on a CPU one operator at a time.
 
@@ -75,18 +67,6 @@ def math_threads() -> int | None:
         return int(ctypes.CDLL(str(library), mode=os.RTLD_NOLOAD).omp_get_max_threads())
     except (OSError, AttributeError):
         return None
-
-
-def peak_memory_bytes(device: str) -> int:
-    """Return the most memory: in use by tensors on a GPU, of the process (resident) on a CPU."""
-    if device == "cuda":
-        return int(paddle.device.cuda.max_memory_allocated())
-    return peak_resident_bytes()
-
-
-def peak_memory_of(device: str) -> str:
-    """Return in words what ``peak_memory_bytes`` counts."""
-    return "device, in use by PaddlePaddle" if device == "cuda" else "process, resident"
 
 
 class Group(Ranks):

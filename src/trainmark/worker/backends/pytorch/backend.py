@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...core.backend import hooked, repeated
 from ...core.choices import refuse_gaps, require_version
-from ...core.facts import Expected, Facts
+from ...core.facts import PROCESS, Expected, Facts, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
@@ -41,9 +41,6 @@ from .collectives import (
     check_gradients,
     choose_device,
     choose_exchange,
-    device_name,
-    peak_memory_bytes,
-    peak_memory_of,
 )
 
 
@@ -436,14 +433,14 @@ class PyTorchTraining(Training):
         return Facts(
             framework_version=torch.__version__,
             device=self._device.type,
-            device_name=device_name(self._device),
+            device_name=torch.cuda.get_device_name(self._device) if cuda else cpu_name(),
             parameters=count_parameters(self.model),
             threads=torch.get_num_threads(),
             implementation="fused" if self.optimizer.defaults.get("fused") else "foreach",
             optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
             compiler_mode=MODES[self.settings.compiler],
-            peak_memory_of=peak_memory_of(self._device),
+            peak_memory_of="device, in use by PyTorch" if cuda else PROCESS,
             others={
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
@@ -563,7 +560,9 @@ class PyTorchTraining(Training):
         return [p for p in self.model.parameters() if p.requires_grad and id(p) not in sparse]
 
     def peak_memory_bytes(self) -> int:
-        return peak_memory_bytes(self._device)
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device))
+        return super().peak_memory_bytes()
 
     def close(self) -> None:
         if self._captured is not None:

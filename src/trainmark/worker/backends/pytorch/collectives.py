@@ -13,7 +13,6 @@ from torch import nn
 
 from ...core.arguments import NATIVE
 from ...core.choices import own_gpu
-from ...core.facts import cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place, Ranks
 
@@ -27,25 +26,6 @@ def choose_device(requested: str, place: Place) -> Any:
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return device
-
-
-def device_name(device: Any) -> str:
-    """Return what the vendor calls the device."""
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    return cpu_name()
-
-
-def peak_memory_bytes(device: Any) -> int:
-    """Return the most memory: in use by tensors on a GPU, of the process (resident) on a CPU."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    return peak_resident_bytes()
-
-
-def peak_memory_of(device: Any) -> str:
-    """Return in words what ``peak_memory_bytes`` counts."""
-    return "device, in use by PyTorch" if device.type == "cuda" else "process, resident"
 
 
 LET_GO_S = 5.0

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import Expected, Facts
+from ...core.facts import PROCESS, Expected, Facts
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
@@ -29,8 +29,6 @@ from .collectives import (
     compute_threads,
     device_name,
     limit_threads,
-    peak_memory_bytes,
-    peak_memory_of,
     wait_for,
 )
 
@@ -510,7 +508,7 @@ class TensorFlowTraining(Training):
             implementation=self.optimizer.kernel,
             loss_scaled=self._scale.enabled,
             compiler_mode=self._compiler.mode,
-            peak_memory_of=peak_memory_of(self.device),
+            peak_memory_of="device, in use by TensorFlow" if self.device.gpu is not None else PROCESS,
             others={
                 "keras_version": keras.__version__,
                 # TensorFlow has no events to record in a GPU's stream.
@@ -568,7 +566,9 @@ class TensorFlowTraining(Training):
         return times
 
     def peak_memory_bytes(self) -> int:
-        return peak_memory_bytes(self.device)
+        if self.device.gpu is not None:
+            return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return super().peak_memory_bytes()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         for name, tensor in self.tensors.items():

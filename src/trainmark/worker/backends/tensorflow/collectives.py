@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from ...core.choices import own_gpu
-from ...core.facts import cpu_name, peak_resident_bytes
+from ...core.facts import cpu_name
 from ...core.place import Place, Ranks
 
 
@@ -71,18 +71,6 @@ def device_name(device: Device) -> str:
     if device.gpu is not None:
         return str(tf.config.experimental.get_device_details(device.gpu).get("device_name", "GPU"))
     return cpu_name()
-
-
-def peak_memory_bytes(device: Device) -> int:
-    """Return the most memory held: in TensorFlow's allocator on a GPU, by the process (resident) on a CPU."""
-    if device.gpu is not None:
-        return int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-    return peak_resident_bytes()
-
-
-def peak_memory_of(device: Device) -> str:
-    """Return in words what ``peak_memory_bytes`` counts."""
-    return "device, in use by TensorFlow" if device.gpu is not None else "process, resident"
 
 
 ROLE = "worker"
