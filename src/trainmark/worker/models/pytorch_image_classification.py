@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read_scaled
+from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read_scaled, type_name
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
 from ..core.backend import hooked
@@ -190,7 +190,7 @@ class OperandTypes(TorchDispatchMode):
             operand = next(
                 value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1
             )
-            self.types[self._current] = str(operand.dtype).replace("torch.", "")
+            self.types[self._current] = type_name(operand.dtype)
         return func(*args, **(kwargs or {}))
 
     def _entering(self, name: str) -> Any:
@@ -254,7 +254,7 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLay
 
     def note(layer: str) -> Callable[[Any, Any, Any], None]:
         def observed(_module: Any, _given: Any, output: Any) -> None:
-            outputs[layer] = _type_of(output)
+            outputs[layer] = type_name(output.dtype)
 
         return observed
 
@@ -292,10 +292,6 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLay
         input_deviation=float(images.std()),
         not_training=[layer for layer, training in norms.items() if not training],
     )
-
-
-def _type_of(tensor: Any) -> str:
-    return str(tensor.dtype).replace("torch.", "")
 
 
 def _modules(model: nn.Module, kind: Any) -> list[Any]:
@@ -343,8 +339,8 @@ class Witness:
         """Return what was seen, and torch's TF32 switches."""
         weight = self._stem.weight
         return ObservedConfig(
-            compute_dtype=_name(self.dtype),
-            weight_dtype=_name(weight.dtype),
+            compute_dtype=None if self.dtype is None else type_name(self.dtype),
+            weight_dtype=type_name(weight.dtype),
             activation_layout=_layout(self.contiguous, self.channels_last),
             weight_layout=_layout(*_orders(weight)),
             batch_per_device=self.batch,
@@ -352,10 +348,6 @@ class Witness:
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
             others=others,
         )
-
-
-def _name(dtype: Any) -> str | None:
-    return None if dtype is None else str(dtype).replace("torch.", "")
 
 
 def _orders(tensor: Any) -> tuple[bool, bool]:

@@ -172,7 +172,7 @@ class LossTypes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation, and note its operand's type."""
         if func.overloadpacket.__name__ in LOSSES and isinstance(args[0], torch.Tensor):
-            self.types["softmax of the logits"] = str(args[0].dtype).replace("torch.", "")
+            self.types["softmax of the logits"] = type_name(args[0].dtype)
         return func(*args, **(kwargs or {}))
 
 
