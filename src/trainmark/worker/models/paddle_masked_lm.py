@@ -6,13 +6,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from ..tasks.masked_lm.architectures import (
-    ARCHITECTURES,
-    DEVIATION,
-    NORM_EPSILON,
-    SEGMENTS,
-    Bert,
-)
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from .paddle_causal_lm import LanguageModel, PaddleLanguageTraining, drawn

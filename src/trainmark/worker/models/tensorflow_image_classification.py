@@ -13,11 +13,7 @@ from keras import layers
 from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
-from ..backends.tensorflow.backend import (
-    NamedVariable,
-    TensorFlowTraining,
-    count_parameters,
-)
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place

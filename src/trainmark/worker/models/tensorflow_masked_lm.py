@@ -4,12 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..tasks.masked_lm.architectures import (
-    ARCHITECTURES,
-    DEVIATION,
-    NORM_EPSILON,
-    SEGMENTS,
-)
+from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM

@@ -23,13 +23,7 @@ from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...tasks.products import Observation, ObservedProduct, observe_product
-from .collectives import (
-    Group,
-    algorithm_search,
-    choose_device,
-    limit_threads,
-    math_threads,
-)
+from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
 FP32 = "float32"
 

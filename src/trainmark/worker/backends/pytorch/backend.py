@@ -34,14 +34,7 @@ from ...pytorch_fast.compilers import (
 )
 from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
 from ...tasks.products import Observation, ObservedProduct, observe_product
-from .collectives import (
-    Exchange,
-    Group,
-    WhileComputed,
-    check_gradients,
-    choose_device,
-    choose_exchange,
-)
+from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
 
 class Precision(NamedTuple):

@@ -15,15 +15,7 @@ sys.dont_write_bytecode = True
 
 import tensorflow as tf  # noqa: E402 - after the variables that it reads
 
-from ...core.outcomes import (  # noqa: E402
-    FAILED,
-    LOST_PEER,
-    OOM,
-    OUT_OF_MEMORY,
-    Known,
-    RunError,
-    first_sentence,
-)
+from ...core.outcomes import FAILED, LOST_PEER, OOM, OUT_OF_MEMORY, Known, RunError, first_sentence  # noqa: E402
 
 __all__ = ["FAILURES"]
 

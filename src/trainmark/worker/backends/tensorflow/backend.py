@@ -22,15 +22,7 @@ from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from ...tasks.products import Observation, observe_product
-from .collectives import (
-    Device,
-    Group,
-    choose_device,
-    compute_threads,
-    device_name,
-    limit_threads,
-    wait_for,
-)
+from .collectives import Device, Group, choose_device, compute_threads, device_name, limit_threads, wait_for
 
 
 class Precision(NamedTuple):
