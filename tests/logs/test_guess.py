@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trainmark.logs import Facts
+from trainmark.logs import Facts, Status
 from trainmark.logs.guess.reading import proposal, propose
 from trainmark.logs.guess.vocabulary import meaning_of
 from trainmark.logs.opening import Recording
@@ -681,3 +683,51 @@ def test_lines_that_print_the_same_steps_are_named(tmp_path: Path) -> None:
     row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=8))
 
     assert "lines such as '[D] step N time N s' print the same steps" in row["problems"][0]["message"]
+
+
+_WORDS = [
+    "step", "iter", "epoch", "loss", "time", "elapsed", "wall_time", "total_time", "data_time", "throughput",
+    "speed", "tok/s", "samples/s", "samples/s/gpu", "it/s", "s/it", "ms/step", "fps", "tps", "avg_tps",
+    "tokens_seen", "consumed_samples", "batch_size", "eta", "took", "dt", "SPS", "train_time", "elapsed_ms",
+]  # fmt: skip
+_VALUES: list[Callable[[int], str]] = [
+    str,
+    lambda at: f"{at / 2:.2f}",
+    lambda at: "0.25",
+    lambda at: f"{at // 60}:{at % 60:02}",
+    lambda at: f"0:{at // 60:02}:{at % 60:02}",
+    lambda at: f"{1 + at % 3}.5K",
+    lambda at: f"{1000 * at:,}",
+    lambda at: f"{2 * at}ms",
+    lambda at: "3 s",
+    lambda at: f"[{at}/100]",
+    lambda at: f"({at % 7}.{at % 9}, 0.3)",
+]
+_PART = st.tuples(
+    st.sampled_from(_WORDS),
+    st.sampled_from([": ", "=", " "]),
+    st.sampled_from(_VALUES),
+    st.sampled_from(" |,;\t"),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "INFO ", "{stamp} "]), st.lists(_PART, min_size=1, max_size=6)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_any_line_of_words_and_numbers_is_read_or_refused(lines: list[tuple[str, list[Any]]]) -> None:
+    text = "".join(
+        start.format(stamp=f"{_START + timedelta(seconds=at):%Y-%m-%d %H:%M:%S}")
+        + "".join(f"{word}{sign}{value(at)}{end}" for word, sign, value, end in parts)
+        + "\n"
+        for at in range(1, 40)
+        for start, parts in lines
+    )
+
+    log = read_stream(io.BytesIO(text.encode()), given=Facts(gpus=2, batch_per_device=4), guess=True)
+
+    assert log.status is not Status.UNREADABLE
+    measure_log(log)

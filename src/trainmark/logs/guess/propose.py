@@ -2,34 +2,30 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trainmark.logs.columns import Floats, median
-from trainmark.logs.guess.blocks import blocks
-from trainmark.logs.guess.families import STAMPED, Family, Place, families, guess_bar
+from trainmark.logs.guess.families import STAMPED, Family, Place, blocks, families, guess_bar
+from trainmark.logs.guess.line_fields import (
+    SECONDS,
+    Fields,
+    find_fields,
+    has_rate,
+    is_of_a_total,
+    units_behind,
+)
 from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import (
     NOT_TRAINING,
     Meant,
-    is_ambiguous_rate,
-    is_batch_name,
-    is_counter_name,
-    is_epoch_name,
-    is_of_several_steps,
     meaning_of,
-    meaning_of_duration,
-    preference,
     unit_of_counter,
 )
 
-_MOSTLY = 0.7
 _CLOSE = 0.05
-_SAME = 0.1
-"""Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
-_SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 _SENTENCES = {
     "steps_per_s": "is steps per second",
     **dict.fromkeys(("clock_s", "clock_ms"), "is the time since the start"),
@@ -46,25 +42,11 @@ _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
+_BEFORE = 24
+"""Characters of a line's text that a proposed pattern keeps before a number."""
 _POWERS_OF_A_BATCH = 32
 """Programs print after 10, 50 or 100 steps; a rise that this divides is one of samples, such as 10 batches of 64."""
 _FEWEST_OF_A_BATCH = 2
-_BEFORE = 24
-"""Characters of a line's text that a proposed pattern keeps before a number."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields.
-
-    ``restarts``: the counter begins anew in each epoch, and the epoch's number is not in its line.
-    """
-
-    counter: int
-    meant: Mapping[int, Meant]
-    counts_epochs: bool = False
-    epoch: int | None = None
-    restarts: bool = False
 
 
 def guess_format(text: bytes) -> Guess | None:
@@ -76,24 +58,24 @@ def guess_format(text: bytes) -> Guess | None:
     bar = guess_bar(text)
     best: tuple[float, Guess] | None = None
     best_has_rate = False
-    used: tuple[Family, _Fields] | None = None
+    used: tuple[Family, Fields] | None = None
     known = list(families(text))
     for family in known:
         if _is_other_work(family):
             continue
-        found = _fields(family)
+        found = find_fields(family)
         if found is None:
             continue
         guess = _propose(family, found)
-        has_rate = _has_rate(found)
-        weight = float(family.count * (3 if has_rate else 1))
+        rated = has_rate(found)
+        weight = float(family.count * (3 if rated else 1))
         if found.counts_epochs:
             weight /= _LONGEST_HEAD
-        if bar is not None and (not has_rate or _IS_BAR.search(family.text)):
+        if bar is not None and (not rated or _IS_BAR.search(family.text)):
             continue
         if best is None or weight > best[0]:
             best = weight, guess
-            best_has_rate = has_rate
+            best_has_rate = rated
             used = family, found
     if bar is None and not best_has_rate and (block := _guess_block(known, rates_only=best is not None)):
         return block
@@ -102,14 +84,14 @@ def guess_format(text: bytes) -> Guess | None:
     return bar
 
 
-def _with_twins(guess: Guess, family: Family, fields: _Fields, known: Sequence[Family]) -> Guess:
+def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Family]) -> Guess:
     """Return the guess with an assumption if other lines print the same steps with figures of their own."""
     steps = family.places[fields.counter].values
     for other in known:
-        if other is family or _is_other_work(other) or (found := _fields(other)) is None:
+        if other is family or _is_other_work(other) or (found := find_fields(other)) is None:
             continue
         kinds = {one.field for one in found.meant.values()} & {one.field for one in fields.meant.values()}
-        if kinds & {"rate", "steps_per_s", *_SECONDS} and np.array_equal(
+        if kinds & {"rate", "steps_per_s", *SECONDS} and np.array_equal(
             other.places[found.counter].values, steps
         ):
             sentence = f"lines such as '{_shown(other)}' print the same steps: they are taken for other figures of them"
@@ -122,10 +104,6 @@ def _shown(family: Family) -> str:
     return text if len(text) <= _BEFORE else text[:_BEFORE] + "…"
 
 
-def _has_rate(fields: _Fields) -> bool:
-    return any(one.field in ("rate", "steps_per_s") for one in fields.meant.values())
-
-
 def _is_other_work(family: Family) -> bool:
     """Return whether the words of the lines are those of evaluation or inference."""
     return NOT_TRAINING.search(family.text) is not None and not re.search(
@@ -136,8 +114,8 @@ def _is_other_work(family: Family) -> bool:
 def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
     """Return a guess from lines that follow each other in turn: a counter in one, its figures in others."""
     for block in blocks(known):
-        fields = None if _is_other_work(block.merged) else _fields(block.merged)
-        if fields is None or fields.counter not in block.counted or (rates_only and not _has_rate(fields)):
+        fields = None if _is_other_work(block.merged) else find_fields(block.merged)
+        if fields is None or fields.counter not in block.counted or (rates_only and not has_rate(fields)):
             continue
         lines, start = [], 0
         for part in block.parts:
@@ -150,279 +128,18 @@ def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
     return None
 
 
-def _fields_of_line(fields: _Fields, start: int, count: int) -> _Fields:
+def _fields_of_line(fields: Fields, start: int, count: int) -> Fields:
     """Return the fields of the ``count`` numbers from ``start``, those of one line; a counter of -1 is elsewhere."""
     places = range(start, start + count)
     epoch = fields.epoch
-    return _Fields(
+    return Fields(
         fields.counter - start if fields.counter in places else -1,
         {at - start: one for at, one in fields.meant.items() if at in places},
         epoch=epoch - start if epoch is not None and epoch in places else None,
     )
 
 
-def _line_pattern(family: Family, fields: _Fields) -> str:
-    """Return the pattern of one line of a block, from the line's start if its text before the first number is short."""
-    before = family.places[0].before
-    whole = _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
-    return ("^ *" if whole else "") + _pattern(family, fields)
-
-
-def _fields(family: Family) -> _Fields | None:
-    """Return the counter and the other fields of a family; None without a counter or without a time."""
-    epoch, of_epochs = _counters_of_epochs(family)
-    counters = [at for at, place in enumerate(family.places) if at != epoch and _is_counter(place)]
-    named = [at for at in counters if _is_named(family, at)]
-    restarting: list[int] = []
-    if named:
-        epoch = None
-    elif not of_epochs:
-        restarting = [at for at in range(len(family.places)) if _restarts(family, at)]
-    named = named or of_epochs or restarting
-    if not counters and not named:
-        return None
-    # A counter of samples next to one of steps is a witness.
-    named = sorted(named, key=lambda at: unit_of_counter(family.places[at].name) is not None)
-    epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
-    counter = (named or epochs or counters)[0]
-    meant: dict[int, Meant] = {}
-    units = _units(family)
-    for at in sorted(range(len(units)), key=lambda at: preference(family.places[at].name)):
-        place, unit = family.places[at], units[at]
-        after = place.after if unit == place.unit else ""
-        if at in (counter, epoch) or _is_part_of_a_list(place):
-            continue
-        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit, after)
-        if found is not None and found.field.startswith("clock") and family.clock_s is not None:
-            continue  # a line has one time
-        if found is not None and _is_used(found, place.values, meant.values()):
-            meant[at] = found
-    meant = _with_several_steps(family, counter, meant)
-    meant = _only_consistent(family, counter, meant)
-    counter, meant = _with_consumed(family, counter, meant)
-    has_rate = any(one.field in ("rate", "steps_per_s") for one in meant.values())
-    if not named and not epochs and not has_rate:
-        return None  # numbers of requests or pages rise too
-    if epochs and not has_rate:
-        # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
-        meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
-    if not has_rate and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
-        return None  # the time of a step of another batch each time is no rate
-    # The wait for data alone is no time of a step.
-    has_time = any(
-        one.field != "consumed" and not one.field.startswith("data_time") for one in meant.values()
-    )
-    if not has_time and family.clock_s is None:
-        return None
-    return _Fields(
-        counter, meant, counts_epochs=bool(epochs) and not has_rate, epoch=epoch, restarts=bool(restarting)
-    )
-
-
-def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tuple[int, dict[int, Meant]]:
-    """Return the counter and the fields with a counter of samples or tokens next to one of steps, as a witness.
-
-    Without a printed speed it is the counter: over the time stamps it gives the number, whatever the batch is.
-    """
-    if unit_of_counter(family.places[counter].name) is not None:
-        return counter, meant
-    stated = next((one.unit for one in meant.values() if one.field == "rate"), "samples/s")
-    for at, place in enumerate(family.places):
-        unit = unit_of_counter(place.name)
-        is_counter = place.is_whole or bool(place.suffix)
-        if at in (counter, *meant) or unit is None or not is_counter or not np.isfinite(place.values).all():
-            continue
-        rises = np.diff(place.values)
-        if (rises < 0).any() or not (rises > 0).any():
-            continue
-        speeds = [one for one in meant.values() if one.field in ("rate", "steps_per_s", *_SECONDS)]
-        if not speeds and family.clock_s is not None:
-            return at, meant
-        if (unit == "tokens/s") == (stated == "tokens/s"):
-            return counter, {**meant, at: Meant("consumed", unit)}
-    return counter, meant
-
-
-def _differs(values: Floats) -> bool:
-    return bool((values != values[0]).any())
-
-
-def _units(family: Family) -> list[str]:
-    """Return the unit behind each number; empty if the word there is the next number's name (``time 0.08 it/s 12``)."""
-    units = [place.unit for place in family.places]
-    for at in reversed(range(len(units) - 1)):
-        place = family.places[at]
-        between = place.after.strip(" \t|,;[](){}").lower()
-        if not units[at] or between.rstrip(" :=") != units[at] or not _means_speed("", units[at]):
-            continue
-        # The next number needs the word as its name, unless it has a unit too; a plain "speed" needs it as its unit.
-        named = meaning_of(place.name, "")
-        is_unit = _means_speed("", units[at + 1]) or (named is not None and named == Meant("rate"))
-        if place.name and (between != units[at] or not is_unit):
-            units[at] = ""
-    return units
-
-
-def _means_speed(name: str, unit: str) -> bool:
-    """Return whether a number of that name and unit is a rate, or has a unit such as ``s/it``."""
-    found = meaning_of(name, unit)
-    return found is not None and (found.field in ("rate", "steps_per_s") or "/" in unit)
-
-
-def _is_named(family: Family, at: int) -> bool:
-    name = family.places[at].name
-    if family.places[at].is_duration:
-        return False
-    if is_counter_name(name) or unit_of_counter(name) is not None:
-        return True
-    return _is_of_a_total(family, at) and not is_epoch_name(name)
-
-
-def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
-    """Return the place of the epochs and those of the counters that begin anew with each; None and none without.
-
-    An epoch is one by its name; a number without a name is one if it rises by 1 exactly where a counter falls, as in
-    ``[2, 400] loss``.
-    """
-    for epoch, place in enumerate(family.places):
-        is_bare = not (place.name or place.is_duration)
-        if not (is_epoch_name(place.name) or is_bare) or not np.isfinite(place.values).all():
-            continue
-        rises = np.diff(place.values)
-        ends = np.flatnonzero(rises > 0) + 1
-        if not len(ends) or (rises < 0).any() or (is_bare and (rises[ends - 1] != 1).any()):
-            continue
-        found = [
-            at
-            for at, one in enumerate(family.places)
-            if at != epoch
-            and (_is_named(family, at) or (is_bare and not (one.name or one.is_duration)))
-            and (not is_bare or (np.diff(one.values)[ends - 1] < 0).all())
-            and all(_counts(part) for part in np.split(one.values, ends) if len(part) > 1)
-        ]
-        if found:
-            return epoch, found
-    return None, []
-
-
-def _restarts(family: Family, at: int) -> bool:
-    """Return whether a named number counts up to about the same height again and again: the steps of each epoch."""
-    values = family.places[at].values
-    if not _is_named(family, at) or not np.isfinite(values).all():
-        return False
-    falls = np.flatnonzero(np.diff(values) < 0) + 1
-    parts = np.split(values, falls)
-    if not len(falls) or not all(_counts(part) for part in parts if len(part) > 1):
-        return False
-    heights, starts = values[falls - 1], values[falls]
-    return bool((heights == heights[0]).all() and (starts == starts[0]).all() and len(parts[0]) > 1)
-
-
-def _is_of_a_total(family: Family, at: int) -> bool:
-    """Return whether a number is the first of two that a program prints as ``120/5000``."""
-    if at + 1 >= len(family.places) or not family.places[at].after.strip().startswith("/"):
-        return False
-    total = family.places[at + 1].values
-    return bool((total == total[0]).all() and (family.places[at].values <= total).all())
-
-
-def _is_counter(place: Place) -> bool:
-    return not place.is_duration and _counts(place.values)
-
-
-def _counts(values: Floats) -> bool:
-    """Return whether whole numbers rise, mostly by the same amount."""
-    if not np.isfinite(values).all() or (values != np.round(values)).any() or (values < 0).any():
-        return False
-    rises = np.diff(values)
-    if (rises < 0).any() or not (rises > 0).any():
-        return False
-    up = rises[rises > 0]
-    # If several ranks print each step, every number has the same number of lines.
-    _, lines = np.unique(values, return_counts=True)
-    is_even = float(np.mean(lines == median(lines))) >= _MOSTLY
-    return is_even and float(np.mean(up == median(up))) >= _MOSTLY
-
-
-def _copies(values: Floats) -> int:
-    """Return how many lines in a row each number of a counter has: more than one if several ranks print them."""
-    starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
-    return int(median(np.diff(np.append(starts, len(values)))))
-
-
-def _is_used(found: Meant, values: Floats, before: Any) -> bool:
-    """Return whether a number is the first of its kind, positive, and a clock only if it rises."""
-    if not np.isfinite(values).all() or (values < 0).any():
-        return False
-    kinds = {"step_time" if one.field.startswith("step_time") else one.field for one in before}
-    kind = "step_time" if found.field.startswith("step_time") else found.field
-    if kind in kinds or (values == 0).all():
-        return False
-    return not found.field.startswith("clock") or bool((np.diff(values) >= 0).all())
-
-
-def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
-    """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
-    consistent = {}
-    rises = np.diff(family.places[counter].values)
-    passed = np.diff(family.clock_s) if family.clock_s is not None else None
-    for at, found in meant.items():
-        values = family.places[at].values
-        if found.field in _SECONDS:
-            if (np.diff(values) > 0).all() and len(values) > 2:
-                consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
-                continue
-            up = rises > 0  # a counter that begins anew with an epoch falls there
-            if passed is not None and passed[up].sum() > 10:
-                own = median(values) * _SECONDS[found.field]
-                by_clock = float(passed[up].sum() / rises[up].sum())
-                if not 0.5 < own / by_clock < 1.5:
-                    continue  # the time of something else: of a whole record, of a part of the step
-        consistent[at] = found
-    return _with_clear_rates(family, counter, consistent)
-
-
-def _is_part_of_a_list(place: Place) -> bool:
-    """Return whether only a comma separates a number from another: ``[0.5,0.7]``, or a comma as decimal point."""
-    return place.before == "," or place.after == ","
-
-
-def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
-    """Return the fields with a time of several steps (``10 steps took 5.0 s``) as that, or without it."""
-    for at, one in meant.items():
-        if one.field not in _SECONDS or not is_of_several_steps(family.places[at].name):
-            continue
-        others = {key: value for key, value in meant.items() if key != at}
-        steps = family.places[at - 1] if at else None
-        if steps is None or at - 1 in (counter, *others) or not steps.is_whole or one.field != "step_time_s":
-            return others
-        return {**others, at - 1: Meant("steps"), at: Meant("seconds")}
-    return meant
-
-
-def _with_clear_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
-    """Return the fields with an ambiguous rate (``sps``) as one of steps if a time of the same line shows that."""
-    rises = np.diff(family.places[counter].values)
-    seconds = {
-        median(family.places[at].values) * _SECONDS[one.field]
-        for at, one in meant.items()
-        if one.field in _SECONDS
-    }
-    for clock in (
-        family.clock_s,
-        *(family.places[at].values for at, one in meant.items() if one.field == "clock_s"),
-    ):
-        if clock is not None and rises.sum() > 0:
-            seconds.add(float(np.diff(clock).sum() / rises.sum()))
-    for at, found in meant.items():
-        place = family.places[at]
-        of_steps = [abs(median(place.values) * each - 1) < _SAME for each in seconds]
-        if found.field == "rate" and is_ambiguous_rate(place.name) and any(of_steps):
-            return {**meant, at: Meant("steps_per_s", found.unit, found.per_device)}
-    return meant
-
-
-def _propose(family: Family, fields: _Fields, record: Mapping[str, Any] | None = None) -> Guess:
+def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = None) -> Guess:
     counted = _unit_counted(family, fields)
     stated = next((one.unit for one in fields.meant.values() if one.field == "rate" and one.unit), None)
     unit = stated or counted or "samples/s"
@@ -442,27 +159,27 @@ def _propose(family: Family, fields: _Fields, record: Mapping[str, Any] | None =
     return Guess(document, assumed, lines, _may_count_samples(family, fields))
 
 
-def _may_count_samples(family: Family, fields: _Fields) -> tuple[str, str] | None:
+def _may_count_samples(family: Family, fields: Fields) -> tuple[str, str] | None:
     """Return the names of the counter and the time if both may be of samples: nothing else in the lines decides.
 
     Time stamps do not either: they agree with the time of what is counted. CycleGAN's ``iters`` count samples, and its
     ``time`` is that of one; a counter of every step, or up to a total, is one of steps.
     """
     counter = family.places[fields.counter]
-    times = [at for at, one in fields.meant.items() if one.field in _SECONDS]
+    times = [at for at, one in fields.meant.items() if one.field in SECONDS]
     only_time = bool(times) and len(fields.meant) == len(times) + _data_times(fields)
-    is_plain = counter.name and "step" not in counter.name and not _is_of_a_total(family, fields.counter)
+    is_plain = counter.name and "step" not in counter.name and not is_of_a_total(family, fields.counter)
     if not only_time or not is_plain or _rise(counter.values) < _FEWEST_OF_A_BATCH:
         return None
     name = family.places[times[0]].name
     return None if _OF_A_STEP.search(name) else (counter.name.strip(), name.strip())
 
 
-def _data_times(fields: _Fields) -> int:
+def _data_times(fields: Fields) -> int:
     return sum(one.field.startswith("data_time") for one in fields.meant.values())
 
 
-def _unit_counted(family: Family, fields: _Fields) -> str | None:
+def _unit_counted(family: Family, fields: Fields) -> str | None:
     """Return the unit per second of what the counter counts, if these are samples; None if it counts steps.
 
     A counter without a name (``[640/60000]``) counts samples if it rises by so many powers of two as only batches have.
@@ -481,7 +198,21 @@ def _rise(counter: Floats) -> int:
     return int(median(rises)) if len(rises) else 0
 
 
-def _pattern(family: Family, fields: _Fields) -> str:
+def _copies(values: Floats) -> int:
+    """Return how many lines in a row each number of a counter has: more than one if several ranks print them."""
+    starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+    return int(median(np.diff(np.append(starts, len(values)))))
+
+
+def _line_pattern(family: Family, fields: Fields) -> str:
+    """Return the pattern of one line of a block, from the line's start if its text before the first number is short."""
+    before = family.places[0].before
+    whole = _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
+    return ("^ *" if whole else "") + _pattern(family, fields)
+
+
+def _pattern(family: Family, fields: Fields) -> str:
+    """Return the pattern that reads the fields from a line of the family."""
     if any(place.heading for place in family.places):
         return _row_pattern(family, fields)
     is_stamped = family.clock_s is None
@@ -510,13 +241,13 @@ def _pattern(family: Family, fields: _Fields) -> str:
     after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
     if not is_stamped:
         return "".join(parts) + "[^0-9.].*?{stamp}"
-    if last == fields.counter and not family.places[last].name and _is_of_a_total(family, last):
+    if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
         # Other lines count something up to a total too.
         return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
     return "".join(parts) + (_escape(after[:1]) if after.strip() else r"\s")
 
 
-def _is_like_the_next(family: Family, at: int, fields: _Fields) -> bool:
+def _is_like_the_next(family: Family, at: int, fields: Fields) -> bool:
     """Return whether an unread number has the same text before it as the next that is read, which follows it."""
     following = next((place for n, place in enumerate(family.places) if n > at and _is_read(n, fields)), None)
     text = following.before.rpartition(STAMPED)[2][-_BEFORE:].lstrip() if following else ""
@@ -528,7 +259,7 @@ def _without_suffix(text: str, field: str) -> str:
     return text.lstrip(" ")[1:] if field.endswith(":K}") else text
 
 
-def _row_pattern(family: Family, fields: _Fields) -> str:
+def _row_pattern(family: Family, fields: Fields) -> str:
     """Return the pattern of a table's row, in which only the order tells what a number is."""
     parts = ["^" if family.places[0].before.strip() else "^ *"]
     for at, place in enumerate(family.places):
@@ -545,11 +276,11 @@ def _spaced(text: str) -> str:
     return " *" + " *".join(map(_escape, text.split())) + " *"
 
 
-def _is_read(at: int, fields: _Fields) -> bool:
+def _is_read(at: int, fields: Fields) -> bool:
     return at in (fields.counter, fields.epoch) or at in fields.meant
 
 
-def _name(at: int, fields: _Fields) -> str:
+def _name(at: int, fields: Fields) -> str:
     return {fields.counter: "step", fields.epoch: "epoch"}.get(at) or fields.meant[at].field
 
 
@@ -579,7 +310,7 @@ def _escape(text: str) -> str:
     )
 
 
-def _assumptions(family: Family, fields: _Fields, unit: str, whose: str) -> Any:
+def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
         yield "no line counts steps, so an epoch counts as one step"
@@ -599,7 +330,7 @@ def _assumptions(family: Family, fields: _Fields, unit: str, whose: str) -> Any:
             f"{copies} ranks print each step, and the first one's line is of all of them (if each prints its "
             f"own rate, all are {copies} times as fast)"
         )
-    units = _units(family)
+    units = units_behind(family)
     for at, found in fields.meant.items():
         place = family.places[at]
         label = _label(place, units[at], found)
@@ -636,13 +367,13 @@ def _label(place: Place, unit: str, found: Meant) -> str:
 _SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
-def _agreement(family: Family, fields: _Fields) -> str | None:
+def _agreement(family: Family, fields: Fields) -> str | None:
     """Return a sentence if rate x time is constant, so that both are of the same steps."""
     rate = next((at for at, one in fields.meant.items() if one.field == "rate"), None)
-    time = next((at for at, one in fields.meant.items() if one.field in _SECONDS), None)
+    time = next((at for at, one in fields.meant.items() if one.field in SECONDS), None)
     if rate is None or time is None:
         return None
-    scale = _SECONDS[fields.meant[time].field] * _SUFFIXES.get(family.places[rate].suffix.lower(), 1.0)
+    scale = SECONDS[fields.meant[time].field] * _SUFFIXES.get(family.places[rate].suffix.lower(), 1.0)
     work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
     if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:

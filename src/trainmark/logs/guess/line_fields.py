@@ -1,0 +1,304 @@
+"""Fields of a family of lines: which number counts, and what the others are, by their words and by consistency."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainmark.logs.columns import Floats, median
+from trainmark.logs.guess.families import Family, Place
+from trainmark.logs.guess.vocabulary import (
+    Meant,
+    is_ambiguous_rate,
+    is_batch_name,
+    is_counter_name,
+    is_epoch_name,
+    is_of_several_steps,
+    meaning_of,
+    meaning_of_duration,
+    preference,
+    unit_of_counter,
+)
+
+SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
+"""Fields of a step's time, and how many seconds their unit has."""
+_MOSTLY = 0.7
+_SAME = 0.1
+"""Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The places of the counter, of the epoch in which it begins anew (if it does), and of the other fields.
+
+    ``restarts``: the counter begins anew in each epoch, and the epoch's number is not in its line.
+    """
+
+    counter: int
+    meant: Mapping[int, Meant]
+    counts_epochs: bool = False
+    epoch: int | None = None
+    restarts: bool = False
+
+
+def has_rate(fields: Fields) -> bool:
+    """Return whether the lines print a speed, of samples or of steps."""
+    return any(one.field in ("rate", "steps_per_s") for one in fields.meant.values())
+
+
+def find_fields(family: Family) -> Fields | None:
+    """Return the counter and the other fields of a family; None without a counter or without a time."""
+    epoch, of_epochs = _counters_of_epochs(family)
+    counters = [at for at, place in enumerate(family.places) if at != epoch and _is_counter(place)]
+    named = [at for at in counters if _is_named(family, at)]
+    restarting: list[int] = []
+    if named:
+        epoch = None
+    elif not of_epochs:
+        restarting = [at for at in range(len(family.places)) if _restarts(family, at)]
+    named = named or of_epochs or restarting
+    if not counters and not named:
+        return None
+    # A counter of samples next to one of steps is a witness.
+    named = sorted(named, key=lambda at: unit_of_counter(family.places[at].name) is not None)
+    epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
+    counter = (named or epochs or counters)[0]
+    meant: dict[int, Meant] = {}
+    units = units_behind(family)
+    for at in sorted(range(len(units)), key=lambda at: preference(family.places[at].name)):
+        place, unit = family.places[at], units[at]
+        after = place.after if unit == place.unit else ""
+        if at in (counter, epoch) or _is_part_of_a_list(place):
+            continue
+        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit, after)
+        if found is not None and _is_used(found, place.values, meant.values()):
+            meant[at] = found
+    meant = _with_several_steps(family, counter, meant)
+    meant = _only_consistent(family, counter, meant)
+    counter, meant = _with_consumed(family, counter, meant)
+    rated = any(one.field in ("rate", "steps_per_s") for one in meant.values())
+    if not named and not epochs and not rated:
+        return None  # numbers of requests or pages rise too
+    if epochs and not rated:
+        # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
+        meant = {at: one for at, one in meant.items() if one.field.startswith("clock")}
+    if not rated and any(is_batch_name(place.name) and _differs(place.values) for place in family.places):
+        return None  # the time of a step of another batch each time is no rate
+    # The wait for data alone is no time of a step.
+    has_time = any(
+        one.field != "consumed" and not one.field.startswith("data_time") for one in meant.values()
+    )
+    if not has_time and family.clock_s is None:
+        return None
+    return Fields(
+        counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
+    )
+
+
+def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tuple[int, dict[int, Meant]]:
+    """Return the counter and the fields with a counter of samples or tokens next to one of steps, as a witness.
+
+    Without a printed speed it is the counter: over the time stamps it gives the number, whatever the batch is.
+    """
+    if unit_of_counter(family.places[counter].name) is not None:
+        return counter, meant
+    stated = next((one.unit for one in meant.values() if one.field == "rate"), "samples/s")
+    for at, place in enumerate(family.places):
+        unit = unit_of_counter(place.name)
+        is_counter = place.is_whole or bool(place.suffix)
+        if at in (counter, *meant) or unit is None or not is_counter or not np.isfinite(place.values).all():
+            continue
+        rises = np.diff(place.values)
+        if (rises < 0).any() or not (rises > 0).any():
+            continue
+        speeds = [one for one in meant.values() if one.field in ("rate", "steps_per_s", *SECONDS)]
+        if not speeds and family.clock_s is not None:
+            return at, meant
+        if (unit == "tokens/s") == (stated == "tokens/s"):
+            return counter, {**meant, at: Meant("consumed", unit)}
+    return counter, meant
+
+
+def _differs(values: Floats) -> bool:
+    return bool((values != values[0]).any())
+
+
+def units_behind(family: Family) -> list[str]:
+    """Return the unit behind each number; empty if the word there is the next number's name (``time 0.08 it/s 12``)."""
+    units = [place.unit for place in family.places]
+    for at in reversed(range(len(units) - 1)):
+        place = family.places[at]
+        between = place.after.strip(" \t|,;[](){}").lower()
+        if not units[at] or between.rstrip(" :=") != units[at] or not _means_speed("", units[at]):
+            continue
+        # The next number needs the word as its name, unless it has a unit too; a plain "speed" needs it as its unit.
+        named = meaning_of(place.name, "")
+        is_unit = _means_speed("", units[at + 1]) or (named is not None and named == Meant("rate"))
+        if place.name and (between != units[at] or not is_unit):
+            units[at] = ""
+    return units
+
+
+def _means_speed(name: str, unit: str) -> bool:
+    """Return whether a number of that name and unit is a rate, or has a unit such as ``s/it``."""
+    found = meaning_of(name, unit)
+    return found is not None and (found.field in ("rate", "steps_per_s") or "/" in unit)
+
+
+def _is_named(family: Family, at: int) -> bool:
+    name = family.places[at].name
+    if family.places[at].is_duration:
+        return False
+    if is_counter_name(name) or unit_of_counter(name) is not None:
+        return True
+    return is_of_a_total(family, at) and not is_epoch_name(name)
+
+
+def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
+    """Return the place of the epochs and those of the counters that begin anew with each; None and none without.
+
+    An epoch is one by its name; a number without a name is one if it rises by 1 exactly where a counter falls, as in
+    ``[2, 400] loss``.
+    """
+    for epoch, place in enumerate(family.places):
+        is_bare = not place.name
+        if (
+            place.is_duration
+            or not (is_epoch_name(place.name) or is_bare)
+            or not np.isfinite(place.values).all()
+        ):
+            continue
+        rises = np.diff(place.values)
+        ends = np.flatnonzero(rises > 0) + 1
+        if not len(ends) or (rises < 0).any() or (is_bare and (rises[ends - 1] != 1).any()):
+            continue
+        found = [
+            at
+            for at, one in enumerate(family.places)
+            if at != epoch
+            and (_is_named(family, at) or (is_bare and not (one.name or one.is_duration)))
+            and (not is_bare or (np.diff(one.values)[ends - 1] < 0).all())
+            and all(_counts(part) for part in np.split(one.values, ends) if len(part) > 1)
+        ]
+        if found:
+            return epoch, found
+    return None, []
+
+
+def _restarts(family: Family, at: int) -> bool:
+    """Return whether a named number counts up to about the same height again and again: the steps of each epoch."""
+    values = family.places[at].values
+    if not _is_named(family, at) or not np.isfinite(values).all():
+        return False
+    falls = np.flatnonzero(np.diff(values) < 0) + 1
+    parts = np.split(values, falls)
+    if not len(falls) or not all(_counts(part) for part in parts if len(part) > 1):
+        return False
+    heights, starts = values[falls - 1], values[falls]
+    return bool((heights == heights[0]).all() and (starts == starts[0]).all() and len(parts[0]) > 1)
+
+
+def is_of_a_total(family: Family, at: int) -> bool:
+    """Return whether a number is the first of two that a program prints as ``120/5000``."""
+    if at + 1 >= len(family.places) or not family.places[at].after.strip().startswith("/"):
+        return False
+    total = family.places[at + 1].values
+    return bool((total == total[0]).all() and (family.places[at].values <= total).all())
+
+
+def _is_counter(place: Place) -> bool:
+    return not place.is_duration and _counts(place.values)
+
+
+def _counts(values: Floats) -> bool:
+    """Return whether whole numbers rise, mostly by the same amount."""
+    if not np.isfinite(values).all() or (values != np.round(values)).any() or (values < 0).any():
+        return False
+    rises = np.diff(values)
+    if (rises < 0).any() or not (rises > 0).any():
+        return False
+    up = rises[rises > 0]
+    # If several ranks print each step, every number has the same number of lines.
+    _, lines = np.unique(values, return_counts=True)
+    is_even = float(np.mean(lines == median(lines))) >= _MOSTLY
+    return is_even and float(np.mean(up == median(up))) >= _MOSTLY
+
+
+def _is_used(found: Meant, values: Floats, before: Any) -> bool:
+    """Return whether a number is the first of its kind, positive, and a clock only if it rises."""
+    if not np.isfinite(values).all() or (values < 0).any():
+        return False
+    kinds = {"step_time" if one.field.startswith("step_time") else one.field for one in before}
+    kind = "step_time" if found.field.startswith("step_time") else found.field
+    if kind in kinds or (values == 0).all():
+        return False
+    return not found.field.startswith("clock") or bool((np.diff(values) >= 0).all())
+
+
+def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
+    consistent = {}
+    rises = np.diff(family.places[counter].values)
+    passed = np.diff(family.clock_s) if family.clock_s is not None else None
+    for at, found in meant.items():
+        values = family.places[at].values
+        if found.field in SECONDS:
+            if (np.diff(values) > 0).all() and len(values) > 2:
+                consistent[at] = Meant("clock_s" if found.field == "step_time_s" else "clock_ms")
+                continue
+            up = rises > 0  # a counter that begins anew with an epoch falls there
+            if passed is not None and passed[up].sum() > 10:
+                own = median(values) * SECONDS[found.field]
+                by_clock = float(passed[up].sum() / rises[up].sum())
+                if not 0.5 < own / by_clock < 1.5:
+                    continue  # the time of something else: of a whole record, of a part of the step
+        consistent[at] = found
+    return _with_clear_rates(family, counter, _with_one_clock(family, consistent))
+
+
+def _with_one_clock(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with the first clock of a line alone, and with none if the line has a date stamp."""
+    clocks = [at for at, one in meant.items() if one.field.startswith("clock")]
+    dropped = clocks if family.clock_s is not None else clocks[1:]
+    return {at: one for at, one in meant.items() if at not in dropped}
+
+
+def _is_part_of_a_list(place: Place) -> bool:
+    """Return whether only a comma separates a number from another: ``[0.5,0.7]``, or a comma as decimal point."""
+    return place.before == "," or place.after == ","
+
+
+def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with a time of several steps (``10 steps took 5.0 s``) as that, or without it."""
+    for at, one in meant.items():
+        if one.field not in SECONDS or not is_of_several_steps(family.places[at].name):
+            continue
+        others = {key: value for key, value in meant.items() if key != at}
+        steps = family.places[at - 1] if at else None
+        if steps is None or at - 1 in (counter, *others) or not steps.is_whole or one.field != "step_time_s":
+            return others
+        return {**others, at - 1: Meant("steps"), at: Meant("seconds")}
+    return meant
+
+
+def _with_clear_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with an ambiguous rate (``sps``) as one of steps if a time of the same line shows that."""
+    rises = np.diff(family.places[counter].values)
+    seconds = {
+        median(family.places[at].values) * SECONDS[one.field]
+        for at, one in meant.items()
+        if one.field in SECONDS
+    }
+    for clock in (
+        family.clock_s,
+        *(family.places[at].values for at, one in meant.items() if one.field == "clock_s"),
+    ):
+        if clock is not None and rises.sum() > 0:
+            seconds.add(float(np.diff(clock).sum() / rises.sum()))
+    for at, found in meant.items():
+        place = family.places[at]
+        of_steps = [abs(median(place.values) * each - 1) < _SAME for each in seconds]
+        if found.field == "rate" and is_ambiguous_rate(place.name) and any(of_steps):
+            return {**meant, at: Meant("steps_per_s", found.unit, found.per_device)}
+    return meant
