@@ -261,7 +261,7 @@ def run_loader(python: str, name: str, data: Path, given: argparse.Namespace) ->
 def pythons() -> dict[str, str]:
     """Return the Python of each environment that is there."""
     from trainmark.environment import folder_of
-    from trainmark.home import default_home
+    from trainmark.files import default_home
 
     home = default_home(os.environ)
     names = {loader.environment for loader in LOADERS.values()}

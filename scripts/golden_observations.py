@@ -34,7 +34,7 @@ from trainmark.equivalence import (
     write_inputs,
 )
 from trainmark.equivalence.golden import FOLDER, Golden, golden_bytes, golden_text
-from trainmark.home import default_home
+from trainmark.files import default_home
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Device

@@ -1,10 +1,10 @@
-"""Atomic file writes, and reading YAML. Every room may import this module."""
+"""Atomic file writes, reading YAML, and the folder of what trainmark makes. Every room may import this module."""
 
 import errno
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -90,3 +90,13 @@ def parse_yaml(text: str) -> Any:
 
     loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """Return ``$TRAINMARK_HOME``, else ``$XDG_DATA_HOME/trainmark``, else ``~/.local/share/trainmark``."""
+    if home := environ.get("TRAINMARK_HOME"):
+        return Path(home).expanduser().absolute()
+    data = environ.get("XDG_DATA_HOME", "")
+    # The XDG specification says that a relative path there is to be ignored.
+    base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
+    return base / "trainmark"

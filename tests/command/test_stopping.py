@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainmark.campaign.stopping import StopWatch
+from trainmark.campaign.executor import StopWatch
 from trainmark.node import Heartbeat
 from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.workload import read_card

@@ -11,7 +11,7 @@ from foreign_cards import planned, written
 from trainmark.campaign import cases_over_limit
 from trainmark.check.preflight_suite import check_suite
 from trainmark.cli.main import main
-from trainmark.home import default_home
+from trainmark.files import default_home
 from trainmark.node import LocalHost
 from trainmark.schema.check import CheckFinding
 from trainmark.suite import load_suite

@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.environment import EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import InputError
-from trainmark.home import default_home
+from trainmark.files import default_home
 
 
 def test_system_is_the_python_that_runs_trainmark(tmp_path: Path) -> None:

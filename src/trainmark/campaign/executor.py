@@ -1,8 +1,11 @@
-"""Execution of one run, from its program's prerequisites to its outcome."""
+"""Execution of one run, from its program's prerequisites to its outcome, or to its end on purpose."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from trainmark.campaign.identity import Identifier
 from trainmark.campaign.identity_check import (
@@ -13,12 +16,12 @@ from trainmark.campaign.identity_check import (
     require_same_identity,
 )
 from trainmark.campaign.listener import ProgressListener
+from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
-from trainmark.campaign.stopping import StopWatch
 from trainmark.execution import (
     PreparationError,
     Preparer,
@@ -27,6 +30,8 @@ from trainmark.execution import (
     read_record,
     run_plan,
 )
+from trainmark.logs import ParsedLog
+from trainmark.measure.gate_checks import MIN_PERIODS
 from trainmark.node import (
     Heartbeat,
     Host,
@@ -38,15 +43,104 @@ from trainmark.node import (
     ignore_heartbeat,
     map_hosts,
 )
+from trainmark.node.telemetry import INTERVAL_S
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries, PartName
+from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
+from trainmark.workload import Card
 from trainmark.workload.card import OWN_FORMAT
 
+LEAST_WINDOW_S = 2 * MIN_PERIODS * INTERVAL_S
+"""The least seconds of a window that is ended on purpose: twice what the gates need to look at the machine."""
+
+_READ_EVERY_S = 1.0
+_READ_SHARE = 0.02
+"""The largest share of the time that is spent on reading the log during a run."""
 PORTS_BESIDES_RANKS = 4
 """Ports that a run may need besides one per rank: for the rendezvous, and a framework's scheduler and servers."""
+
+
+@dataclass(slots=True)
+class StopWatch:
+    """A watch that ends a run as its card's ``stop_after`` says, and else as ``inner`` does."""
+
+    card: Card
+    folder: Path
+    inner: Watch
+    _next_read_s: float = field(default=0.0)
+
+    def __call__(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
+        """Return the end of the run by ``inner`` or on purpose, or None."""
+        if (ended := self.inner(pulse)) is not None:
+            return ended
+        stop = self.card.stop_after
+        if stop is None:
+            return None
+        if stop.seconds is not None and pulse.elapsed_s >= stop.seconds:
+            return Outcome.OK, f"ended on purpose after {stop.seconds:g} s"
+        if pulse.elapsed_s < self._next_read_s:
+            return None
+        if stop.steps is not None and self._shows(stop.steps, lambda log: steps_shown(log.parsed), pulse):
+            return Outcome.OK, f"ended on purpose after {stop.steps} steps"
+        if stop.epochs is not None and self._shows(stop.epochs, epochs_shown, pulse):
+            return Outcome.OK, f"ended on purpose after {stop.epochs} epochs"
+        return None
+
+    def _shows(self, wanted: int, shown: Callable[[RunLog], int], pulse: Heartbeat) -> bool:
+        """Return whether the log shows so many steps or epochs.
+
+        Fast steps go on until the measured ones last long enough for samples of the machine.
+        """
+        began = time.monotonic()
+        # A program may have put a pipe in its place, which would block.
+        if not (self.folder / LOG).is_file():
+            return False
+        try:
+            log = read_run_log(self.card, self.folder)
+            enough = shown(log) >= wanted and not _is_short(log, self.card.skip)
+        except OSError:
+            enough = False
+        took = time.monotonic() - began
+        self._next_read_s = pulse.elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
+        return enough
+
+
+def _is_short(log: RunLog, skip: int | None) -> bool:
+    """Return whether the records after the warm-up arrived within less than ``LEAST_WINDOW_S``; False if unknown."""
+    times = log.times()
+    if times is None:
+        return False
+    first = max(0, (log.parsed.warmup_records if skip is None else skip) - 1)
+    return first < len(times) and float(times[-1] - times[first]) < LEAST_WINDOW_S
+
+
+def steps_shown(log: ParsedLog) -> int:
+    """Return the number of steps that the records of a log cover."""
+    counted = log.records.step
+    if not log.records.count:
+        return 0
+    if counted is None or log.counts_samples or log.restarts:
+        return log.records.count * log.step_interval
+    first, last = (float(counted.array(at, at + 1)[0]) for at in (0, log.records.count - 1))
+    # A counter that begins anew with each epoch shows less than the number of records.
+    return max(int(last - first) + log.step_interval, log.records.count)
+
+
+def epochs_shown(log: RunLog) -> int:
+    """Return the number of whole epochs that the records of a log cover; 0 if it does not count them.
+
+    A record without a step is one of a whole epoch if it has the epoch's number or stands under its heading. An epoch
+    with steps is over when the next one begins.
+    """
+    records = log.parsed.records
+    if records.epoch is None:
+        headed = log.known is not None and log.known.heading is not None
+        return records.count if headed and records.step is None else 0
+    started = len(np.unique(records.epoch.array()))
+    return started if records.step is None else started - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def run_once(suite: "Suite", directory: Path, command: str) -> "Results":
     from trainmark.campaign import Order, run_campaign
     from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.run import interrupted_by
-    from trainmark.home import default_home
+    from trainmark.files import default_home
 
     order = Order(
         suite=suite,

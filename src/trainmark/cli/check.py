@@ -54,8 +54,7 @@ def check(
     from trainmark.cli.run import interrupted_by
     from trainmark.cli.suite_reading import chosen_hosts, read_suite
     from trainmark.errors import InputError
-    from trainmark.files import write_atomically
-    from trainmark.home import default_home
+    from trainmark.files import default_home, write_atomically
     from trainmark.schema.names import CHECK
     from trainmark.suite import select
 

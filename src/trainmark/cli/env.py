@@ -247,7 +247,7 @@ def lock(
 
 
 def _home(root: Path | None) -> Path:
-    from trainmark.home import default_home
+    from trainmark.files import default_home
 
     return default_home(os.environ) if root is None else root.expanduser().absolute()
 

@@ -126,7 +126,7 @@ def _frameworks() -> tuple[str, ...]:
 def _made(frameworks: Sequence[str]) -> str:
     """Return the first framework whose environment is made, PyTorch before the others; PyTorch without one."""
     from trainmark.environment import EnvironmentState, entries, state_of
-    from trainmark.home import default_home
+    from trainmark.files import default_home
 
     home = default_home(os.environ)
     made = [entry.framework for entry in entries() if state_of(entry, home) is EnvironmentState.READY]

@@ -55,7 +55,7 @@ def plan(
         return 0
     from trainmark.campaign import cases_over_limit, plan_campaign
     from trainmark.cli.suite_reading import chosen_hosts, read_suite
-    from trainmark.home import default_home
+    from trainmark.files import default_home
     from trainmark.schema.plan import Plan
     from trainmark.suite import select
     from trainmark.workload.card import OWN_FORMAT

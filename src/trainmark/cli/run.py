@@ -398,7 +398,7 @@ class Call:
         from trainmark.campaign import Order, QuietWait, reserve_hosts, run_campaign
         from trainmark.cli.progress import ProgressPrinter
         from trainmark.cli.suite_reading import chosen_hosts
-        from trainmark.home import default_home
+        from trainmark.files import default_home
         from trainmark.schema.suite import ProfileMode
         from trainmark.suite import select
 

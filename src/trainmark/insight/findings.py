@@ -5,8 +5,6 @@ from statistics import median, median_high, median_low
 
 from trainmark.insight.bound import devices_of, judge_bounds
 from trainmark.insight.causes import advise, cause_table, in_causal_order, with_causes
-from trainmark.insight.equality import judge_equality
-from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
 from trainmark.measure.energy import energy_finding
 from trainmark.measure.fingerprint import same_hardware
@@ -17,10 +15,12 @@ from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.findings import (
     ChoiceDifference,
     Doubt,
+    EqualityFinding,
     Findings,
     FittingFinding,
     PerDeviceFinding,
     PowerFinding,
+    RanksFinding,
     RatioFinding,
     RatioKind,
 )
@@ -64,8 +64,8 @@ def find(results: Results) -> Findings:
             )
             for kind, case, other, quotient in (*_speedups(results.cases), *_data(results))
         ),
-        equality=judge_equality(results.cases, results.certificates),
-        ranks=tuple(judge_ranks(results.cases)),
+        equality=_equality(results),
+        ranks=tuple(_ranks(results.cases)),
         fitting=tuple(_fitting(results)),
         power=tuple(_power_limited(results)),
         advice=tuple(advise(results)),
@@ -87,6 +87,23 @@ def judged(results: Results) -> Results:
         "per_device": tuple(_per_device(results.cases)),
     }
     return results.model_copy(update={"findings": found.model_copy(update=added)})
+
+
+def _equality(results: Results) -> tuple[EqualityFinding, ...]:
+    """Return the findings on equal work; one framework without certificates has none."""
+    if not results.certificates and len({case.case.framework for case in results.cases}) < 2:
+        return ()
+    from trainmark.insight.equality import judge_equality
+
+    return judge_equality(results.cases, results.certificates)
+
+
+def _ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:
+    """Yield a finding for each case whose runs have the times of their ranks."""
+    if any(run.ranks is not None for case in cases for run in case.runs):
+        from trainmark.insight.ranks import judge_ranks
+
+        yield from judge_ranks(cases)
 
 
 def _energy(cases: Iterable[CaseResult]) -> Iterator[EnergyFinding]:

@@ -38,14 +38,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
     a run without one.
     """
     runs = pooled(case.runs)
-    first = runs[0] if runs else None
-    measurement = None if first is None else first.measurement
-    manifest = None if first is None else results.manifests.get(first.manifest or "")
-    recipe = StatedRecipe(dict(_axes(case.settled)))
-    if first is not None:
-        recipe = StatedRecipe({**recipe.readings, **_reported(first).readings}, _reported(first).program)
-    recipe = recipe.with_readings(manifest_readings(manifest if isinstance(manifest, Manifest) else None))
-    recipe = recipe.with_readings({name: Reading(value, _WHERE) for name, value in case.case.options.items()})
+    measurement = runs[0].measurement if runs else None
     waits = sorted(
         run.measurement.data_wait for run in runs if run.measurement and run.measurement.data_wait is not None
     )
@@ -53,7 +46,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
     doubts = [doubt.sentence for run in runs for doubt in run.suspicions]
     return ExplainedRun(
         name=name,
-        recipe=recipe,
+        recipe=stated_recipe(results, case),
         throughput=None if estimate is None else estimate.median,
         unit=case.unit,
         rule=None if measurement is None else measurement.rule,
@@ -67,6 +60,17 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         facts=facts_of(case.case, runs, results.manifests, folder),
         profile=None if case.profile is None else profiled_side(case),
     )
+
+
+def stated_recipe(results: Results, case: CaseResult) -> StatedRecipe:
+    """Return what a case states: its axes and options, and what its first run reported or ran on."""
+    runs = pooled(case.runs)
+    recipe, manifest = StatedRecipe(dict(_axes(case.settled))), None
+    if runs:
+        reported, manifest = _reported(runs[0]), results.manifests.get(runs[0].manifest or "")
+        recipe = StatedRecipe({**recipe.readings, **reported.readings}, reported.program)
+    recipe = recipe.with_readings(manifest_readings(manifest if isinstance(manifest, Manifest) else None))
+    return recipe.with_readings({name: Reading(value, _WHERE) for name, value in case.case.options.items()})
 
 
 def _no_number(case: CaseResult) -> tuple[str, ...]:

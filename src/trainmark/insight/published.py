@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from trainmark.errors import InputError
-from trainmark.insight.from_results import run_from_case
+from trainmark.insight.from_results import run_from_case, stated_recipe
 from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.reference import Reference, Statistic, load_references
@@ -68,13 +68,14 @@ class PublishedFigure:
 
 def published_figures(results: Results) -> Iterator[PublishedFigure]:
     """Yield each measured case that has a published figure."""
-    runs = [(case, run_from_case(results, case, case.id)) for case in results.cases if case.estimate]
-    stated = [(case, run) for case, run in runs if not _unstated(run.recipe)]
+    measured = (case for case in results.cases if case.estimate is not None)
+    stated = [case for case in measured if not _unstated(stated_recipe(results, case))]
     by_key: dict[tuple[object, ...], list[Reference]] = {}
     for reference in load_references() if stated else ():
         if reference.value is not None:
             by_key.setdefault(_key(recipe_of(reference)), []).append(reference)
-    for case, run in stated:
+    for case in stated:
+        run = run_from_case(results, case, case.id)
         try:
             found = choose_reference(run, by_key.get(_key(run.recipe), ()))
         except InputError:

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter
 from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.errors import TrainmarkError
-from trainmark.home import default_home
+from trainmark.files import default_home
 from trainmark.node.archives import pack_folder
 from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
 from trainmark.node.host import Job

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from trainmark import __file__ as package
 from trainmark import __version__
-from trainmark.home import default_home
+from trainmark.files import default_home
 from trainmark.node.archives import unpack
 from trainmark.node.connection import Connection
 from trainmark.node.engines import agent_command
