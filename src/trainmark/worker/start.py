@@ -41,7 +41,7 @@ def load_package() -> None:
 def keep_bytecode() -> None:
     """Store compiled modules in the folder for them where Python writes none beside the sources.
 
-    Images of containers often set ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
+    A container's image often sets ``PYTHONDONTWRITEBYTECODE``; each run would then compile the framework's sources.
     """
     folder = os.environ.get(BYTECODE)
     if folder and sys.dont_write_bytecode:
