@@ -512,6 +512,7 @@ class TestPairsOfOneResult:
         found = compare_axis(results.model_copy(update={"cases": cases, "findings": None}), "lr")
 
         assert [(one.case, one.against) for one in found.cases] == [("c1", "c2")]
+        assert [(one.what, one.baseline, one.candidate) for one in found.differences] == [("lr", "1", "2")]
 
     @pytest.mark.parametrize(
         ("words", "message"),

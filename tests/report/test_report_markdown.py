@@ -36,6 +36,7 @@ from trainmark.schema.parameters import Parameters
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary
+from trainmark.store import read_results
 from trainmark.tasks import case_of
 
 Golden = Callable[[str, str], None]
@@ -91,6 +92,25 @@ def test_the_main_table_has_devices_down_and_precision_by_batch_across(tmp_path:
     ]
     assert [row[:2] for row in table[2:]] == [["1", "1"], ["1", "8"], ["4", "32"]]
     assert [row[5].split()[0] for row in table[2:]] == ["790.0", "5889.1†", "21259.8"]
+
+
+STORED = Path(__file__).parents[2] / "docs" / "results"
+
+
+def test_a_column_is_not_named_after_a_precision_or_a_batch_that_is_unknown(tmp_path: Path) -> None:
+    results = read_results(STORED / "makemore" / "results.json")
+    texts = {language: render_table(results, language=language) for language in (Language.EN, Language.ZH)}
+
+    assert "batch 16" in texts[Language.EN]
+    assert "批大小 16" in texts[Language.ZH]
+    assert not any("unknown, " in text or "unknown，" in text for text in texts.values())
+
+
+def test_processes_outside_the_run_are_named_below_the_telemetry_and_not_in_its_table(tmp_path: Path) -> None:
+    text = render_markdown(read_results(STORED / "makemore" / "results.json"), tmp_path, Language.EN)
+
+    (line, _) = (line for line in text.splitlines() if "`foreign`" in line)
+    assert line.startswith("- `foreign` makemore b16 1n1g: python start.py (PID 3387)")
 
 
 def test_a_case_without_a_number_shows_its_outcome_and_never_a_zero(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The results of ``trainmark run -- COMMAND…`` on the terminal: the number first, then what it rests on."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
+from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import BoundFinding, PerDeviceFinding
@@ -39,6 +41,10 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
     lines += advice_of(results)
     assumed = [*found.assumed, *_assumed_of(results)]
     lines += (f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(assumed))
+    lines += (
+        f"{'compare' if number == 0 else '':<{_LABEL}}{line}"
+        for number, line in enumerate(_comparisons(results, directory))
+    )
     lines.append(
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
@@ -52,6 +58,14 @@ def _assumed_of(results: Results) -> Iterator[str]:
             "steps are counted, because the work of a step is unknown "
             "(--work-per-step N --unit samples/s; if an epoch counts as one step, N is an epoch's samples)"
         )
+
+
+def _comparisons(results: Results, directory: Path) -> Iterator[str]:
+    """Yield the command that compares the values of each option that varies between the cases."""
+    options = [case.case.options for case in results.cases]
+    for name in dict.fromkeys(name for given in options for name in given):
+        if len({value_text(given.get(name)) for given in options}) > 1:
+            yield shlex.join(("trainmark", "compare", str(directory), "--axis", name))
 
 
 def advice_of(results: Results) -> Iterator[str]:

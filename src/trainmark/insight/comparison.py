@@ -22,6 +22,7 @@ from trainmark.measure.energy import energy_finding
 from trainmark.measure.fingerprint import differences as manifest_differences
 from trainmark.measure.fingerprint import pooling_differences, same_hardware
 from trainmark.measure.run_correlation import run_correlation
+from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import (
     CampaignVariation,
     Change,
@@ -442,9 +443,15 @@ def _between(
 ) -> Iterator[_Known]:
     """Yield the differences between the first runs of two cases, except for their numbers."""
     for axis in was.case.axes:
+        if axis == "options":
+            continue
         found = _word(was.settled.value(axis)), _word(is_.settled.value(axis))
         if found[0] != found[1]:
-            yield axis if axis in (*ignoring, "options") else f"{axis} (chosen as best)", *found
+            yield axis if axis in ignoring else f"{axis} (chosen as best)", *found
+    for option in dict.fromkeys((*was.case.options, *is_.case.options)):
+        found = _option(was.settled, option), _option(is_.settled, option)
+        if found[0] != found[1]:
+            yield option, *found
     one, other = _first(was), _first(is_)
     if one is None or other is None:
         return
@@ -495,6 +502,11 @@ def _collected(found: Iterable[tuple[str, Iterable[_Known]]]) -> Iterator[Differ
             cases.setdefault(one, []).append(case)
     for (what, was, is_), names in cases.items():
         yield Difference(what=what, baseline=was, candidate=is_, cases=tuple(names))
+
+
+def _option(case: Case, name: str) -> str | None:
+    """Return an option's value as a command writes it; None if the case has no such option."""
+    return value_text(case.options[name]) if name in case.options else None
 
 
 def _word(value: Any) -> str | None:

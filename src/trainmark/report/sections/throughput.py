@@ -8,6 +8,7 @@ from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
 from trainmark.report.language import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.results import CaseResult, fastest
 
 
@@ -195,7 +196,11 @@ def _column_title(
     became = {result.largest_batch for result in held if result is not None} - {None}
     if len(became) == 1:
         batch = f"{batch} ({became.pop()})"
-    return say("column_precision_batch", precision=precision, batch=batch)
+    if UNKNOWN not in (precision, batch):
+        return say("column_precision_batch", precision=precision, batch=batch)
+    if batch != UNKNOWN:
+        return say("column_of_batch", batch=batch)
+    return say("column_throughputs") if precision == UNKNOWN else precision
 
 
 def _column_cells(context: Context, held: list[CaseResult | None]) -> list[Cell]:
