@@ -23,8 +23,10 @@ from pathlib import Path
 BUDGET_MB_PER_S = 200
 MEGABYTE = 1_000_000
 _LOADING_BYTES = 1 << 16
-_TAGGED = ("ngc-pytorch-convnets+mpirun", "ngc-mxnet-convnets+mpirun")
-"""``+mpirun`` is the same log with mpirun's time stamp and tag before each line; the Transformer's has colours."""
+_TAGGED = ("ngc-pytorch-convnets+mpirun", "ngc-mxnet-convnets+mpirun", "ngc-pytorch-convnets+ranks")
+"""``+mpirun`` is the same log with mpirun's time stamp and tag before each line, ``+ranks`` that of several ranks in
+turn; the Transformer's has colours."""
+_RANKS = 8
 _IN_BLOCKS = (
     "ngc-pytorch-convnets",
     "ngc-tensorflow-convnets",
@@ -78,7 +80,7 @@ _LOSSES = {"nvidia-ssd": b"Iteration: %6d, Loss function: 5.321, Average Loss: 6
 
 
 def format_names() -> tuple[str, ...]:
-    """Return every format of the catalogue, and two with mpirun's tags."""
+    """Return every format of the catalogue, and three with mpirun's tags."""
     from trainmark.programs import formats
 
     return (*(known.name for known in formats()), *_TAGGED)
@@ -89,7 +91,7 @@ def write_log(path: Path, name: str, size: int, steps: int = 20_000) -> None:
     from trainmark.logs.synthetic import SampleRun
     from trainmark.programs import synthetic_log
 
-    format_name, _, tagged = name.partition("+")
+    format_name, _, tags = name.partition("+")
 
     def sample(steps: int) -> bytes:
         return synthetic_log(
@@ -106,7 +108,7 @@ def write_log(path: Path, name: str, size: int, steps: int = 20_000) -> None:
         lines_each = range(size // len(losses % 0))
         path.write_bytes(b"\n".join((head, b"".join(losses % number for number in lines_each) + rest)))
         return
-    lines = [_TAG + line if tagged and line else line for line in text.split(b"\n")]
+    lines = [line for plain in text.split(b"\n") for line in _tagged(plain, tags)]
     body = [line for line in lines if _is_record(line)]
     if format_name not in _IN_BLOCKS:
         _write_renumbered(path, format_name, lines, size, steps)
@@ -125,6 +127,13 @@ def write_log(path: Path, name: str, size: int, steps: int = 20_000) -> None:
             if file.tell() >= size:
                 break
         file.write(b"\n".join(lines[first + len(body) :]))
+
+
+def _tagged(line: bytes, tags: str) -> list[bytes]:
+    """Return a line as mpirun prints it, that of one rank or of each of several; as it is without ``tags``."""
+    if not tags or not line:
+        return [line]
+    return [b"[1,%d]<stdout>:" % rank + line for rank in range(_RANKS)] if tags == "ranks" else [_TAG + line]
 
 
 def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: int, steps: int) -> None:

@@ -28,5 +28,6 @@ def test_a_log_of_each_measured_format_is_read_and_makes_a_number(name: str, tmp
 
     found = _BENCHMARK.read_once(str(path), name, "trainmark")
 
-    assert found["records"] >= (0 if name in ("hf-trainer", "nvidia-ssd") else 300)
+    fewest = {"hf-trainer": 0, "nvidia-ssd": 0, "ngc-pytorch-convnets+ranks": 100}  # of one of eight ranks
+    assert found["records"] >= fewest.get(name, 300)
     assert _BENCHMARK.read_once(str(path), name, "lines")["records"] > 0
