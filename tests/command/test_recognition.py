@@ -75,7 +75,7 @@ def test_a_module_is_a_program_like_its_file(
 
     found = recognise(command.split(), tmp_path, {"PATH": ""})
 
-    assert (program_name(command.split(), found), found.framework) == (name, framework)
+    assert (program_name(command.split(), found, tmp_path), found.framework) == (name, framework)
     if found.script is not None:
         assert str(found.script) in program_files(command.split(), found, tmp_path)
 
@@ -94,7 +94,7 @@ def test_a_module_is_a_program_like_its_file(
     ],
 )
 def test_a_shell_is_named_by_its_script(words: list[str], name: str, tmp_path: Path) -> None:
-    assert program_name(words, recognise(words, tmp_path, {"PATH": ""})) == name
+    assert program_name(words, recognise(words, tmp_path, {"PATH": ""}), tmp_path) == name
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,7 @@ def test_a_shell_is_named_by_its_script(words: list[str], name: str, tmp_path: P
         ("nanoGPT/src/train.py", "nanoGPT"),
         ("nanoGPT/scripts/run.py", "nanoGPT"),
         ("nanoGPT/pretrain.py", "pretrain"),
+        ("nanoGPT/scripts/train.sh", "nanoGPT"),
         ("train.py", "train"),
         ("src/main.py", "main"),
     ],
@@ -117,9 +118,10 @@ def test_a_script_with_a_common_name_is_named_by_its_project(
     (tmp_path / script).touch()
 
     # By its path from elsewhere, and in its own folder.
-    for words, folder in ((["python", script], tmp_path), (["torchrun", Path(script).name], None)):
-        here = folder or (tmp_path / script).parent
-        assert program_name(words, recognise(words, here, {"PATH": ""})) == name
+    launchers = [["bash"], []] if script.endswith(".sh") else [["python"], ["torchrun"]]
+    for launcher, here in zip(launchers, (tmp_path, (tmp_path / script).parent), strict=True):
+        words = [*launcher, f"./{(tmp_path / script).relative_to(here)}"]
+        assert program_name(words, recognise(words, here, {"PATH": ""}), here) == name
 
 
 def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     variables = dict(_varied("--env", text) for text in given.env)
     _require_used(varied, words)
     recognised = recognise(words, folder, os.environ)
-    name = _name(given.name, words, recognised)
+    name = _name(given.name or program_name(words, recognised, folder))
     options = {**varied, **variables}
     framework = recognised.framework or UNKNOWN
     devices = given.devices or _devices_of_node(words, recognised, given.nodes)
@@ -302,8 +302,8 @@ def _require_used(varied: Mapping[str, object], words: Sequence[str]) -> None:
             )
 
 
-def _name(given: str | None, words: Sequence[str], recognised: Recognised) -> str:
-    name = _WORD.sub("-", given or program_name(words, recognised)).strip("-.")[:40] or "command"
+def _name(program: str) -> str:
+    name = _WORD.sub("-", program).strip("-.")[:40] or "command"
     return name if name[0].isalnum() else f"run{name}"
 
 

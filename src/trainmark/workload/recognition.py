@@ -86,20 +86,20 @@ def recognise(words: Sequence[str], folder: Path, environment: Mapping[str, str]
     return Recognised(launcher, devices, _interpreter(program, folder, environment), script, framework)
 
 
-def program_name(words: Sequence[str], recognised: Recognised) -> str:
-    """Return the name of a command's program: its script's, that of the module after ``-m``, or its first word's.
+def program_name(words: Sequence[str], recognised: Recognised, folder: Path) -> str:
+    """Return the name of a program started in ``folder``: its script's, the module's after ``-m``, or the first word's.
 
-    A script that is named as everybody's are (``main.py``, ``train.py``) has the name of its project's folder. The
-    script of a shell counts too: ``bash train.sh``, ``srun ./train.sh``, ``sh -c "python train.py"``.
+    The script of a shell counts too: ``bash train.sh``, ``srun ./train.sh``, ``sh -c "python pretrain.py"``. A script
+    that is named as everybody's are (``main.py``, ``train.sh``) has the name of its project's folder.
     """
-    script = recognised.script
-    if script is not None:
-        return _project_of(script) if script.stem in _COMMON_SCRIPTS else script.stem
     program = _without_env(words)
-    module = _module(program)
-    if module:
-        return module.rpartition(".")[2]
-    return Path(_script_of_shell(program) or (program or words)[0]).stem
+    script = recognised.script
+    if script is None:
+        module = _module(program)
+        if module:
+            return module.rpartition(".")[2]
+        script = folder / (_script_of_shell(program) or (program or words)[0])
+    return _project_of(script) if script.stem in _COMMON_SCRIPTS and script.is_file() else script.stem
 
 
 def _project_of(script: Path) -> str:
