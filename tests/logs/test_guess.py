@@ -305,6 +305,18 @@ def test_a_table_is_read_by_the_words_of_its_heading(tmp_path: Path, table: str)
     assert "rate x time is constant" in row["problems"][0]["message"]
 
 
+@pytest.mark.parametrize("comma", [",", ", ", "\t"])
+def test_values_between_commas_or_tabs_are_those_of_the_heading(tmp_path: Path, comma: str) -> None:
+    """The commas of a row are not those of thousands: 12,101 is step 12 at 101 samples/s."""
+    rows = "".join(f"{at}{comma}{(96, 104)[at % 2]}\n" for at in range(1, 101))
+
+    row = _row(tmp_path, f"step{comma}samples_per_second\n{rows}")
+
+    assert row["status"] == "guessed"
+    assert row["records"] == 100
+    assert row["throughput"] == pytest.approx(2 / (1 / 96 + 1 / 104), rel=1e-3)
+
+
 def test_a_table_without_a_heading_of_its_size_gets_no_number(tmp_path: Path) -> None:
     rows = "".join(f"{10 * at} {1000 + at % 2} 7\n" for at in range(1, 41))
 

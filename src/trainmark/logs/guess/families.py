@@ -21,6 +21,9 @@ _NUMBER = re.compile(
     _DURATION
     + rb"|(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\d.]*:\d)"
 )
+_ROW = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*)+")
+_CELL = re.compile(rb"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+"""A row of values with commas between them (and none within), and one of its values."""
 _FILLED = re.compile(rb"(?<=[\[(]) $")
 """The blanks before a number in brackets, as in ``[   64/60000]``."""
 STAMPED = "\x1a"
@@ -128,9 +131,10 @@ def families(text: bytes) -> Iterator[Family]:
         stamp = _STAMP.search(line)
         plain = line[: stamp.start()] + _STAMPED + line[stamp.end() :] if stamp else line
         plain = _BAR.sub(b"||", plain)
-        values = _NUMBER.findall(plain)
+        numbers = _CELL if _ROW.fullmatch(plain) else _NUMBER
+        values = numbers.findall(plain)
         if values and len(values) <= _MOST_COLUMNS:
-            parts = [_FILLED.sub(b"", re.sub(rb" +", b" ", part)) for part in _NUMBER.split(plain)]
+            parts = [_FILLED.sub(b"", re.sub(rb" +", b" ", part)) for part in numbers.split(plain)]
             key = b"\0".join(parts)
             groups.setdefault(key, []).append(_Row(at, stamp[0] if stamp else None, values, parts))
     for key, rows in sorted(groups.items(), key=lambda item: len(item[1]), reverse=True):

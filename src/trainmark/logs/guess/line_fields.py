@@ -266,7 +266,7 @@ def _with_one_clock(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]
 
 def _is_part_of_a_list(place: Place) -> bool:
     """Return whether only a comma separates a number from another: ``[0.5,0.7]``, or a comma as decimal point."""
-    return place.before == "," or place.after == ","
+    return not place.heading and "," in (place.before, place.after)
 
 
 def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:

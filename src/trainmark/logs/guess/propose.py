@@ -272,7 +272,7 @@ def _row_pattern(family: Family, fields: Fields) -> str:
 def _spaced(text: str) -> str:
     """Return the pattern of the text between two numbers of a row, whose columns are filled up with blanks."""
     if not text.strip():
-        return " +" if text else ""
+        return r"[ \t]+" if text else ""
     return " *" + " *".join(map(_escape, text.split())) + " *"
 
 
