@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write tables of docs/appendix from the stored results that they show; ``--check`` only compares (exit code 1).
 
-The tables of two GPUs and of loaders in gpus.md, and the deviations between frameworks in equal-work.md.
+The tables of two and four GPUs and of loaders in gpus.md, and the deviations between frameworks in equal-work.md.
 """
 
 import json
@@ -55,6 +55,39 @@ def two_h200() -> str:
         clocks = "; ".join((_clocks(alone), _clocks(both[:1])))
         lines.append(_line(f"`{case}`", _rates(alone), *_pair(alone, both), clocks))
     return "\n".join(lines)
+
+
+def four_h200() -> str:
+    """Return four H200 against one, and two of them on real JPEGs and by FSDP2."""
+    rows = {(row["case"].removeprefix("pytorch-"), row["devices"]): row for row in _rows("four-h200")}
+    lines = ["| | GPUs | rate | of what | mean SM clock, MHz |", "| --- | ---: | ---: | --- | --- |"]
+    resnet = "resnet50_v1.5-amp-fp16-b256-1n{}g-{}-nhwc-{}-224px-cuda-o16ce08de472bcb1d"
+    for compiler in ("none", "fused-cudnn"):
+        one = rows[resnet.format(1, "synthetic", compiler), 1]
+        four = rows[resnet.format(4, "synthetic", compiler), 4]
+        share = f"{100 * four['throughput'] / (4 * one['throughput']):.1f} % of 4 x {_rates([one])}"
+        lines.append(
+            _line(f"ResNet-50, `{compiler}`", "4", f"{_rates([four])} images/s", share, _speeds(four))
+        )
+    synthetic = rows[resnet.format(2, "synthetic", "fused-cudnn"), 2]
+    photos = rows[resnet.format(2, "photos-nvjpeg", "fused-cudnn"), 2]
+    share = (
+        f"{100 * photos['throughput'] / synthetic['throughput']:.1f} % of {_rates([synthetic])} without JPEGs"
+    )
+    name = "ResNet-50, `fused-cudnn`, JPEGs by `nvjpeg`"
+    lines.append(_line(name, "2", f"{_rates([photos])} images/s", share, _speeds(photos)))
+    for mode, title in (
+        ("fsdp2", "Llama 3.2 1B, FSDP2"),
+        ("fsdp2-acselective", "with selective checkpointing"),
+    ):
+        llama = rows[f"llama3.2_1b-amp-bf16-b4-1n2g-synthetic-torch.compile-fused-4096tok-{mode}-cuda", 2]
+        lines.append(_line(title, "2", f"{_rates([llama])} tokens/s", "", _speeds(llama)))
+    return "\n".join(lines)
+
+
+def _speeds(row: Row) -> str:
+    gpus = row["of_the_gpus_in_the_window"]
+    return ", ".join(f"{gpu['sm_clock_mhz']:,}".replace(",", " ") for gpu in gpus)
 
 
 def loaders() -> str:
@@ -146,6 +179,7 @@ def _line(*cells: str) -> str:
 SECTIONS = {
     section("gpus.md", "two H100"): two_h100,
     section("gpus.md", "two H200"): two_h200,
+    section("gpus.md", "four H200"): four_h200,
     section("gpus.md", "loaders"): loaders,
     section("equal-work.md", "deviations"): deviations,
 }

@@ -29,7 +29,6 @@ def certificate_of(model: str, reason: str | None = None) -> Certificate:
     """Return a certificate of nothing; with a ``reason`` PyTorch could not be checked."""
     return Certificate(
         trainmark_version="0",
-        task="image-classification",
         model=model,
         made_at=datetime(2026, 11, 26, tzinfo=UTC),
         batch=4,

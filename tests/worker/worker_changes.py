@@ -46,6 +46,9 @@ NOT_RUN = {**WITHOUT_PHOTOS, "jax": "it has not been run in JAX"}
 
 NOT_WRITTEN = {name: "it is written for PyTorch alone" for name in IDIOMS if name != "pytorch"}
 
+IN_16_BITS = {"pytorch": {"precision": "amp-fp16", "layout": "nhwc"}}
+"""FP16 runs on every CPU, if slowly; the update has the noise of rounded products."""
+
 CHANGES: Mapping[str, Change] = {
     "steps-left-out": change("step-without-update", "steps-not-taken", STANDS),
     "batch-norm-evaluates": change(STANDS, "batch-norm-not-training"),
@@ -54,7 +57,7 @@ CHANGES: Mapping[str, Change] = {
     "another-type": change(
         "layer-type-differs", cannot={"paddle": "this build computes in FP32 on a CPU, whatever AMP is told"}
     ),
-    "one-layer": change("layer-type-differs", flags={"pytorch": {"precision": "amp-fp16", "layout": "nhwc"}}),
+    "one-layer": change("layer-type-differs", flags=IN_16_BITS),
     "one-layer-within": change(
         "layer-type-differs",
         flags={**WITHOUT_A_COMPILER, "pytorch": {"precision": "amp-fp16", "layout": "nhwc"}},
@@ -95,6 +98,8 @@ CHANGES: Mapping[str, Change] = {
     "classifier-not-decayed": change("decay-differs", cannot=NOT_WRITTEN),
     "nesterov": change(UPDATE, cannot=NOT_WRITTEN),
     "half-the-rate": change(UPDATE, cannot=NOT_WRITTEN),
+    "rate-a-fifth-higher": change(UPDATE, cannot=NOT_WRITTEN, flags=IN_16_BITS),
+    "momentum-of-another-recipe": change(UPDATE, cannot=NOT_WRITTEN, flags=IN_16_BITS),
     "gradients-clipped": change(UPDATE, cannot=NOT_WRITTEN),
     "gradients-summed": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
     "no-all-reduce": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),

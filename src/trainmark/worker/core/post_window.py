@@ -25,26 +25,22 @@ from .stored_digits import check_digits
 from .training import WITNESS_STEPS, Training
 from .update_checks import (
     ELEMENTS,
+    EXACT,
+    EXPLAINED,
+    NOTICEABLE,
+    ROUNDED,
     SAMPLED,
     AdamUpdate,
     Unexplained,
     averaged,
     check_decay,
     check_rates,
+    noticeable,
     sampled,
 )
 
 ROUNDING = 2.0**-24
 """The rounding of FP32, relative to the value."""
-
-EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
-"""The allowed deviations of rate and momentum, and of the residual: in FP32, and with products of fewer bits."""
-
-EXPLAINED = 0.5
-"""With rounded products, another rate or momentum is accepted if it leaves less than this part of the residual.
-
-Two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
-"""
 
 UNSEEN_DECAY = 0.005
 """Another decay is reported from this difference on, if it leaves less than ``EXPLAINED`` of the residual."""
@@ -185,6 +181,7 @@ def _check_work(
     updates = ["updates"] if found["updates_taken"] is None else []
     updates += ["weight decay"] if unknown else []
     updates += ["update"] if found.get("learning_rate") is None else []
+    updates += ["rate and momentum of the update"] if found.get("fit_is_vague") else []
     updates += ["gradients of the update"] if found.get("gradient_factor", 1.0) is None else []
     rates, wrong = check_rates(training, settings)
     not_checked = [*updates, *not_checked, *unknown_dropout, *others]
@@ -394,18 +391,24 @@ class _Update:
         off, most_left = EXACT if exact else ROUNDED
         decay = _more_decay(terms, decays, update, residual)
         as_requested = residual <= most_left and abs(rate / self._rate - 1) <= off
+        differs = noticeable((rate / self._rate, 1.0), (momentum, recipe.momentum))
+        explains = unexplained(of_velocity, rate) < EXPLAINED * residual
         if decay is not None:
             reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
-        elif as_requested or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
+        elif differs and explains:
+            reason = self._what_is_wrong(rate / self._rate, momentum, residual, off, NOTICEABLE)
+        elif as_requested or not exact:
             reason = None
         else:
-            reason = self._what_is_wrong(rate / self._rate, momentum, residual, off)
+            reason = self._what_is_wrong(rate / self._rate, momentum, residual, off, off)
         if reason is not None:
             sentence = (
                 f"The update after the window does not match the recipe and all ranks' batches: {reason}."
             )
             doubts.append(("update-differs", sentence))
-        return {**requested, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+        # The fit neither confirms the recipe nor explains the update by another one: its noise is too large.
+        found = {**requested, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+        return {**found, "fit_is_vague": bool(differs and reason is None)}
 
     def unexplained(self, mean: Mapping[str, Any] | None, alone: Any) -> dict[str, Unexplained]:
         """Return the part of the update that neither the velocity nor the gradient explains, by parameter.
@@ -450,15 +453,20 @@ class _Update:
             results.append(update / size)
         return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
 
-    def _what_is_wrong(self, times: float, momentum: float | None, residual: float, off: float) -> str:
-        """Return why the update differs; its rate is ``times`` the requested one."""
+    def _what_is_wrong(
+        self, times: float, momentum: float | None, residual: float, off: float, least: float
+    ) -> str:
+        """Return why the update differs; its rate is ``times`` the requested one.
+
+        A factor is that of a sum over the ranks within ``off``, and another one from ``least`` on.
+        """
         ranks = self._training.ranks.place.world_size
         requested = self._settings.recipe.momentum
         if ranks > 1 and abs(times / ranks - 1) <= off:
             return f"the gradients of the {ranks} ranks are summed instead of averaged"
-        if momentum is not None and abs(times - 1) <= off and abs(momentum - requested) > off:
+        if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
             return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
-        if abs(times - 1) > off:
+        if abs(times - 1) > least:
             return f"the gradients count {times:.3g} times as much as with the learning rate"
         return f"{residual:.0%} of it is unexplained"
 

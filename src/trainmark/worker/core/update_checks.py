@@ -177,13 +177,35 @@ def scheduled_rate(recipe: Recipe, step: int, epoch_steps: float) -> float:
 
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
-"""How far the gradients' factor and the rate, and the residual, may be off: in FP32, and where products are rounded."""
+"""How far the fitted factors, and the residual, may be off: in FP32, and with rounded products."""
+
+EXPLAINED = 0.5
+"""Another rate or momentum explains the update if it leaves less than this part of what the requested one leaves.
+
+Two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
+"""
+
+NOTICEABLE = 0.01
+"""From this deviation on, a rate or momentum that explains the update better than the recipe's is a doubt."""
 
 TRUST_OFF = 0.02
 """How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
 
 OBSERVABLE = 100 * 2.0**-24
 """An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
+
+
+def _part_left(update: Any, explained: Any) -> float:
+    """Return the size of what ``explained`` leaves of the update, as a part of the update's."""
+    left = update - explained
+    return math.sqrt(float(left @ left) / float(update @ update))
+
+
+def noticeable(*found_and_requested: tuple[float | None, float]) -> bool:
+    """Return whether a fitted factor is off from the requested one by more than ``NOTICEABLE``."""
+    return any(
+        found is not None and abs(found - wanted) > NOTICEABLE for found, wanted in found_and_requested
+    )
 
 
 class AdamUpdate:
@@ -259,10 +281,10 @@ class AdamUpdate:
         if not term.any() or not update.any():
             return unseen
         rate = float(update @ term / (term @ term))
-        left = update - rate * term
-        residual = float(np.sqrt((left @ left) / (update @ update)))
+        residual = _part_left(update, rate * term)
+        explains = residual < EXPLAINED * _part_left(update, self._rate * term)
         # That a ratio is missing says more than what it makes of rate and residual.
-        _differs(trusted or self._what_is_wrong(factor, rate, residual), doubts)
+        _differs(trusted or self._what_is_wrong(factor, rate, residual, explains), doubts)
         found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
         return {**found, "clip_factor": clip} if clipped else found
 
@@ -305,8 +327,13 @@ class AdamUpdate:
         given, real = np.concatenate(added), np.concatenate(expected)
         return float(given @ real / (real @ real))
 
-    def _what_is_wrong(self, counted: float | None, rate: float, residual: float) -> str | None:
-        """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown."""
+    def _what_is_wrong(
+        self, counted: float | None, rate: float, residual: float, explains: bool
+    ) -> str | None:
+        """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown.
+
+        ``explains``: the fitted rate leaves much less unexplained than the requested one.
+        """
         factor = 1.0 if counted is None else counted
         off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
         ranks = self._training.ranks.place.world_size
@@ -316,7 +343,7 @@ class AdamUpdate:
             return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
         if abs(factor - 1) > off:
             return f"the gradients count {factor:.3g} times"
-        if abs(rate / self._rate - 1) > off:
+        if abs(rate / self._rate - 1) > (NOTICEABLE if explains else off):
             return f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
         return f"{residual:.0%} of it is something else" if residual > most_left else None
 
