@@ -10,8 +10,10 @@ blocks before the next one is opened, for models of which only one fits into mem
 end of its slowest rank. Printed are tokens/s of all GPUs, the median of the blocks and its 95 % interval, the ratio to
 the first contestant, memory, and clock and power of rank 0's GPU, sampled 20 times a second.
 
-``bf16`` and ``fp8``: the worker with ``torch.compile-fused``; ``fsdp2-…`` the same with ``--parallel=fsdp2``, and with
-``-ac`` selective activation checkpointing. ``titan``: the step of https://github.com/pytorch/torchtitan, written after
+``bf16`` and ``fp8``: the worker with ``torch.compile-fused``; ``fsdp2-…`` the same with ``--parallel=fsdp2``, with
+``-ac`` selective activation checkpointing, with ``-packed`` packed documents (tokens/s are of all places;
+``useful_share`` of them count in the loss), and with ``-packed-mask`` those by a mask instead of the kernel.
+``titan``: the step of https://github.com/pytorch/torchtitan, written after
 its recipe (``models/llama3``, ``llama3_8b.toml`` at 018740b): rotations of complex numbers, separate products for
 queries, keys and values, repeated keys and values, SDPA that prefers cuDNN, each block compiled by itself, the loss
 compiled, FSDP2 with BF16 weights and FP32 reductions, fused AdamW, clipped gradients. It ties the embedding to the
@@ -210,11 +212,12 @@ def contestant(own: argparse.Namespace, name: str) -> Opened:
     flags = ["--compiler=none" if own.device == "cpu" else "--compiler=torch.compile-fused"]
     flags += ["--precision=fp8"] if "fp8" in name else ["--precision=amp-bf16"]
     flags += ["--parallel=fsdp2"] if name.startswith("fsdp2") else []
-    flags += ["--activation-checkpointing=selective"] if name.endswith("-ac") else []
-    return worker(own, flags)
+    flags += ["--activation-checkpointing=selective"] if "-ac" in name else []
+    flags += ["--packing=documents"] if "-packed" in name else []
+    return worker(own, flags, masked=name.endswith("-mask"))
 
 
-def worker(own: argparse.Namespace, flags: list[str]) -> Opened:
+def worker(own: argparse.Namespace, flags: list[str], masked: bool) -> Opened:
     """Open the worker's training with its default recipe, which is torchtitan's."""
     place = importlib.import_module("trainmark_worker.core.place").place_from()
     steps = WARM_UP + own.rounds * (own.steps + 1)
@@ -225,6 +228,16 @@ def worker(own: argparse.Namespace, flags: list[str]) -> Opened:
     settings = importlib.import_module("trainmark_worker.core.arguments").parse(given, place.world_size)
     trainer = importlib.import_module("trainmark_worker.models.pytorch_causal_lm")
     training = trainer.open_training(settings, place)
+    if masked:
+        training.model.attend_documents(None)
+    work = training.task.work(settings, own.batch)
+    facts = {
+        "flags": flags,
+        "attention": "mask" if masked else training._attention,
+        "attention_ms": training._attention_ms,
+        "useful_share": round(work.get("useful_tokens", work["tokens"]) / work["tokens"], 4),
+        "operations_per_token": training.task.parameters(settings, 1)["operations_per_token"],
+    }
     done = 0
 
     def step() -> None:
@@ -234,7 +247,7 @@ def worker(own: argparse.Namespace, flags: list[str]) -> Opened:
             training.actual()
         done += 1
 
-    return Opened(step, lambda: None, {"flags": flags})
+    return Opened(step, lambda: None, facts)
 
 
 def titan(own: argparse.Namespace, selective: bool) -> Opened:

@@ -48,7 +48,10 @@ EMULATION = Path(__file__).with_name("emulate_rounding.py")
 FEW = 16
 """Arrays with fewer elements have distances from all formats."""
 
-RULES = {model: [{}, {"optimizer": "lamb"}] for model in ("bert_base", "bert_tiny")}
+RULES = {
+    **{model: [{}, {"optimizer": "lamb"}] for model in ("bert_base", "bert_tiny")},
+    **{model: [{}, {"packing": "documents"}] for model in ("gpt2_tiny", "llama_tiny")},
+}
 
 
 def wanted() -> list[tuple[str, dict[str, str]]]:
@@ -60,7 +63,7 @@ def wanted() -> list[tuple[str, dict[str, str]]]:
 def emulated_rounding(model: str, rules: dict[str, str], folder: Path) -> dict[str, Any]:
     """Return the distances that each format implies, emulated by PyTorch's worker; raise if it fails."""
     inputs, out = folder / "rounding.npz", folder / "rounding.json"
-    write_inputs(model, inputs)
+    write_inputs(model, inputs, rules=rules)
     python = python_of(folder_of(default_home({}), "pytorch"))
     flags = ("--framework=pytorch", "--device=cpu", f"--events={folder / 'rounding.jsonl'}")
     words = [str(python), str(EMULATION), str(out), *flags, *worker_flags(model, inputs, rules=rules)]

@@ -72,7 +72,8 @@ def test_a_case_is_read_alike_whichever_module_is_imported_first(first: str) -> 
             {"model": "gpt2_124m", "sequence_lenght": 512},
             "task 'causal-lm' has no axis 'sequence_lenght'; did you mean 'sequence_length'? (known: workload, "
             "framework, model, task, precision, batch_per_device, nodes, devices_per_node, data, loader, "
-            "sequence_length, accumulation, parallel, activation_checkpointing, compiler, device, options, where)",
+            "sequence_length, accumulation, parallel, activation_checkpointing, packing, compiler, device, "
+            "options, where)",
         ),
     ],
 )

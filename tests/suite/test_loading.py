@@ -309,7 +309,7 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
     ids += [
         case_of(task="causal-lm", **{axis: text[axis]}).id for axis in ("sequence_length", "accumulation")
     ]
-    decoders = {"parallel": "fsdp2", "activation_checkpointing": "full"}
+    decoders = {"parallel": "fsdp2", "activation_checkpointing": "full", "packing": "documents"}
     ids += [case_of(task="causal-lm", **{axis: value}).id for axis, value in decoders.items()]
     clicks = {"vocabulary": 1000, "embedding_width": 32, "table_gradients": "sparse"}
     ids += [case_of(task="recommendation", **{axis: value}).id for axis, value in clicks.items()]

@@ -120,7 +120,7 @@ def looking_in(
     model: str, folder: Path, compiler: str, rules: Mapping[str, str] = NO_RULES
 ) -> dict[str, Any]:
     """Return the flags of a worker that does the three steps, their inputs being in ``folder``."""
-    write_inputs(model, folder / "inputs.npz")
+    write_inputs(model, folder / "inputs.npz", rules=rules)
     words = worker_flags(model, folder / "inputs.npz", compiler, rules)
     return dict(word.removeprefix("--").split("=", 1) for word in words)
 

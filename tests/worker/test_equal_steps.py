@@ -129,6 +129,33 @@ def test_by_lamb_its_compiler_does_the_step_that_was_looked_into(
     assert observed(model, optimizer="lamb").following(framework, compiler=COMPILERS[framework]) == {}
 
 
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [case(model, framework) for model in ("gpt2_tiny", "llama_tiny") for framework in ("pytorch", "jax")],
+)
+def test_of_packed_documents_a_framework_trains_the_described_step(
+    model: str, framework: str, observed: Observers
+) -> None:
+    assert observed(model, packing="documents").alone(framework) == {}
+
+
+@in_pytorch
+@pytest.mark.parametrize(
+    ("model", "mistake", "subject", "said"),
+    [
+        ("gpt2_tiny", "packed-crossing", Subject.ACTIVATIONS, "attention crosses the borders of documents"),
+        ("llama_tiny", "packed-crossing", Subject.ACTIVATIONS, "attention crosses the borders of documents"),
+        # Rotated positions are relative: of Llama the restart changes nothing within a document.
+        ("gpt2_tiny", "packed-positions", Subject.ACTIVATIONS, "positions run on across documents"),
+        ("gpt2_tiny", "packed-counted", Subject.LOSS, "the loss counts padding, and the first token of each"),
+    ],
+)
+def test_a_mistake_with_packed_documents_is_found_and_named(
+    model: str, mistake: str, subject: Subject, said: str, observed: Observers
+) -> None:
+    assert said in observed(model, packing="documents").alone("pytorch", mistake)[subject]
+
+
 UNTIED = "than the description has: as many as a separate classifier of {} (not tied to the embedding)"
 
 # Three of BERT's mistakes, "eighty", "all-words" and "padding-counted", make the first step invalid: no steps are told

@@ -46,7 +46,7 @@ def observe(
     if isinstance(plan, CannotStart):
         return plan.reason
     if not inputs.exists():
-        write_inputs(case.model, inputs)
+        write_inputs(case.model, inputs, rules=fixed_axes_of(case))
     folder.mkdir(exist_ok=True)
     record = run_plan(plan, folder, limits, run_env.hosts, run_env.watch)
     if record.outcome is not Outcome.OK:

@@ -65,8 +65,8 @@ def worker_flags(
     return tuple(f"--{name}={value}" for name, value in flags.items())
 
 
-def write_inputs(model: str, path: Path, seed: int = 0) -> None:
+def write_inputs(model: str, path: Path, seed: int = 0, rules: Mapping[str, str] = NO_RULES) -> None:
     """Write the inputs as ``.npz``; raise ``OSError`` if that fails."""
-    task = equal_work_of(model)
+    task = equal_work_of(model, rules)
     # numpy's stubs take the keywords for its own options.
     np.savez(path, **task.inputs(task.form(model), seed))  # type: ignore[arg-type]

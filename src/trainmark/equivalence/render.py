@@ -63,6 +63,7 @@ def model_label(certificate: Certificate) -> str:
     rules = [
         labels[axis].short.format(value) if axis in labels else f"{axis} {value}"
         for axis, value in certificate.rules.items()
+        if value != "none"
     ]
     if certificate.precision is not Precision.FP32:
         rules.append(certificate.precision.value)

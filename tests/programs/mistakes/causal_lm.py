@@ -230,7 +230,40 @@ def gradients_in_bf16() -> None:
     _model().GptMlp.__init__ = made
 
 
+def packed_crossing() -> None:
+    """Plain causal attention, as a program attends that concatenates documents and masks nothing."""
+    decoders = _model()
+    torch = decoders.torch
+
+    def mask_of(documents: Any) -> Any:
+        length = documents.shape[1]
+        return torch.ones(length, length, dtype=torch.bool).tril().expand(len(documents), 1, -1, -1)
+
+    decoders.mask_of = mask_of
+
+
+def packed_positions() -> None:
+    """Positions of the sequence, and not of its documents."""
+    decoders = _model()
+    whole = decoders.starts_of
+
+    def starts_of(documents: Any) -> tuple[Any, Any]:
+        begins, positions = whole(documents)
+        return begins, decoders.torch.arange(positions.shape[1]).expand_as(positions)
+
+    decoders.starts_of = starts_of
+
+
+def packed_counted() -> None:
+    """A loss that counts every token, with those of padding."""
+    training: Any = importlib.import_module("trainmark_worker.models.pytorch_causal_lm")
+    training.predicted = lambda documents: documents[:, 1:] >= 0
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
+    "packed-crossing": packed_crossing,
+    "packed-positions": packed_positions,
+    "packed-counted": packed_counted,
     "tanh": gelu_by_tanh,
     "no-mask": no_mask,
     "dropout": dropout,

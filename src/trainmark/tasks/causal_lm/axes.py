@@ -21,6 +21,13 @@ class ActivationCheckpointing(StrEnum):
     FULL = "full"
 
 
+class Packing(StrEnum):
+    """The content of a sequence: a cut of one stream of tokens, or whole documents that do not see each other."""
+
+    NONE = "none"
+    DOCUMENTS = "documents"
+
+
 class LanguageAxes(TaskAxes):
     """The axes; ``sequence_length`` is in tokens, and a device's batch is passed in ``accumulation`` parts."""
 
@@ -28,9 +35,10 @@ class LanguageAxes(TaskAxes):
     accumulation: Count = 1
     parallel: Parallel = Parallel.DDP
     activation_checkpointing: ActivationCheckpointing = ActivationCheckpointing.NONE
+    packing: Packing = Packing.NONE
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return the compiler, ``1024tok``, and ``acc4``, ``fsdp2``, ``acfull`` where they are not the default."""
+        """Return the compiler, ``1024tok``, and ``acc4``, ``fsdp2``, ``acfull``, ``packed`` if they are no defaults."""
         checkpointing = self.activation_checkpointing
         return (
             compiler,
@@ -38,4 +46,5 @@ class LanguageAxes(TaskAxes):
             *([f"acc{self.accumulation}"] if self.accumulation > 1 else []),
             *([self.parallel.value] if self.parallel is not Parallel.DDP else []),
             *([f"ac{checkpointing.value}"] if checkpointing is not ActivationCheckpointing.NONE else []),
+            *(["packed"] if self.packing is Packing.DOCUMENTS else []),
         )

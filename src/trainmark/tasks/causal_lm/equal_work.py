@@ -32,10 +32,14 @@ from trainmark.tasks.products import (
 )
 from trainmark.worker.core.settings import ADAMW, AdamRecipe
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
+from trainmark.worker.tasks.causal_lm.packing import DOCUMENTS, NO_PACKING, number
 
 BATCH, LENGTH, PARTS = 4, 48, 2
 
 SEED = 0
+
+PACKED = [[20, 9, 15], [49], [2, 30, 17], [12, 12, 12, 12]]
+"""The lengths of the documents in each sequence: of a packed batch, two sequences end in padding."""
 
 FAR = np.float32(3)
 """The factor by which two rows before an activation are larger than the others."""
@@ -46,6 +50,7 @@ class LanguageObservation(ProductsObservation):
 
     sequence_length: int
     accumulation: int
+    packed: bool = False
 
 
 class LanguageEqualWork(EqualWork):
@@ -58,6 +63,14 @@ class LanguageEqualWork(EqualWork):
     recipe = AdamRecipe(**ADAM_OF_THE_CHECK, optimizer=ADAMW)
     observation = LanguageObservation
 
+    def __init__(self, packing: str = NO_PACKING) -> None:
+        """Set what sequences contain: ``documents``, or a cut of one stream of tokens."""
+        self._packed = packing == DOCUMENTS
+
+    def of(self, _model: str, rules: Mapping[str, str]) -> "LanguageEqualWork":
+        """Return the part for the packing in ``rules``."""
+        return LanguageEqualWork(rules.get("packing", NO_PACKING))
+
     def flags(self) -> Mapping[str, object]:
         """Return length, accumulation, the optimizer's constants, and the length of an epoch, as flags."""
         return {
@@ -69,6 +82,7 @@ class LanguageEqualWork(EqualWork):
             "clip-norm": 0,
             "warmup-updates": self.recipe.warmup_updates,
             "epoch-sequences": self.epoch,
+            **({"packing": DOCUMENTS} if self._packed else {}),
         }
 
     def form(self, model: str) -> str:
@@ -80,7 +94,7 @@ class LanguageEqualWork(EqualWork):
         return sizes(ARCHITECTURES[self.form(model)]) if self.form(model) != model else ""
 
     def inputs(self, model: str, seed: int = SEED) -> dict[str, NDArray[np.generic]]:
-        """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49).
+        """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49), if packed with ``documents``.
 
         Products are normal with variance 2 / inputs, so that the inputs of GELU have a size at which its forms differ.
         Two rows before each activation reach far to both sides (``with_far_rows``).
@@ -99,6 +113,8 @@ class LanguageEqualWork(EqualWork):
             if name.endswith((".mlp.up.weight", ".mlp.gate.weight")):
                 with_far_rows(arrays[name])
         arrays["tokens"] = random.integers(ARCHITECTURES[model].vocabulary, size=(BATCH, LENGTH + 1))
+        if self._packed:
+            arrays["documents"] = number(PACKED, LENGTH)
         return arrays
 
     def parameters(self, observed: Observation) -> int:
@@ -129,15 +145,15 @@ class LanguageEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(observed) - model.multiply_adds(own.sequence_length))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_activated(observed.model), lambda _name: SMOOTH)
+        yield reached(_activated(observed.model, self._packed), lambda _name: SMOOTH)
         forms: Any = llama_reference if isinstance(model, Llama) else reference
         yield from as_described(
-            own, lambda form: _forward(observed.model, form), forms.DESCRIBED, forms.OTHERS
+            own, lambda form: _forward(observed.model, form, self._packed), forms.DESCRIBED, forms.OTHERS
         )
 
     def reach(self, observed: Observation) -> Range | None:
         """Return the range that the inputs of every described activation cover."""
-        return common_range(_activated(observed.model))
+        return common_range(_activated(observed.model, self._packed))
 
     def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
         """Return the sketch of each product's output in the first step."""
@@ -158,8 +174,11 @@ def _own(observed: Followed) -> LanguageObservation:
 
 
 @cache
-def _forward(model: str, form: Any) -> Forward:
-    described, weights = ARCHITECTURES[model], LanguageEqualWork().inputs(model)
+def _forward(model: str, form: Any, packed: bool) -> Forward:
+    described, weights = (
+        ARCHITECTURES[model],
+        LanguageEqualWork(DOCUMENTS if packed else NO_PACKING).inputs(model),
+    )
     if isinstance(described, Llama):
         return llama_reference.forward(described, weights, form)
     assert isinstance(described, Gpt)
@@ -183,9 +202,9 @@ def of_text(shape: tuple[int, int], biased: bool, length: int) -> Described:
     return shape, biased, (BATCH, length, shape[0])
 
 
-def _activated(model: str) -> Mapping[str, Range]:
+def _activated(model: str, packed: bool) -> Mapping[str, Range]:
     forms: Any = llama_reference if isinstance(ARCHITECTURES[model], Llama) else reference
-    return _forward(model, forms.DESCRIBED).activated
+    return _forward(model, forms.DESCRIBED, packed).activated
 
 
 def _layers(observed: LanguageObservation) -> Check:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from trainmark.schema.observation import Sketch
-from trainmark.tasks.causal_lm.reference import Arrays, gelu
+from trainmark.tasks.causal_lm.reference import AS_DESCRIBED, PACKED_OTHERS, Arrays, Packed, borders_of, gelu
 from trainmark.tasks.equal_work import Forward, Range, range_of
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.causal_lm.architectures import Llama
@@ -32,6 +32,7 @@ class Form:
     norm_epsilon: float = 1e-5
     centred: bool = False
     scaled: bool = True
+    packed: Packed = AS_DESCRIBED
 
 
 DESCRIBED = Form()
@@ -50,13 +51,18 @@ OTHERS: Mapping[str, Form] = {
     "the norms add another epsilon: 1e-6": replace(DESCRIBED, norm_epsilon=1e-6),
     "the norms subtract the mean, like layer norms": replace(DESCRIBED, centred=True),
     "attention is not divided by the root of a head's width": replace(DESCRIBED, scaled=False),
+    **{words: replace(DESCRIBED, packed=form) for words, form in PACKED_OTHERS.items()},
 }
 """Mistakes, and conventions of other models, by description."""
 
 
 def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
-    """Pass ``weights["tokens"]`` (batch, length + 1) through the model with these weights."""
+    """Pass ``weights["tokens"]`` (batch, length + 1) through the model with these weights.
+
+    ``weights["documents"]`` of the same shape, if there are any, are the documents that the sequences are packed with.
+    """
     tokens = weights["tokens"]
+    positions, visible, counted = borders_of(weights, form.packed, form.causal)
     products: dict[str, Sketch] = {}
     activated: dict[str, Range] = {}
 
@@ -76,7 +82,7 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
     for block in range(model.layers):
         name = f"block{block}.attention"
         qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
-        x = x + product(f"{name}.output", _attention(qkv, model, form))
+        x = x + product(f"{name}.output", _attention(qkv, model, form, positions, visible))
         name = f"block{block}.mlp"
         given = norm(f"{name}.norm", x)
         both = {part: product(f"{name}.{part}", given) for part in ("gate", "up")}
@@ -87,7 +93,8 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         x = x + product(f"{name}.down", opened * other)
     logits = norm("norm", x) @ embedding.T
     log_likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    return Forward(products, Sketch(**sketch("logits", logits)), float(-log_likelihoods.mean()), activated)
+    loss = float(-log_likelihoods[counted].mean())
+    return Forward(products, Sketch(**sketch("logits", logits)), loss, activated)
 
 
 def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
@@ -104,11 +111,11 @@ def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
     return np.where((wavelength <= longest) & (wavelength >= shortest), between, long)
 
 
-def _turn(heads: Any, model: Llama, form: Form) -> Any:
+def _turn(heads: Any, model: Llama, form: Form, positions: Any) -> Any:
     """Rotate (batch, heads, length, head) as complex numbers, whose real and imaginary parts are a pair's columns."""
     if form.turned == "none":
         return heads
-    angles = np.outer(np.arange(heads.shape[2]), inverse_frequencies(model, form.stretched))
+    angles = positions[:, None, :, None] * inverse_frequencies(model, form.stretched)
     half = model.head // 2
     real, imaginary = (
         (heads[..., :half], heads[..., half:])
@@ -121,7 +128,7 @@ def _turn(heads: Any, model: Llama, form: Form) -> Any:
     return np.stack((found.real, found.imag), axis=-1).reshape(heads.shape)
 
 
-def _attention(qkv: Any, model: Llama, form: Form) -> Any:
+def _attention(qkv: Any, model: Llama, form: Form, positions: Any, visible: Any) -> Any:
     batch, length, _ = qkv.shape
     counts = (model.heads, model.shared_heads, model.shared_heads)
     cuts = np.cumsum(counts)[:-1] * model.head
@@ -129,7 +136,7 @@ def _attention(qkv: Any, model: Llama, form: Form) -> Any:
         part.reshape(batch, length, count, model.head).transpose(0, 2, 1, 3)
         for part, count in zip(np.split(qkv, cuts, axis=-1), counts, strict=True)
     )
-    queries, keys = _turn(queries, model, form), _turn(keys, model, form)
+    queries, keys = (_turn(part, model, form, positions) for part in (queries, keys))
     own = np.arange(model.heads)
     shared = own // (model.heads // model.shared_heads)
     if form.shared_by == "turns":
@@ -138,6 +145,5 @@ def _attention(qkv: Any, model: Llama, form: Form) -> Any:
     scores = queries @ keys.transpose(0, 1, 3, 2)
     if form.scaled:
         scores = scores / np.sqrt(model.head)
-    if form.causal:
-        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    scores = np.where(visible, scores, -np.inf)
     return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, -1)

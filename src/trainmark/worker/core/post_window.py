@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .dropout_check import check_dropout
+from .isolation_check import check_isolation
 from .loss_check import check_loss
 from .optimizers import clipping
 from .outcomes import first_sentence
@@ -176,6 +177,7 @@ def _check_work(
     )
     dropout, random, unknown_dropout = check_dropout(training, settings)
     samples, more, others = survey_samples(training, settings, batches)
+    isolation, mixed, unknown_isolation = check_isolation(training, settings)
     decays = found.get("decay") or {"": None}
     unknown = settings.recipe.weight_decay and any(decay is None for decay in decays.values())
     updates = ["updates"] if found["updates_taken"] is None else []
@@ -184,9 +186,9 @@ def _check_work(
     updates += ["rate and momentum of the update"] if found.get("fit_is_vague") else []
     updates += ["gradients of the update"] if found.get("gradient_factor", 1.0) is None else []
     rates, wrong = check_rates(training, settings)
-    not_checked = [*updates, *not_checked, *unknown_dropout, *others]
-    data = {**rates, **loss, **dropout, "samples": samples, "not_checked": not_checked}
-    return Verified(data, [*wrong, *doubts, *random, *more])
+    not_checked = [*updates, *not_checked, *unknown_dropout, *others, *unknown_isolation]
+    data = {**rates, **loss, **dropout, **isolation, "samples": samples, "not_checked": not_checked}
+    return Verified(data, [*wrong, *doubts, *random, *more, *mixed])
 
 
 def _clip(training: Training, settings: Settings, alone: Any) -> float | None:

@@ -57,7 +57,7 @@ class Settings:
     """The requested settings of a run. ``steps`` counts every step, including the first one and the warm-up.
 
     ``steps`` and ``warmup_steps`` include ``drain_steps``, which are added to the request to drain the loader's queues.
-    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate and, with dropout, at 0.
+    ``witness_steps`` follow the measured steps, at a part of the recipe's learning rate and, for some checks, at 0.
     ``profile`` is the number of steps that are profiled instead, after the measured ones; 0 for none.
     ``epoch_samples`` is the length of an epoch of synthetic samples.
     """
@@ -91,6 +91,11 @@ class Settings:
     def synthetic(self) -> bool:
         """Return whether the samples are synthetic instead of read."""
         return self.data == SYNTHETIC
+
+    @property
+    def isolated(self) -> bool:
+        """Return whether a sample has parts that must not see each other."""
+        return False
 
     @property
     def dropout(self) -> float:

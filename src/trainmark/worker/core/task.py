@@ -210,6 +210,13 @@ class Task(Generic[Own]):
         """
         return None
 
+    def unrelated(self, _settings: Own, _rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Return two batches (numpy) whose losses must be equal, because they differ in parts that nothing counts.
+
+        None if a sample is one piece; settings whose samples are not are ``isolated``.
+        """
+        return None
+
     def is_lazy(self, _settings: Own, _name: str) -> bool:
         """Return whether the adaptive optimizer must not change elements without a gradient."""
         return False

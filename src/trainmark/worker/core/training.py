@@ -25,10 +25,14 @@ WITNESS_STEPS = 2
 DROPOUT_STEPS = 4
 """The steps at a rate of 0 after these, by a recipe with dropout."""
 
+ISOLATION_STEPS = 3
+"""The last steps, at a rate of 0, of samples with parts that must not see each other."""
+
 
 def steps_after_window(settings: Settings) -> int:
     """Return the number of steps that verify a run after its window."""
-    return WITNESS_STEPS + (DROPOUT_STEPS if settings.dropout else 0)
+    isolation = ISOLATION_STEPS if settings.isolated else 0
+    return WITNESS_STEPS + (DROPOUT_STEPS if settings.dropout else 0) + isolation
 
 
 NONE = "none"
@@ -218,6 +222,10 @@ class Training(Backend, Steps):
             if self.task.is_trainable(name):
                 digest.update(weight.tobytes())
         return int.from_bytes(digest.digest(), "big") >> 1
+
+    def as_batch(self, *arrays: Any) -> Any:
+        """Return the task's numpy arrays as a batch on the device."""
+        return self._to_batch(*arrays)
 
     def set_batch(self, *arrays: Any) -> None:
         """Train on this batch from now on: the task's numpy arrays."""

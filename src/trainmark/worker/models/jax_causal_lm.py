@@ -23,7 +23,8 @@ from ..tasks.causal_lm.architectures import (
     Llama,
     is_norm,
 )
-from ..tasks.causal_lm.settings import LanguageSettings
+from ..tasks.causal_lm.packing import predicted
+from ..tasks.causal_lm.settings import CausalSettings, LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM
 
@@ -44,8 +45,21 @@ def products(params: Params, compute: Any, tap: Tap) -> Callable[[str, Any], Any
     return product
 
 
-def gpt_logits(model: Gpt, precision: Precision, kernel: str, params: Params, tokens: Any, tap: Tap) -> Any:
-    """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type.
+def borders(documents: Any) -> tuple[Any, Any]:
+    """Return positions within documents (batch, length), and the mask of the keys of a query's document.
+
+    Attention is causal besides.
+    """
+    index = jnp.arange(documents.shape[1])
+    begins = (documents != jnp.roll(documents, 1, axis=1)) | (index == 0)
+    starts = jax.lax.cummax(jnp.where(begins, index, 0), axis=1)
+    return index - starts, (documents[:, :, None] == documents[:, None, :])[:, None]
+
+
+def gpt_logits(
+    model: Gpt, precision: Precision, kernel: str, params: Params, tokens: Any, documents: Any, tap: Tap
+) -> Any:
+    """Map tokens (batch, length), with their ``documents`` if packed, to logits (…, vocabulary) in the compute type.
 
     ``kernel`` is JAX's word for who computes attention. Norms are in FP32.
     """
@@ -62,12 +76,13 @@ def gpt_logits(model: Gpt, precision: Precision, kernel: str, params: Params, to
     heads = (batch, length, model.heads, model.width // model.heads)
     embedding = params["embedding.tokens"]
     # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
-    x = (embedding[tokens] + params["embedding.positions"][:length]).astype(compute)
+    positions, mask = (slice(length), None) if documents is None else borders(documents)
+    x = (embedding[tokens] + params["embedding.positions"][positions]).astype(compute)
     for block in range(model.layers):
         name = f"block{block}.attention"
         qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
         attended = jax.nn.dot_product_attention(
-            *(part.reshape(heads) for part in qkv), is_causal=True, implementation=kernel
+            *(part.reshape(heads) for part in qkv), mask=mask, is_causal=True, implementation=kernel
         )
         x = x + product(f"{name}.output", attended.reshape(x.shape))
         name = f"block{block}.mlp"
@@ -79,9 +94,9 @@ def gpt_logits(model: Gpt, precision: Precision, kernel: str, params: Params, to
 
 
 def llama_logits(
-    model: Llama, precision: Precision, kernel: str, params: Params, tokens: Any, tap: Tap
+    model: Llama, precision: Precision, kernel: str, params: Params, tokens: Any, documents: Any, tap: Tap
 ) -> Any:
-    """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type.
+    """Map tokens (batch, length), with their ``documents`` if packed, to logits (…, vocabulary) in the compute type.
 
     ``kernel`` is JAX's word for who computes attention, which shares heads itself. Norms and the turning of queries
     and keys are in FP32.
@@ -97,6 +112,10 @@ def llama_logits(
     batch, length = tokens.shape
     turns = np.outer(np.arange(length), model.rotation.frequencies(model.head // 2))[:, None]
     cosines, sines = np.cos(turns).astype(np.float32), np.sin(turns).astype(np.float32)
+    mask = None
+    if documents is not None:
+        positions, mask = borders(documents)
+        cosines, sines = (jnp.asarray(table)[positions] for table in (cosines, sines))
 
     def turned(given: Any) -> Any:
         first, second = jnp.split(given.astype(jnp.float32), 2, axis=-1)
@@ -111,7 +130,7 @@ def llama_logits(
         qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), ends, axis=-1)
         queries, keys, values = (part.reshape(batch, length, -1, model.head) for part in qkv)
         attended = jax.nn.dot_product_attention(
-            turned(queries), turned(keys), values, is_causal=True, implementation=kernel
+            turned(queries), turned(keys), values, mask=mask, is_causal=True, implementation=kernel
         )
         x = x + product(f"{name}.output", attended.reshape(batch, length, -1))
         name = f"block{block}.mlp"
@@ -143,17 +162,20 @@ def attention_kernel(platform: str, precision: Precision) -> str:
 def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:
     """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
 
-    A batch is tokens (batch, length + 1); the loss is in FP32. ``observed`` gets the products where no ``tap`` does.
+    A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses, whose
+    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does.
     """
 
     logits_of = llama_logits if isinstance(model, Llama) else gpt_logits
 
-    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any], tap: Tap = observed) -> Any:
-        (tokens,) = batch
-        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], tap)  # type: ignore[arg-type]
+    def loss_of(params: Params, batch_stats: Any, batch: tuple[Any, ...], tap: Tap = observed) -> Any:
+        tokens, *packed = batch
+        documents = packed[0][:, :-1] if packed else None
+        logits = logits_of(model, precision, kernel, params, tokens[:, :-1], documents, tap)  # type: ignore[arg-type]
         logits = logits.astype(jnp.float32)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
-        return losses.mean(), (logits, {"batch_stats": batch_stats})
+        loss = (losses * packed[1]).sum() if packed else losses.mean()
+        return loss, (logits, {"batch_stats": batch_stats})
 
     return loss_of
 
@@ -185,6 +207,16 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         """Return the loss as ``make_step`` takes it."""
         kernel = attention_kernel(self.platform, self.precision)
         return make_loss(self.description, self.precision, kernel, self._trace)
+
+    def prepared(self, batch: Any, parts: int, axis: str | None) -> Any:
+        """Return the batch; a packed one with weights, so that the parts' and ranks' mean is that of all that count.
+
+        All ranks have equally many tokens that count.
+        """
+        if not (isinstance(self.settings, CausalSettings) and self.settings.packed):
+            return super().prepared(batch, parts, axis)
+        weights = predicted(batch[1]).astype(jnp.float32)
+        return *batch, weights * (parts / weights.sum())
 
     def _trace(self, name: str, weight: Any, result: Any) -> None:
         self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))

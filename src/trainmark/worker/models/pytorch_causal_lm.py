@@ -22,13 +22,15 @@ from ..backends.pytorch.backend import (
 )
 from ..backends.pytorch.collectives import Exchange
 from ..core.optimizers import Moments
+from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
-from ..pytorch_fast import attention
+from ..pytorch_fast import attention, packed_attention
 from ..pytorch_fast.compilers import COMPILED_FUSED, NONE, cache_hits, captures
 from ..pytorch_fast.optimizers import adaptive, moments, steps_taken
 from ..pytorch_fast.scaled_linear import operand_type, scale_products, set_plain
 from ..pytorch_fast.sharding import Sharded, check_sharding, compile_blocks, shard, unshard
 from ..tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama
+from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.task import ObservedLayers
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
@@ -99,10 +101,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         model.to(precision.weights)
         self.prepare(model)
         self.parts = settings.accumulation
-        shape = model.attention(settings.part, settings.sequence_length)
-        self._attention_ms = attention.measured(shape, precision.compute, device)
-        if attention.is_faster(self._attention_ms):
-            model.attend_by_cudnn()
+        self.choose_attention(model)
         if settings.compiler == COMPILED_FUSED:
             from ..pytorch_fast.kernels.cross_entropy import cross_entropy
 
@@ -121,6 +120,15 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         recipe = settings.recipe
         self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
         self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
+
+    def choose_attention(self, model: LanguageModel) -> None:
+        """Measure the kernels of attention, and let the model use the faster one."""
+        shape = model.attention(self.settings.part, self.settings.sequence_length)
+        self._attention_ms = attention.measured(shape, self._precision.compute, self._device)
+        self._attention = "torch's choice"
+        if attention.is_faster(self._attention_ms):
+            self._attention = attention.CUDNN
+            model.attend_by_cudnn()
 
     def prepare(self, model: LanguageModel) -> None:
         """Change the model as the task's own axes require, before its optimizer exists."""
@@ -185,7 +193,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             others={
                 STREAM: type_name(self._stream),
                 "compile_cache_hits": cache_hits(compiler),
-                "attention": attention.CUDNN if attention.is_faster(self._attention_ms) else "torch's choice",
+                "attention": self._attention,
                 "attention_ms": self._attention_ms,
             },
         )
@@ -284,6 +292,8 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
 
     settings: CausalSettings
 
+    _most_documents: int | None = None
+
     @property
     def is_sharded(self) -> bool:
         """Return whether the ranks share the weights."""
@@ -293,6 +303,44 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         """Raise ``RunError`` where this PyTorch has no FSDP2 for the run."""
         if settings.parallel == FSDP2:
             check_sharding(settings.gradients)
+
+    def to_batch(self, *arrays: Any) -> tuple[Any, ...]:
+        """Return tensors of numpy arrays on the device."""
+        most = self._most_documents
+        if most is not None and packed_attention.most_of(arrays[1]) > most:
+            there = int(arrays[1].max())
+            raise RunError(
+                INVALID, f"attention is prepared for less than {most} documents of a sequence, not {there}"
+            )
+        return super().to_batch(*arrays)
+
+    def choose_attention(self, model: LanguageModel) -> None:
+        """Measure the kernels of attention, within documents if the sequences are packed, and choose the faster one."""
+        if not self.settings.packed:
+            super().choose_attention(model)
+            return
+        assert isinstance(model, Decoder)
+        settings, documents = self.settings, self.batch[1]
+        shape = model.attention(settings.part, settings.sequence_length)
+        self._attention = packed_attention.MASK
+        self._attention_ms = packed_attention.measured(
+            shape, documents, self._precision.compute, self._device
+        )
+        if packed_attention.is_faster(self._attention_ms):
+            self._attention = packed_attention.VARLEN
+            self._most_documents = packed_attention.most_of(documents)
+            model.attend_documents(self._most_documents)
+
+    def prepared(self, parts: int) -> tuple[Any, ...]:
+        """Return the batch; a packed one with weights, so that the parts' and ranks' mean is that of all that count.
+
+        All ranks have equally many tokens that count.
+        """
+        if not self.settings.packed:
+            return self.batch
+        tokens, documents = self.batch
+        weights = predicted(documents).float()
+        return tokens, documents, weights * (parts / weights.sum())
 
     def prepare(self, model: LanguageModel) -> None:
         """Make the products of the blocks FP8, and choose the activations that are recomputed."""
@@ -337,23 +385,32 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         torch.nn.utils.clip_grads_with_norm_(parameters, longest, norm.full_tensor(), foreach=True)
 
     def own_pass(self) -> Any:
-        """Pass this rank's batch through whole weights, without FSDP2, FP8's kernels or the step's recomputation."""
+        """Pass this rank's batch through whole weights, without FSDP2, FP8's kernels or the step's recomputation.
+
+        Attention within documents has a mask.
+        """
         with self._plain():
             return super().own_pass()
 
     def plain_pass(self) -> OutputsAlone:
         """Pass few sequences at a time, forward and backward, with the loss of each token by its formula."""
-        (tokens,) = self.batch
-        losses, count = [], tokens.numel() - len(tokens)
-        for some in tokens.split(self._few()):
+        losses, counts = [], self._counts()
+        count = counts.sum()
+        for which, *some in zip(*(array.split(self._few()) for array in (counts, *self.batch))):
             with self.autocast:
-                logits = self.model.batch_logits(some).float()
-            targets = some[:, 1:, None]
+                logits = self.model.batch_logits(*some).float()
+            targets = some[0][:, 1:, None]
             each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
-            self.scaler.scale(each.sum() / count).backward()
+            self.scaler.scale(each[which].sum() / count).backward()
             losses.append(each.detach())
         every = torch.cat(losses)
-        return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
+        return OutputsAlone(float(every[counts].mean()), target_losses=every.double().cpu().numpy())
+
+    def _counts(self) -> Any:
+        """Return which tokens (batch, length) count in the loss."""
+        if self.settings.packed:
+            return predicted(self.batch[1])
+        return torch.ones_like(self.batch[0][:, 1:], dtype=torch.bool)
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(array[: self._few()] for array in batch)
@@ -379,9 +436,8 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         return observed
 
     def _logits(self) -> Any:
-        (tokens,) = self.first_part(self.batch)
         with torch.no_grad(), self.autocast:
-            return self.model.batch_logits(tokens)
+            return self.model.batch_logits(*self.first_part(self.batch))
 
     @contextmanager
     def _plain(self) -> Iterator[None]:
@@ -394,13 +450,20 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         try:
             for block in blocks:
                 block.checkpointing = recomputed
+            self._attend_documents(self.model, None)
             set_plain(self.model, plain=True)
             yield
         finally:
             self.model = model
             for block in model.blocks:
                 block.checkpointing = self.settings.activation_checkpointing
+            self._attend_documents(model, self._most_documents)
             set_plain(model, plain=False)
+
+    def _attend_documents(self, model: LanguageModel, most: int | None) -> None:
+        if self._most_documents is not None:
+            assert isinstance(model, Decoder)
+            model.attend_documents(most)
 
     def _unsharded(self, model: LanguageModel) -> LanguageModel:
         """Return a copy of the sharded model with whole weights, in the type in which the step gathers them."""

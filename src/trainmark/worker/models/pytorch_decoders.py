@@ -11,6 +11,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from ..backends.pytorch.backend import NamedModel
 from ..pytorch_fast.attention import Shape, attend
+from ..pytorch_fast.packed_attention import attend_within, ends_of, mask_of, starts_of
 from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, Llama
 from ..tasks.causal_lm.settings import NO_CHECKPOINTING, SELECTIVE
 
@@ -24,6 +25,7 @@ SAVED = (
     _aten._scaled_dot_product_efficient_attention.default,
     _aten._scaled_dot_product_cudnn_attention.default,
     _aten._scaled_dot_product_flash_attention_for_cpu.default,
+    _aten._flash_attention_forward.default,
 )
 """Attention, whose result selective checkpointing saves."""
 
@@ -88,9 +90,9 @@ class GptNorm(nn.Module):
 
 
 class GptAttention(nn.Module):
-    """Each position attends to itself and to those before it."""
+    """Each position attends to itself and to those before it, in its document if there are ``borders``."""
 
-    cudnn = False
+    cudnn = varlen = False
 
     def __init__(self, model: Gpt) -> None:
         super().__init__()
@@ -99,14 +101,17 @@ class GptAttention(nn.Module):
         self.output = nn.Linear(model.width, model.width, bias=False)
         self._heads = model.heads
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, borders: Any = None) -> Any:
         """Map (batch, length, width) to the same shape."""
         batch, length, width = x.shape
         heads = (
             part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
             for part in self.qkv(self.norm(x)).split(width, dim=2)
         )
-        attended = attend(heads, self.cudnn, is_causal=True)
+        if borders is None:
+            attended = attend(heads, self.cudnn, is_causal=True)
+        else:
+            attended = attend_within(heads, borders, self.varlen)
         return self.output(attended.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -131,9 +136,9 @@ class GptBlock(Recomputable):
         super().__init__()
         self.attention, self.mlp = GptAttention(model), GptMlp(model)
 
-    def body(self, x: Any) -> Any:
+    def body(self, x: Any, borders: Any = None) -> Any:
         """Map (batch, length, width) to the same shape."""
-        x = x + self.attention(x)
+        x = x + self.attention(x, borders)
         return x + self.mlp(x)
 
 
@@ -145,7 +150,7 @@ class LanguageModel(NamedModel):
 
     tokens: nn.Embedding
     blocks: nn.ModuleList
-    cross_entropy: Callable[[Any, Any, Any], Any] | None = None
+    cross_entropy: Callable[..., Any] | None = None
     """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
 
     def batch_logits(self, *batch: Any) -> Any:
@@ -189,28 +194,54 @@ class Decoder(LanguageModel):
                 added = name.endswith(("output.weight", "down.weight"))
                 nn.init.normal_(parameter, std=model.added_deviation if added else DEVIATION)
 
-    def hidden(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to what is classified (batch, length, width)."""
+    most_documents: int | None = None
+    """The documents of a sequence that the kernel is prepared for; None: attention within documents has a mask."""
+
+    def attend_documents(self, most: int | None) -> None:
+        """Use the kernel for attention within up to ``most`` documents of a sequence, or a mask for None."""
+        self.most_documents = most
+        for block in self.blocks:
+            block.attention.varlen = most is not None
+
+    def borders(self, documents: Any) -> tuple[Any, Any]:
+        """Return the positions within documents (batch, length), and what attention takes to be their borders."""
+        begins, positions = starts_of(documents)
+        most = self.most_documents
+        return positions, mask_of(documents) if most is None else ends_of(begins, most)
+
+    def hidden(self, tokens: Any, documents: Any = None) -> Any:
+        """Map tokens (batch, length), with their ``documents`` if packed, to what is classified (…, width)."""
         raise NotImplementedError
 
-    def logits(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
-        return functional.linear(self.hidden(tokens), self.tokens.weight)
+    def logits(self, *inputs: Any) -> Any:
+        """Map what ``hidden`` takes to logits (batch, length, vocabulary); the classifier is the embedding."""
+        return functional.linear(self.hidden(*inputs), self.tokens.weight)
 
-    def batch_logits(self, tokens: Any) -> Any:
-        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
-        return self.logits(tokens[:, :-1])
+    def batch_logits(self, *batch: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1) and their documents; the last token is only predicted."""
+        return self.logits(*(array[:, :-1] for array in batch))
 
-    def forward(self, tokens: Any) -> Any:
-        """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first."""
+    def forward(self, tokens: Any, documents: Any = None, weights: Any = None) -> Any:
+        """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first.
+
+        Packed ones have their ``documents``, and the sum of the cross entropies times the ``weights`` (batch, length).
+        """
         targets = tokens[:, 1:].flatten()
+        inputs = (tokens[:, :-1],) if documents is None else (tokens[:, :-1], documents[:, :-1])
+        each = () if weights is None else (weights.flatten(),)
         if self.cross_entropy is not None:
-            x = self.hidden(tokens[:, :-1]).flatten(0, 1)
+            x = self.hidden(*inputs).flatten(0, 1)
             kind = product_type(x)
-            return self.cross_entropy(x.to(kind), self.tokens.weight.to(kind), targets)
-        logits = self.logits(tokens[:, :-1])
-        # In FP32: a logarithm of sums of 16 bits is what loss scaling cannot mend.
-        return functional.cross_entropy(logits.flatten(0, 1).float(), targets)
+            return self.cross_entropy(x.to(kind), self.tokens.weight.to(kind), targets, *each)
+        return weighted_loss(self.logits(*inputs).flatten(0, 1), targets, *each)
+
+
+def weighted_loss(logits: Any, targets: Any, weights: Any = None) -> Any:
+    """Return the mean cross entropy of logits (rows, classes), or the sum of the rows' ones times their weights."""
+    # In FP32: a logarithm of sums of 16 bits is what loss scaling cannot mend.
+    if weights is None:
+        return functional.cross_entropy(logits.float(), targets)
+    return (functional.cross_entropy(logits.float(), targets, reduction="none") * weights).sum()
 
 
 class GptModel(Decoder):
@@ -228,11 +259,17 @@ class GptModel(Decoder):
     def attention(self, batch: int, length: int) -> Shape:
         return Shape(batch, length, self._heads, self._heads, self._head, causal=True)
 
-    def hidden(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to what is classified (batch, length, width)."""
-        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+    def hidden(self, tokens: Any, documents: Any = None) -> Any:
+        """Map tokens (batch, length), with their ``documents`` if packed, to what is classified (…, width)."""
+        inputs: tuple[Any, ...] = ()
+        if documents is None:
+            x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        else:
+            positions, borders = self.borders(documents)
+            inputs = (borders,)
+            x = self.tokens(tokens) + self.positions(positions)
         for block in self.blocks:
-            x = block(x)
+            x = block(x, *inputs)
         return self.norm(x)
 
 
@@ -253,9 +290,9 @@ class LlamaNorm(nn.Module):
 
 
 class LlamaAttention(nn.Module):
-    """Causal attention in which several query heads share one key-value head."""
+    """Causal attention, within documents if it gets their ``borders``; query heads share key-value heads."""
 
-    cudnn = False
+    cudnn = varlen = False
 
     def __init__(self, model: Llama) -> None:
         super().__init__()
@@ -266,15 +303,18 @@ class LlamaAttention(nn.Module):
         self._widths, self._head = (own, shared, shared), model.head
         self._group = model.heads // model.shared_heads
 
-    def forward(self, x: Any, angles: Any) -> Any:
-        """Map (batch, length, width) to the same shape; ``angles`` are cosines and sines, (2, length, head)."""
+    def forward(self, x: Any, angles: Any, borders: Any = None) -> Any:
+        """Map (batch, length, width) to the same shape; ``angles`` are cosines and sines, (2, …, length, head)."""
         batch, length, _ = x.shape
         queries, keys, values = (
             part.view(batch, length, -1, self._head).transpose(1, 2)
             for part in self.qkv(self.norm(x)).split(self._widths, dim=2)
         )
         queries, keys = turned(queries, angles), turned(keys, angles)
-        attended = attend_shared(queries, keys, values, self._group, self.cudnn)
+        if borders is None:
+            attended = attend_shared(queries, keys, values, self._group, self.cudnn)
+        else:
+            attended = attend_within((queries, keys, values), borders, self.varlen)
         return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -320,9 +360,9 @@ class LlamaBlock(Recomputable):
         super().__init__()
         self.attention, self.mlp = LlamaAttention(model), LlamaMlp(model)
 
-    def body(self, x: Any, angles: Any) -> Any:
+    def body(self, x: Any, angles: Any, borders: Any = None) -> Any:
         """Map (batch, length, width) to the same shape."""
-        x = x + self.attention(x, angles)
+        x = x + self.attention(x, angles, borders)
         return x + self.mlp(x)
 
 
@@ -354,9 +394,14 @@ class LlamaModel(Decoder):
         self.angles = angles.to(self.angles.device)
         return self
 
-    def hidden(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to the classifier's input (batch, length, width)."""
-        x, angles = self.tokens(tokens), self.angles[:, : tokens.shape[1]]
+    def hidden(self, tokens: Any, documents: Any = None) -> Any:
+        """Map tokens (batch, length), with their ``documents`` if packed, to the classifier's input (…, width)."""
+        x = self.tokens(tokens)
+        inputs: tuple[Any, ...] = (self.angles[:, : tokens.shape[1]],)
+        if documents is not None:
+            positions, borders = self.borders(documents)
+            # The same for all heads.
+            inputs = (self.angles[:, positions].unsqueeze(2), borders)
         for block in self.blocks:
-            x = block(x, angles)
+            x = block(x, *inputs)
         return self.norm(x)

@@ -79,7 +79,7 @@ def measured(shape: Shape, kind: Any, device: Any) -> dict[str, float]:
         try:
             once, busy = _passes(shape, kind, device), torch.ones(SIZE, SIZE, device=device, dtype=kind)
             for name, backends in ((TORCH, None), (CUDNN, [SDPBackend.CUDNN_ATTENTION])):
-                found[name] = _milliseconds(once, backends, busy)
+                found[name] = milliseconds(once, backends, busy)
         except RuntimeError:
             # cuDNN does not take this shape, or there is no memory for it: then it is not chosen.
             return {}
@@ -115,7 +115,8 @@ def _passes(shape: Shape, kind: Any, device: Any) -> Callable[[], None]:
     return once
 
 
-def _milliseconds(once: Callable[[], None], backends: list[Any] | None, busy: Any) -> float:
+def milliseconds(once: Callable[[], Any], backends: list[Any] | None, busy: Any) -> float:
+    """Return the time of a pass by these kernels, or torch's choice; ``busy`` is a square matrix to get ahead with."""
     result = torch.empty_like(busy)
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 

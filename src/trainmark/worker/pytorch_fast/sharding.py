@@ -14,7 +14,7 @@ from ..backends.pytorch.backend import Precision
 from ..backends.pytorch.collectives import Exchange
 from ..core.arguments import NATIVE
 from ..core.outcomes import UNSUPPORTED, RunError
-from ..models.pytorch_decoders import LanguageModel
+from ..models.pytorch_decoders import LanguageModel, weighted_loss
 from ..tasks.causal_lm.settings import FSDP2
 from .compilers import MODES
 
@@ -86,9 +86,9 @@ def compile_blocks(model: LanguageModel, compiler: str) -> None:
         model.cross_entropy = torch.compile(_classified, mode=mode, dynamic=False, fullgraph=True)
 
 
-def _classified(x: Any, weight: Any, targets: Any) -> Any:
-    """Return the mean cross entropy of the classes' logits of ``x`` (rows, width)."""
-    return functional.cross_entropy(functional.linear(x, weight).float(), targets)
+def _classified(x: Any, weight: Any, targets: Any, weights: Any = None) -> Any:
+    """Return the cross entropy of the classes' logits of ``x`` (rows, width): the mean, or the weighted sum."""
+    return weighted_loss(functional.linear(x, weight), targets, weights)
 
 
 def unshard(source: LanguageModel, model: LanguageModel, kind: Any) -> LanguageModel:

@@ -7,7 +7,7 @@ in FP32, as it is there, and the gradient is rounded to the logits' type, as it 
 
 # No postponed annotations: torch reads an operator's types from them.
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import torch
 import triton
@@ -22,6 +22,8 @@ docs/appendix/performance.md has the measurements.
 
 TOGETHER = 16
 """Neighbouring columns, which share what they are taken relative to: an exponential less for each."""
+
+Weights = Optional[Tensor]  # noqa: UP045 - torch reads an operator's types in this form
 
 LOG2E, LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
 
@@ -56,44 +58,49 @@ def loss_and_gradient(logits, losses, targets, columns, BLOCK: tl.constexpr, TOG
 
 
 @torch.library.custom_op("trainmark::classified", mutates_args=())
-def classified(x: Tensor, weight: Tensor, targets: Tensor) -> Tuple[Tensor, Tensor]:
-    """Return the mean cross entropy of ``x @ weight.T`` (rows, classes), and the gradient of the rows' sum."""
+def classified(x: Tensor, weight: Tensor, targets: Tensor, weights: Weights) -> Tuple[Tensor, Tensor]:
+    """Return the cross entropy of ``x @ weight.T`` (rows, classes), and the gradient of the rows' sum.
+
+    The mean of the rows, or with ``weights`` (rows) their weighted sum.
+    """
     logits = x @ weight.t()
     losses = torch.empty(len(logits), dtype=torch.float32, device=x.device)
     loss_and_gradient[(len(logits),)](
         logits, losses, targets, logits.shape[1], BLOCK=BLOCK, TOGETHER=TOGETHER, num_warps=WARPS
     )
-    return losses.mean(), logits
+    return losses.mean() if weights is None else (losses * weights).sum(), logits
 
 
 @classified.register_fake
-def _(x: Tensor, weight: Tensor, _targets: Tensor) -> Tuple[Tensor, Tensor]:
+def _(x: Tensor, weight: Tensor, _targets: Tensor, _weights: Weights) -> Tuple[Tensor, Tensor]:
     return x.new_empty((), dtype=torch.float32), x.new_empty(x.shape[0], weight.shape[0])
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    x, weight, _ = inputs
-    ctx.save_for_backward(x, weight, output[1])
+    x, weight, _, weights = inputs
+    ctx.save_for_backward(x, weight, output[1], weights)
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, of_loss: Tensor, _: Any) -> Tuple[Any, Any, None]:
-    x, weight, gradient = ctx.saved_tensors
-    factor = of_loss / len(x)
-    return (
-        ((gradient @ weight) * factor).to(x.dtype),
-        ((gradient.t() @ x) * factor).to(weight.dtype),
-        None,
-    )
+def _backward(ctx: Any, of_loss: Tensor, _: Any) -> Tuple[Any, Any, None, None]:
+    x, weight, gradient, weights = ctx.saved_tensors
+    if weights is None:
+        factor, of_x, rows = of_loss / len(x), gradient @ weight, x
+    else:
+        # On the narrow side of both products, as parts of the largest: 0 and 1 for most, which are exact in 16 bits.
+        largest = weights.max()
+        parts = (weights / largest)[:, None].to(x.dtype)
+        factor, of_x, rows = of_loss * largest, (gradient @ weight) * parts, x * parts
+    return (of_x * factor).to(x.dtype), ((gradient.t() @ rows) * factor).to(weight.dtype), None, None
 
 
 classified.register_autograd(_backward, setup_context=_keep)
 
 
-def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor, weights: Weights = None) -> Tensor:
     """Return the mean cross entropy of the classes' logits of ``x`` (rows, width), of the weight's type.
 
-    Each target is one of the weight's rows: none stands for a row that does not count.
+    With ``weights`` (rows), the weighted sum. Each target is one of the weight's rows.
     """
-    loss, _ = torch.ops.trainmark.classified(x, weight, targets)
+    loss, _ = torch.ops.trainmark.classified(x, weight, targets, weights)
     return loss

@@ -77,23 +77,30 @@ class Decoder:
 
         Heads that share keys and values have as many of them as if each had its own.
         """
-        weights = sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
-        return length * (weights + 2 * self.layers * length * self.attended_width)
+        return length * (self.product_weights() + 2 * self.layers * length * self.attended_width)
 
-    def operations_per_token(self, length: int) -> dict[str, int]:
-        """Return the floating-point operations of training on a token of a sequence of ``length``, by two conventions.
+    def product_weights(self) -> int:
+        """Return the weights of all products, with those of the classifier."""
+        return sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
 
-        ``counted``: two for each multiply-add of the forward pass, and twice as many backward. ``6N+12LHQT``: that of
-        Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has it, with N the parameters less
-        the positions, L layers, H heads of queries of the width Q and T tokens. Both count attention as if nothing were
-        masked.
+    def operations(self, tokens: int, pairs: int) -> dict[str, int]:
+        """Return the floating-point operations of training on ``tokens``, by two conventions.
+
+        ``pairs``: of a token and one of its sequence (or document), as if nothing in it were masked; T for each token
+        of a sequence of T tokens. ``counted``: two for each multiply-add of the forward pass, and twice as many
+        backward. ``6N+12LHQT``: that of Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has
+        it, with N the parameters less the positions, L layers and H heads of queries of the width Q.
         """
         positions = math.prod(self.embeddings().get("embedding.positions", (0,)))
+        attention = 12 * self.layers * self.attended_width * pairs
         return {
-            "counted": 6 * self.multiply_adds(length) // length,
-            "6N+12LHQT": 6 * (self.parameters() - positions)
-            + 12 * self.layers * self.attended_width * length,
+            "counted": 6 * self.product_weights() * tokens + attention,
+            "6N+12LHQT": 6 * (self.parameters() - positions) * tokens + attention,
         }
+
+    def operations_per_token(self, length: int) -> dict[str, int]:
+        """Return ``operations`` for one token of a sequence of ``length``."""
+        return self.operations(1, length)
 
 
 @dataclass(frozen=True)

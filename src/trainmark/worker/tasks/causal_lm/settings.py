@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.settings import ADAMW, AdamRecipe, Settings, count, norm, positive
+from .packing import DOCUMENTS, NO_PACKING
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,24 @@ NO_CHECKPOINTING, SELECTIVE, FULL = "none", "selective", "full"
 
 @dataclass(frozen=True)
 class CausalSettings(LanguageSettings):
-    """``parallel``: the ranks' share of the model; ``activation_checkpointing``: the part that is recomputed."""
+    """``parallel``: the ranks' share of the model; ``activation_checkpointing``: the part that is recomputed.
+
+    ``packing``: whether sequences are cut from one stream of tokens, or packed with whole documents.
+    """
 
     parallel: str
     activation_checkpointing: str
+    packing: str
+
+    @property
+    def packed(self) -> bool:
+        """Return whether sequences are packed with documents."""
+        return self.packing == DOCUMENTS
+
+    @property
+    def isolated(self) -> bool:
+        """Return whether parts of a sequence must not see each other."""
+        return self.packed
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +117,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     text.add_argument(
         "--activation-checkpointing", choices=(NO_CHECKPOINTING, SELECTIVE, FULL), default=NO_CHECKPOINTING,
         help="the part of each block that the backward pass computes again",
+    )  # fmt: skip
+    text.add_argument(
+        "--packing", choices=(NO_PACKING, DOCUMENTS), default=NO_PACKING,
+        help="documents: documents of unlike lengths in each sequence, which do not attend to each other",
     )  # fmt: skip
     parser.set_defaults(sequence_length=1024, epoch_samples=EPOCH_SEQUENCES)
     parser.set_defaults(momentum=0.9, second_momentum=0.95, epsilon=1e-8, weight_decay=0.01, clip_norm=None)
@@ -117,4 +136,5 @@ def causal_settings(given: argparse.Namespace, common: Settings) -> CausalSettin
         accumulation=given.accumulation,
         parallel=given.parallel,
         activation_checkpointing=given.activation_checkpointing,
+        packing=given.packing,
     )

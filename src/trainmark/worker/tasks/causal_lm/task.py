@@ -11,7 +11,15 @@ from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.task import Check, PlainLoss, Task
 from ..products import Observation, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
-from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, causal_settings, describe_recipe
+from .packing import DOCUMENTS, attended, number, pack, predicted
+from .settings import (
+    LLAMA_RECIPE,
+    CausalSettings,
+    LanguageSettings,
+    add_flags,
+    causal_settings,
+    describe_recipe,
+)
 
 
 def count_sequences(source: str, length: int) -> int | None:
@@ -51,11 +59,14 @@ def verify_layers(
     return {**data, "seen_sequence_length": length}, doubts
 
 
+USEFUL = "useful_tokens"
+"""The counter of the tokens that are predicted within a document."""
+
 LARGEST_SHARE = 0.5
 """The largest plausible share of one token among those that are predicted."""
 
 
-class CausalLM(Task[LanguageSettings]):
+class CausalLM(Task[CausalSettings]):
     """Models that predict each next token from those before it; the loss is the cross entropy of all of them."""
 
     name = "causal-lm"
@@ -72,57 +83,98 @@ class CausalLM(Task[LanguageSettings]):
         """Return that of nanoGPT's benchmark."""
         return 1e-4
 
-    def refuse(self, settings: LanguageSettings) -> None:
-        """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""
+    def refuse(self, settings: CausalSettings) -> None:
+        """Refuse sequences longer than the positions, batches that cannot be cut into parts, and packing of a file."""
         refuse(settings, ARCHITECTURES[settings.model].positions)
+        if settings.packed and not settings.synthetic:
+            raise RunError(
+                UNSUPPORTED,
+                f"packing {DOCUMENTS} needs synthetic data: a file of tokens has no borders of documents",
+            )
 
-    def work(self, settings: LanguageSettings, samples: int) -> dict[str, int]:
-        """Return tokens that are predicted, and sequences; no token is padding."""
-        return {"tokens": samples * settings.sequence_length, "sequences": samples}
+    def work(self, settings: CausalSettings, samples: int) -> dict[str, int]:
+        """Return the places of sequences, and sequences; of packed ones also the tokens predicted in documents."""
+        work = {"tokens": samples * settings.sequence_length, "sequences": samples}
+        if settings.packed:
+            work[USEFUL] = samples // settings.batch_per_device * int(predicted(_documents(settings)).sum())
+        return work
 
-    def parameters(self, settings: LanguageSettings, epoch_samples: int) -> dict[str, Any]:
+    def parameters(self, settings: CausalSettings, epoch_samples: int) -> dict[str, Any]:
         return {
             **self.requested(settings),
+            "packing": settings.packing,
             "vocabulary": ARCHITECTURES[settings.model].vocabulary,
-            "operations_per_token": ARCHITECTURES[settings.model].operations_per_token(
-                settings.sequence_length
-            ),
+            "operations_per_token": {
+                name: count // settings.sequence_length for name, count in self.operations(settings).items()
+            },
             "epoch_sequences": epoch_samples,
         }
 
-    def operations(self, settings: LanguageSettings) -> dict[str, int]:
-        """Return those of a sequence, by both conventions."""
-        of_token = ARCHITECTURES[settings.model].operations_per_token(settings.sequence_length)
-        return {name: count * settings.sequence_length for name, count in of_token.items()}
+    def operations(self, settings: CausalSettings) -> dict[str, int]:
+        """Return those of a sequence, by both conventions; packed ones have those of their documents on average."""
+        model = ARCHITECTURES[settings.model]
+        if not settings.packed:
+            return model.operations(settings.sequence_length, settings.sequence_length**2)
+        counted = model.operations(*attended(_documents(settings)))
+        return {name: count // settings.batch_per_device for name, count in counted.items()}
 
-    def recipe(self, settings: LanguageSettings) -> dict[str, Any]:
+    def recipe(self, settings: CausalSettings) -> dict[str, Any]:
         return describe_recipe(settings.recipe)
 
-    def requested(self, settings: LanguageSettings) -> dict[str, Any]:
+    def requested(self, settings: CausalSettings) -> dict[str, Any]:
         return {"sequence_length": settings.sequence_length, "accumulation": settings.accumulation}
 
-    def synthetic(self, settings: LanguageSettings, rank: int) -> tuple[Any]:
-        """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it."""
+    def synthetic(self, settings: CausalSettings, rank: int) -> tuple[Any, ...]:
+        """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it.
+
+        Packed sequences have ``documents`` (``packing.py``) as a second array, and zeros as padding.
+        """
         import numpy as np
 
         random = np.random.default_rng([settings.seed, rank])
         shape = (settings.batch_per_device, settings.sequence_length + 1)
-        return (random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape),)
+        tokens = random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape)
+        if not settings.packed:
+            return (tokens,)
+        documents = _documents(settings)
+        return np.where(documents > 0, tokens, 0), documents
 
-    def labels(self, _settings: LanguageSettings, batch: Sequence[Any]) -> tuple[Any, float]:
-        return batch[0][:, 1:], LARGEST_SHARE
+    def unrelated(self, settings: CausalSettings, rank: int) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Return two packed batches that differ in padding alone, which stands before a document.
 
-    def count_samples(self, settings: LanguageSettings) -> int | None:
+        Attention that crosses a border, as plain causal attention does, gives them different losses.
+        """
+        import numpy as np
+
+        if not settings.packed:
+            return None
+        random = np.random.default_rng([settings.seed, rank, settings.sequence_length])
+        shape = (settings.batch_per_device, settings.sequence_length + 1)
+        first, second = (
+            random.integers(ARCHITECTURES[settings.model].vocabulary, size=shape) for _ in range(2)
+        )
+        documents = np.zeros(shape, np.int64)
+        documents[:, shape[1] // 2 :] = 1
+        return (first, documents), (np.where(documents > 0, first, second), documents)
+
+    def labels(self, _settings: CausalSettings, batch: Sequence[Any]) -> tuple[Any, float]:
+        """Return the tokens that are predicted."""
+        tokens = batch[0][:, 1:]
+        return tokens if len(batch) == 1 else tokens[predicted(batch[1])], LARGEST_SHARE
+
+    def count_samples(self, settings: CausalSettings) -> int | None:
         """Return the sequences that the file of tokens has, by its size."""
         return count_sequences(settings.data, settings.sequence_length)
 
-    def plain_loss(self, _settings: LanguageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
+    def plain_loss(self, _settings: CausalSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
         losses = getattr(alone, "target_losses", None)
         if losses is None:
             losses = losses_of_tokens(getattr(alone, "logits", None), batch[0])
         if losses is None:
             return None
+        if len(batch) > 1:
+            return packed_loss(losses, batch[1])
         half = losses.shape[1] // 2
         mistakes = {
             **halves(losses),
@@ -132,21 +184,21 @@ class CausalLM(Task[LanguageSettings]):
         }
         return PlainLoss(float(losses.mean()), losses.size, mistakes)
 
-    def decay(self, settings: LanguageSettings, name: str) -> float:
+    def decay(self, settings: CausalSettings, name: str) -> float:
         """Return the recipe's decay; none for a norm's weight."""
         return 0.0 if is_norm(name) else settings.recipe.weight_decay
 
     def verify_layers(
-        self, settings: LanguageSettings, expected: Expected, observed: Any, alone: Any
+        self, settings: CausalSettings, expected: Expected, observed: Any, alone: Any
     ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         return verify_layers(settings, expected, observed, alone)
 
-    def check(self, settings: LanguageSettings) -> Check:
+    def check(self, settings: CausalSettings) -> Check:
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
-            inputs=("tokens",),
+            inputs=("tokens", "documents") if settings.packed else ("tokens",),
             statistic=lambda _before, after: after,
-            facts=self.requested(settings),
+            facts={**self.requested(settings), **({"packed": True} if settings.packed else {})},
             layers=describe_products,
             outputs=describe_logits,
         )
@@ -168,6 +220,24 @@ def refuse(settings: LanguageSettings, positions: int) -> None:
         )
 
 
+def packed_loss(losses: Any, documents: Any) -> PlainLoss:
+    """Return the mean of the losses (batch, length) of the tokens that are predicted within a document."""
+    import numpy as np
+
+    counts = predicted(documents)
+    row = len(losses) // 2
+    mistakes = {"it counts padding, and each document's first token": float(losses.mean())}
+    tokens = documents[:, 1:] > 0
+    if (tokens & ~counts).any():
+        mistakes["it counts the first token of the next document"] = float(losses[tokens].mean())
+    if row:
+        mistakes["it counts only the first half of the batch"] = float(losses[:row][counts[:row]].mean())
+        mistakes["it counts only the second half of the batch"] = float(losses[row:][counts[row:]].mean())
+        sums, numbers = (losses * counts).sum(axis=1), np.maximum(counts.sum(axis=1), 1)
+        mistakes["it is the mean of the sequences' means"] = float((sums / numbers).mean())
+    return PlainLoss(float(losses[counts].mean()), int(counts.sum()), mistakes)
+
+
 def losses_of_tokens(logits: Any, tokens: Any) -> Any:
     """Return the cross entropy of each predicted token (batch, length); None without logits of all of them.
 
@@ -185,3 +255,9 @@ def losses_of_tokens(logits: Any, tokens: Any) -> Any:
         own = values[np.arange(len(targets)), targets]
         losses[row] = np.log(np.exp(values).sum(axis=1)) - own
     return losses
+
+
+def _documents(settings: CausalSettings) -> Any:
+    """Return the ``documents`` of a rank's synthetic batch (``packing.py``)."""
+    length = settings.sequence_length
+    return number(pack(settings.batch_per_device, length, settings.seed), length)
