@@ -157,7 +157,12 @@ def test_the_packages_for_a_missing_environment_are_named_by_plan(
 def test_the_packages_for_an_environment_of_the_catalogue_name_its_command(
     tmp_path: Path, links: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    card = {"packages": ["tinypart"], "framework": "pytorch", "environment": "pytorch", "axes": {}}
+    card: dict[str, Any] = {
+        "packages": ["tinypart"],
+        "framework": "pytorch",
+        "environment": "pytorch",
+        "axes": {},
+    }
     path = written(tmp_path, **card)
     path.write_text(yaml.safe_dump({"name": "mlp", "cards": ["card.yaml"], "cases": [{"workload": "mlp"}]}))
 
