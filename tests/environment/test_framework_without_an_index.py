@@ -160,6 +160,7 @@ class Machine:
 
 
 @pytest.mark.usefixtures("offline")
+@pytest.mark.rare
 def test_cases_of_a_damaged_environment_are_unsupported_until_it_is_recreated(
     wheels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def check_mlflow(runs: list[dict[str, Any]], results: Results) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.rare
 def test_mlflow_reads_figures_units_outcomes_and_doubts(tools: Path, tmp_path: Path) -> None:
     results = with_every_outcome()
     source, address = stored(tmp_path, results), f"file://{tmp_path}/mlruns"

@@ -28,6 +28,7 @@ def many(count: int) -> Results:
 
 
 @pytest.mark.slow
+@pytest.mark.rare
 def test_pages_of_10_000_cases_are_bounded_and_say_so_and_tables_have_all(tmp_path: Path) -> None:
     few, all_cases = many(MOST_CASES), many(10_000)
     seconds = []
