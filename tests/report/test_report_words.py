@@ -42,7 +42,7 @@ def test_chinese_sentences_are_chinese() -> None:
     }
     assert untranslated == {
         "language_en", "space", "aspect_is", "outcome_oom", "fact_gpus", "fact_python", "fact_cuda", "fact_cudnn",
-        "fact_nccl", "processors", "batch_in_cell", "work",
+        "fact_nccl", "processors", "batch_in_cell", "bound_others", "work",
     }  # fmt: skip
 
 

@@ -263,10 +263,17 @@ def bound_line(found: RunBound) -> str:
     return f"{head}{runs}: {bound_details(found)}"
 
 
+def other_causes(found: RunBound) -> list[str]:
+    """Return what was read about causes other than the one that limits a run; empty if that is not known."""
+    if found.bound is Bound.UNKNOWN:
+        return []
+    return _shown(check for check in found.checks if check.sentence != found.sentence)
+
+
 def bound_details(found: RunBound) -> str:
     """Return the evidence, in brackets that of other causes, and how to find out more."""
     known = found.bound is not Bound.UNKNOWN
-    others = _shown(check for check in found.checks if check.sentence != found.sentence) if known else []
+    others = other_causes(found)
     rest = f" ({'; '.join(others)})" if others else ""
     how = f"; to find out{' more' if known else ''}: {found.settle}" if found.settle else ""
     return f"{found.sentence}{rest}{how}"

@@ -1,17 +1,21 @@
 """The report's fixed sentences, and the meanings of doubts: a catalogue per language under ``texts/``; and numbers.
 
 The sentences have the same keys in each language. A doubt has its sentence from where it was raised, in English; other
-languages have its meaning by its code. Numbers have only significant digits, and equally many decimals in a column.
+languages have its meaning by its code. Evidence, advice and reasons are computed in English too; other languages have
+a translation of each of their forms. Numbers have only significant digits, and equally many decimals in a column.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from math import floor, isfinite, log10
+from string import Formatter
 
 from trainmark.files import parse_yaml
 from trainmark.schema.measurement import Interval
@@ -41,6 +45,7 @@ class Catalogue:
     language: Language
     sentences: Mapping[str, str]
     doubts: Mapping[str, str]
+    computed: Mapping[re.Pattern[str], str] = field(default_factory=dict)
 
     def __call__(self, key: str, **values: object) -> str:
         """Return the sentence ``key`` with ``values`` inserted into its placeholders."""
@@ -59,6 +64,28 @@ class Catalogue:
         meaning = doubt_meaning(self.doubts, code)
         return sentence if meaning is None else f"{meaning}{self('colon')}{sentence}"
 
+    def translated(self, text: str, separator: str = "; ") -> str:
+        """Return a computed text in this language, part by part; a part of unknown form stays English."""
+        if not self.computed:
+            return text
+        whole = self._part(text)
+        if whole != text or separator not in text:
+            return whole
+        return self("semicolon").join(self._part(part) for part in text.split(separator))
+
+    def _part(self, text: str) -> str:
+        for form, translation in self.computed.items():
+            if (found := form.fullmatch(text)) is not None:
+                # The only place with several entries of the catalogue is a list of facts.
+                values = {
+                    name: self.joined([self._part(part) for part in value.split(", ")])
+                    if name == _FACTS
+                    else self._part(value)
+                    for name, value in found.groupdict().items()
+                }
+                return translation.format(**values)
+        return text
+
     def joined(self, words: tuple[str, ...] | list[str]) -> str:
         """Return the words as a list in one line."""
         return self("comma").join(words)
@@ -69,10 +96,28 @@ def catalogue(language: Language) -> Catalogue:
     """Return the sentences of ``language``."""
     texts = files(__package__) / "texts"
     sentences = parse_yaml((texts / f"{language.value}.yaml").read_text(encoding="utf-8"))
-    doubts = texts / f"doubts.{language.value}.yaml"
-    return Catalogue(
-        language, sentences, parse_yaml(doubts.read_text(encoding="utf-8")) if doubts.is_file() else {}
-    )
+    doubts, computed = (_optional(texts / f"{kind}.{language.value}.yaml") for kind in ("doubts", "computed"))
+    return Catalogue(language, sentences, doubts, {_form(text): other for text, other in computed.items()})
+
+
+def _optional(path: Traversable) -> dict[str, str]:
+    found: dict[str, str] = parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def _form(text: str) -> re.Pattern[str]:
+    """Return the pattern of a sentence with ``{places}``; a place at the end of a word may be empty."""
+    parts = []
+    for literal, name, _, _ in Formatter().parse(text):
+        parts.append(re.escape(literal))
+        if name:
+            parts.append(f"(?P<{name}>[^;]*?)" if name in _MAY_BE_EMPTY else f"(?P<{name}>[^;]+?)")
+    return re.compile("".join(parts), re.DOTALL)
+
+
+_FACTS = "facts"
+_MAY_BE_EMPTY = ("on", "than", "more", "rest")
+"""Places of a further part, which begins with a space or a comma."""
 
 
 def doubt_meaning(doubts: Mapping[str, str], code: str) -> str | None:

@@ -32,7 +32,9 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     parts += inspection_sentence(about)
     parts += advice_lines(about)
     missing = [
-        f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"
+        say("colon").join(
+            (about.axes.label(case.case), say.outcome(case.outcome), say.translated(case.reason or "-"))
+        )
         for case in results.cases
         if case.outcome is not Outcome.OK
     ]

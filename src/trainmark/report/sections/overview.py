@@ -169,7 +169,9 @@ def _shared_advice(context: Context) -> dict[tuple[str, ...], list[str]]:
     labels = {case.id: context.axes.label(case.case) for case in context.results.cases}
     shared: dict[tuple[str, ...], list[str]] = {}
     for advice in context.findings.advice:
-        shared.setdefault(advice.steps, []).append(f"{labels[advice.case]}: {advice.reason}")
+        reason = f"{labels[advice.case]}{context.say('colon')}{context.say.translated(advice.reason)}"
+        steps = tuple(context.say.translated(step) for step in advice.steps)
+        shared.setdefault(steps, []).append(reason)
     return shared
 
 

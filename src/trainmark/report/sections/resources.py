@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from trainmark.insight.bound import bound_details, bound_line
+from trainmark.insight.bound import bound_line, other_causes
 from trainmark.insight.profiles import ProfiledSide, is_distant, profiled_side
 from trainmark.measure.energy import joules_text
 from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Span, Style, Table, cell, plain
 from trainmark.report.context import Context, marks, of_marks
-from trainmark.report.language import decimals, number, percent
+from trainmark.report.language import Language, decimals, number, percent
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.findings import Bound, BoundFinding
 from trainmark.schema.measurement import Measurement
@@ -41,7 +41,7 @@ def bound_section(context: Context) -> Section | None:
 def bound_lines(context: Context) -> list[str]:
     """Return one paragraph: a title, and a line for each case that has a number; none if no case has one."""
     found = [
-        context.say("bound_by", case=context.axes.label(case.case), what=bound_line(bound))
+        context.say("bound_by", case=context.axes.label(case.case), what=_line(context, bound))
         for case, bound in _bound_found(context)
     ]
     return ["\n".join([context.say("bound_title"), *found])] if found else []
@@ -52,6 +52,28 @@ def _bound_found(context: Context) -> list[tuple[CaseResult, BoundFinding]]:
     return [(case, by_case[case.id]) for case in context.results.cases if case.id in by_case]
 
 
+def _line(context: Context, found: BoundFinding) -> str:
+    """Return the answer in one line: the cause, and the evidence with its share."""
+    if context.say.language is Language.EN:
+        return bound_line(found)
+    some = context.say("in_runs", times=found.runs, n=found.of) if found.runs < found.of else ""
+    cause = context.say(f"bound_{found.bound.value.replace('-', '_')}")
+    return context.say("colon").join(filter(None, (cause, some, _details(context, found))))
+
+
+def _details(context: Context, found: BoundFinding) -> str:
+    """Return the evidence, in brackets that of other causes, and how to find out more."""
+    say = context.say
+    text = say.translated(found.sentence)
+    if others := other_causes(found):
+        text = say("bound_others", text=text, others=say("semicolon").join(map(say.translated, others)))
+    if found.settle is None:
+        return text
+    known = found.bound is not Bound.UNKNOWN
+    settle = say.translated(found.settle, "; or ")
+    return say("bound_settle_more" if known else "bound_settle", text=text, settle=settle)
+
+
 def _bound_row(context: Context, case: CaseResult, found: BoundFinding) -> tuple[Cell, ...]:
     some = context.say("in_runs", times=found.runs, n=found.of) if found.runs < found.of else ""
     share = found.share if found.bound is not Bound.COMPUTE else None
@@ -59,7 +81,7 @@ def _bound_row(context: Context, case: CaseResult, found: BoundFinding) -> tuple
         cell(context.axes.label(case.case)),
         cell(context.say(f"bound_{found.bound.value.replace('-', '_')}"), some),
         cell("-" if share is None else percent(share)),
-        cell(bound_details(found)),
+        cell(_details(context, found)),
     )
 
 

@@ -33,7 +33,7 @@ def not_ok(context: Context) -> Section:
                     cell(name),
                     cell("-"),
                     cell(say.outcome(result.outcome)),
-                    cell(result.reason or "-"),
+                    cell(say.translated(result.reason or "-")),
                     cell("-"),
                 )
             )
@@ -42,7 +42,7 @@ def not_ok(context: Context) -> Section:
                 cell(name),
                 cell(str(run.repeat)),
                 cell(say.outcome(run.outcome)),
-                cell((run.reason or "-") + (fits if run.outcome is Outcome.OOM else "")),
+                cell(say.translated(run.reason or "-") + (fits if run.outcome is Outcome.OOM else "")),
                 Cell(context.log(run, LOG)),
             )
             for run in result.runs
