@@ -90,6 +90,32 @@ def test_a_chinese_page_has_the_headings_rows_items_and_commands_of_the_english_
     assert ours == original
 
 
+CODE = re.compile(r"`[^`\n]+`")
+STAND_IN = re.compile(r"[A-Z]{2,}…?|[一-鿿]+…?")
+FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def facts_of(line: str) -> tuple[list[str], list[str]]:
+    """Return a line's pieces of code without placeholders, and the figures of its text."""
+    code = sorted(STAND_IN.sub("", piece) for piece in CODE.findall(line))
+    text = re.sub(r"\]\([^)]*\)", "", CODE.sub("", line))
+    return code, sorted(FIGURE.findall(text))
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
+def test_a_chinese_page_has_the_code_and_the_figures_of_the_english_one_line_by_line(page: Path) -> None:
+    english = page.with_name(page.name.replace(".zh-CN.md", ".md").replace(".zh.md", ".md"))
+    ours, original = (each.read_text(encoding="utf-8").splitlines() for each in (page, english))
+
+    assert len(ours) == len(original)
+    differing = [
+        (number, line)
+        for number, (line, before) in enumerate(zip(ours, original, strict=True), start=1)
+        if facts_of(line) != facts_of(before)
+    ]
+    assert differing == []
+
+
 PROSE = re.compile(r"^(?!\||#|    |<|- |\* |!|\d+\. |```)", re.DOTALL)
 GUIDES = [page for page in PAGES if page.parent.name in ("tutorials", "how-to", "explanation")]
 
