@@ -154,7 +154,6 @@ def _bar(step: int, seconds: int, steps: int = 1570) -> str:
     [
         (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
         (_bar(1, 0) + _bar(471, 300) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
-        (_bar(1001, 1) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), "resumed"),
         (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
         (
             _TRAINING.format(steps=500)
@@ -163,12 +162,50 @@ def _bar(step: int, seconds: int, steps: int = 1570) -> str:
         ),
         (_bar(1, 0) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
     ],
-    ids=["epochs", "bar", "bar-begins-late", "whole", "max-steps", "whole-by-bar"],
+    ids=["epochs", "bar", "whole", "max-steps", "whole-by-bar"],
 )
 def test_a_summary_that_counts_untrained_samples_is_a_doubt(
     read: Reader, text: str, doubt: str | None
 ) -> None:
     assert _doubts(read(text)) == ({doubt} if doubt else set())
+
+
+_FROM = "  Continuing training from global step 1000\n"
+
+
+def _losses_of(first: int, *, every: int) -> str:
+    lines = (
+        f"{{'loss': 1.2, 'learning_rate': 1e-5, 'epoch': {step / 157:.4f}}}\n"
+        for step in range(first, 1571, every)
+    )
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # 570 steps of 63.7 samples in 300 s: 121 samples/s, where the summary prints 333.
+        (_bar(0, 0) + _bar(1001, 1) + _bar(1570, 300), 121.0),
+        (_TRAINING.format(steps=1570) + _FROM, 121.0),
+        (_TRAINING.format(steps=1570) + _losses_of(1005, every=5), 121.0),
+        (_FROM, None),
+        (_TRAINING.format(steps=1570) + _losses_of(1050, every=50), None),
+        (
+            _TRAINING.format(steps=1570) + "  Continuing training from checkpoint, will skip to saved step\n",
+            None,
+        ),
+    ],
+    ids=["bar", "global step", "epochs", "total unknown", "losses too rare", "start unknown"],
+)
+def test_a_resumed_trainer_gives_the_rate_of_its_own_steps_or_none(
+    read: Reader, text: str, value: float | None
+) -> None:
+    log = read(text + _SUMMARY.format(rate=5.233, epoch=10.0))
+    result = measure_log(log)
+
+    assert result.value == (None if value is None else pytest.approx(value, rel=0.01))
+    assert _doubts(log) == (set() if value else {"resumed", "no-records"})
+    assert "resumed" in {problem.code for problem in log.problems}
 
 
 def _bars_of(steps: int, *, per_step_s: float, of: int = 1570) -> str:

@@ -330,7 +330,8 @@ def _figures(known: Format, context: LogContext) -> dict[str, float]:
     """Return the tool's own results, the last value of each."""
     matches = ((key, _last_match(pattern, context.tail)) for key, pattern in known.figures.items())
     found = {key: value for key, match in matches if match and (value := parse_positive(match)) is not None}
-    return found | known.computed_figures(context) if known.computed_figures else found
+    computed = known.computed_figures(context) if known.computed_figures else {}
+    return {key: value for key, value in (found | computed).items() if value is not None}
 
 
 def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:

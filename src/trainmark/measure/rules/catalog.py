@@ -167,6 +167,11 @@ _TOOLS: Mapping[str, str] = {
     "table": "the table that the program's benchmark.py prints at its end",
     "summary": "the result that the program itself prints at its end",
     "progress-bar": "the batch of all devices over the time of a step by the program's progress bar",
+    "resumed-part": "the samples of the steps that a resumed run trained itself over their time",
+}
+_NOT_PRINTED: Mapping[str, str] = {
+    "progress-bar": "the log has no rate: the value is the batch over the time of a step by the progress bar",
+    "resumed-part": "the log has no rate of the resumed part: the value is its own samples over its own time",
 }
 _DLPERF: Mapping[str, str] = {
     "dlperf-speed": "mean of the printed speeds of iterations 21 to 120",
@@ -274,16 +279,22 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
         return _compared(log, result, result.value)
     summary = _named("summary").compute(log)
     if summary.value is None:
-        by_bar = _named("progress-bar").compute(log)
-        sentence = "the log has no rate: the value is the batch over the time of a step by the progress bar"
-        note = Problem("by-progress-bar", sentence, Severity.NOTE)
-        return result if by_bar.value is None else replace(by_bar, problems=(note,))
+        return _without_own_rate(log) or result
     reasons = " ".join(problem.message for problem in result.problems)
     # If the whole run is warm-up, the program's summary describes the warm-up.
     only_warm_up = log.records.rate is not None and any(p.code == "only-warm-up" for p in result.problems)
     severity = Severity.DOUBT if only_warm_up else Severity.NOTE
     note = Problem("by-summary", f"no window ({reasons}): the value is the program's own summary", severity)
     return replace(summary, problems=(note,))
+
+
+def _without_own_rate(log: ParsedLog) -> RuleResult | None:
+    """Return the number of a log by a figure that the program does not print itself; ``None`` without one."""
+    for name, sentence in _NOT_PRINTED.items():
+        result = _named(name).compute(log)
+        if result.value is not None:
+            return replace(result, problems=(Problem(f"by-{name}", sentence, Severity.NOTE),))
+    return None
 
 
 def _compared(log: ParsedLog, result: RuleResult, value: float) -> RuleResult:

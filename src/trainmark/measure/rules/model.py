@@ -18,6 +18,7 @@ class RuleKind(StrEnum):
     HARMONIC = "harmonic"
     SUMMARY = "summary"
     PROGRESS_BAR = "progress-bar"
+    RESUMED_PART = "resumed-part"
     TABLE = "table"
     DLPERF_SPEED = "dlperf-speed"
     DLPERF_TIME = "dlperf-time"

@@ -6,7 +6,8 @@
 
 The rate covers all devices: samples x epochs over the whole run, including warm-up, evaluation and checkpoints. A run
 resumed from a checkpoint also counts the earlier samples, and a run that stops early those that it did not train; the
-progress bar and the epochs show how many were trained. Lines in between have losses but no times. Without a summary
+progress bar and the epochs show how many were trained. The number of a resumed run is that of its own steps, and none
+if the log does not show them. Lines in between have losses but no times. Without a summary
 (an excerpt, a run that did not end) the progress bar times the steps, if it counts those of the printed batch.
 Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
@@ -38,10 +39,15 @@ _BAR_WARMUP = 5
 _LEAST_BAR_S = 50.0
 """The bar shows whole seconds: over a shorter time it would be off by more than 2 %."""
 
+_VAGUE = 0.02
+"""Largest share of a resumed run's own epochs by which its start may be unknown."""
+
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
 _PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
 _BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
+_RESUMED = re.compile(rb"Continuing training from (?:checkpoint|global step [1-9])")
+_FROM_STEP = rb"Continuing training from global step ([1-9]\d{0,11})\b"
 _LOST = re.compile(rb"\{'loss': '?0\.0'?, 'grad_norm': '?nan")
 _LOSS = re.compile(rb"\{'loss': [^\n{}]*'epoch': " + _NUMBER)
 
@@ -103,17 +109,33 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             Problem("loss-not-finite", "the gradient is NaN in the last lines: the training diverged")
         )
     if _resumed(context, summary, bars):
-        sentence = (
-            "the run resumed from a checkpoint: its summary counts earlier samples but only its own time"
-        )
-        found.append(Problem("resumed", sentence))
+        sentence = "the run resumed from a checkpoint: the number covers the steps and the time since then"
+        known = _own_rate(context, summary, bars) is not None
+        if not known:
+            sentence = (
+                "the run resumed from a checkpoint: its summary counts earlier samples but only its own time, and the "
+                "log does not show how many steps are its own"
+            )
+        found.append(Problem("resumed", sentence, Severity.NOTE if known else Severity.DOUBT))
     covered = "the steps of the progress bar: their" if timed else "the whole run: its"
     more = "" if timed else "start-up, warm-up and "
     sentence = f"the rate covers {covered} time includes {more}checkpoints"
     return (*found, Problem("whole-run", sentence, Severity.NOTE))
 
 
-def by_progress_bar(context: LogContext) -> dict[str, float]:
+def computed_figures(context: LogContext) -> dict[str, float | None]:
+    """Return the samples per second of a log without a summary, or of a resumed run, whose summary is not its own."""
+    summary = _summary(context.tail)
+    bars = _bars(context, summary.get("train_steps_per_second", 0.0) * summary.get("train_runtime", 0.0))
+    if not _resumed(context, summary, bars):
+        return _by_progress_bar(context)
+    if b"train_samples_per_second" not in context.tail:
+        return _by_progress_bar(context) | {"summary": None}
+    rate = _own_rate(context, summary, bars)
+    return {"summary": None} if rate is None else {"summary": None, "resumed-part": rate}
+
+
+def _by_progress_bar(context: LogContext) -> dict[str, float | None]:
     """Return the samples per second by the progress bar of a log without a summary; empty if it cannot be known."""
     training = _last_training(context.text)
     timed = _timed_steps(context, training)
@@ -140,6 +162,58 @@ def _timed_steps(context: LogContext, training: bytes) -> tuple[int, float] | No
         return None
     steps, seconds = bars[-1][0] - first[0], bars[-1][1] - first[1]
     return (int(steps), seconds) if steps >= _BAR_WARMUP and seconds >= _LEAST_BAR_S else None
+
+
+def _own_rate(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
+    """Return the samples per second of a resumed run's own steps; ``None`` if the log does not show how many they are.
+
+    The progress bar times them. Without it they are those after the printed global step, or by the epochs of the losses
+    those from one loss before the first one, over the run's time.
+    """
+    rate, runtime = (summary.get(f"train_{name}", 0.0) for name in ("samples_per_second", "runtime"))
+    if not rate or not runtime:
+        return None
+    if timed := _time_by_bar(bars):
+        steps, seconds = timed
+        return rate * runtime * steps / bars[-1][1] / seconds
+    if _done(context, summary, bars) is not None:
+        return None
+    training = _last_training(context.text)
+    total = search_integer(_STEPS, training) or (int(bars[-1][1]) if bars else None)
+    if (resumed_at := search_integer(_FROM_STEP, training)) and total:
+        return rate * (total - resumed_at) / total if resumed_at < total else None
+    share = _own_share_of_epochs(context, summary.get("epoch", 0.0))
+    return None if share is None else rate * share
+
+
+def _time_by_bar(bars: list[_Bar]) -> tuple[float, float] | None:
+    """Return a resumed run's steps and their seconds by its progress bar; ``None`` if they are too few or not in order.
+
+    The bar jumps to the first step after the checkpoint.
+    """
+    moved = [(step, seconds) for step, _, seconds in bars if step]
+    if not moved or any(after < before or late < soon for (before, soon), (after, late) in pairwise(moved)):
+        return None
+    start = next((bar for bar in moved if bar[0] >= moved[0][0] + _BAR_WARMUP), moved[0])
+    for first in (start, moved[0]):
+        steps, seconds = moved[-1][0] - first[0], moved[-1][1] - first[1]
+        if steps >= _BAR_WARMUP and seconds >= _LEAST_BAR_S:
+            return steps, seconds
+    return None
+
+
+def _own_share_of_epochs(context: LogContext, last: float) -> float | None:
+    """Return the share of all epochs up to the ``last`` that the run trained itself, by the epochs of its first losses.
+
+    The checkpoint is at most one loss before the first one; ``None`` if that leaves the share uncertain.
+    """
+    epochs = [float(word) for word in _LOSS.findall(context.head)[:20]]
+    rises = [after - before for before, after in pairwise(epochs) if after > before]
+    if b"Running training" not in context.head or not rises or last <= epochs[0]:
+        return None
+    spacing = max(rises)
+    own = last - epochs[0] + spacing
+    return own / last if own < last and spacing + 0.01 <= _VAGUE * own else None
 
 
 def _all_bars(text: bytes) -> Iterator[_Bar]:
@@ -222,7 +296,7 @@ def _last_training(text: bytes) -> bytes:
 
 def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> bool:
     """Return whether the run resumed from a checkpoint, by its message (rarely printed) or a jump of its first bar."""
-    if re.search(rb"Continuing training from (?:checkpoint|global step [1-9])", context.text):
+    if _RESUMED.search(context.text):
         return True
     rate = summary.get("train_steps_per_second", 0.0)
     first = next(((step, steps, passed) for step, steps, passed in bars if step), None)
@@ -253,8 +327,11 @@ FORMAT = Format(
     figures={
         "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
     },
-    computed_figures=by_progress_bar,
-    without_records="the program prints its rate only at the end of the run, which the log does not contain",
+    computed_figures=computed_figures,
+    without_records=(
+        "the program prints its rate only at the end of the run, which the log does not contain; that of a resumed run "
+        "counts earlier steps"
+    ),
     header=re.compile(rb"Running training|loss"),
 )
 
