@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TypedDict, Unpack
 
 from trainmark.campaign.data_files import DataFiles
@@ -327,11 +328,16 @@ class RunEnvironment:
         return self.home / "prepared" / key
 
     def _compile_cache(self, case: Case, interpreter: FrameworkPython) -> Path:
-        """Return the folder for the compiled programs of the case's environment; its name identifies that."""
+        """Return the folder for the compiled programs of the case's environment; its name identifies that.
+
+        Hosts may share the home over a network, on which compilers' locks and renamed files are not safe: runs of
+        several nodes use a folder of each node's own.
+        """
         environment = self._environment(case)
         packages = "" if interpreter.packages is None else interpreter.packages.digest
         identity = hashlib.sha256(f"{environment} {interpreter.python} {packages}".encode()).hexdigest()[:12]
-        return self.home / "compile-caches" / f"{case.framework}-{identity}"
+        own = Path(gettempdir()) / f"trainmark-{os.getuid()}"
+        return (self.home if case.nodes == 1 else own) / "compile-caches" / f"{case.framework}-{identity}"
 
     def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
