@@ -126,6 +126,17 @@ def test_plan_fails_for_an_unknown_model(capsys: pytest.CaptureFixture[str]) -> 
     assert "has no model 'resnet51'; did you mean 'resnet50_v1.5'?" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["--to", "pdf"], ["--lang", "fr"]])
+def test_a_choice_that_there_is_not_is_named_without_the_name_of_an_exception(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "DIR", *words]) == 2
+
+    error = capsys.readouterr().err
+    assert error.startswith(f"trainmark report: Invalid value for '{words[0]}': '{words[1]}' is not one of '")
+    assert error.count("\n") == 1
+
+
 def test_a_report_of_a_file_that_is_no_result_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", suite("environment: system"), "--to", "md"]) == 2
 

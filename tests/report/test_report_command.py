@@ -76,7 +76,7 @@ def test_html_csv_and_json_are_what_the_library_gives(out: Path, capsys: pytest.
     [
         (None, "no such file"),
         ("{", "not a trainmark.results/1 document"),
-        ('{"schema_name": "trainmark.results/2"}', "not a trainmark.results/1 document"),
+        ('{"schema_name": "trainmark.results/2"}', "a trainmark.results/2 document of a newer trainmark"),
     ],
 )
 def test_a_folder_without_our_results_is_one_line_and_exit_2(

@@ -30,7 +30,12 @@ def test_written_results_are_read_back_equal(bench: Bench, tmp_path: Path) -> No
         (None, "no such file; is it the --out directory of a trainmark run"),
         ("{", "not a trainmark.results/1 document"),
         ("{}", "not a trainmark.results/1 document: .*: Field required"),
-        ('{"schema_name": "trainmark.results/2"}', "not a trainmark.results/1 document: schema_name"),
+        (
+            '{"schema_name": "trainmark.results/2"}',
+            "a trainmark.results/2 document of a newer trainmark; .* update",
+        ),
+        ('{"schema_name": "trainmark.results/0"}', "not a trainmark.results/1 document: schema_name"),
+        ('{"schema_name": "others/2"}', "not a trainmark.results/1 document: schema_name"),
     ],
 )
 def test_an_invalid_results_document_is_reported_with_its_path(

@@ -158,7 +158,7 @@ def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
                 sys.stderr.write(f"trainmark {verb}: interrupted\n")
                 return INTERRUPTED
             raise
-        message = error.format_message()
+        message = error.format_message().replace(": Value error, ", ": ")
         # A verb that needs a subcommand reports its whole help text, which needs no pointer to the help.
         more = f" (see trainmark {verb} --help)" if "\n" not in message else ""
         sys.stderr.write(f"trainmark {verb}: {message}{more}\n")

@@ -26,12 +26,23 @@ def read_results(path: Path) -> Results:
     return parse_results(content, str(path))
 
 
+def is_newer(schema: object) -> bool:
+    """Return whether the name of a schema is that of a later version of the results' schema."""
+    name, _, version = str(schema).rpartition("/")
+    ours, _, our_version = SCHEMA.rpartition("/")
+    return name == ours and version.isdecimal() and int(version) > int(our_version)
+
+
 def parse_results(content: bytes, path: str) -> Results:
     """Read a results document; raise ``InputError``, which names it as ``path``, as ``read_results`` does."""
     try:
         results = Results.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
+        if first["loc"] == ("schema_name",) and is_newer(first["input"]):
+            raise InputError(
+                f"{path}: a {first['input']} document of a newer trainmark; this one reads {SCHEMA}: update trainmark"
+            ) from None
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{path}: not a {SCHEMA} document: {place}: {plain_message(first['msg'])}") from None
     if (found := contradiction(results)) is not None:
