@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from fakes import Bench
+from fakes import Bench, Silent
 from frameworks import framework_python, needs_framework
 from trainmark.campaign import profiling
 from trainmark.report import render_markdown
@@ -23,6 +23,18 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
 }
 SHORT = {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1}
+
+
+class Readings(Silent):
+    """A listener that remembers the lines on what is made ready."""
+
+    def __init__(self) -> None:
+        """Start without lines."""
+        self.lines: list[str] = []
+
+    def readying(self, what: str) -> None:
+        """Add the line."""
+        self.lines.append(what)
 
 
 def write(bench: Bench, **changes: Any) -> None:
@@ -70,13 +82,16 @@ def test_a_profile_is_one_run_more_and_no_measurement(bench: Bench) -> None:
 
 def test_a_program_without_a_profile_has_its_reason_and_its_number(bench: Bench) -> None:
     bench.write(profile=True)
+    listener = Readings()
 
-    results = bench.run()
+    results = bench.run(listener)
 
     (case,) = results.cases
     assert case.profile is not None
+    (line,) = (line for line in listener.lines if "profil" in line)
+    assert line == f"{case.id}: no profile: unsupported: {case.profile.reason}"
     assert (case.profile.outcome, case.profile.profile) == (Outcome.UNSUPPORTED, None)
-    assert case.profile.reason == "only the built-in workers can be profiled"
+    assert "under a profiler of its own, such as torch.profiler or nsys" in str(case.profile.reason)
     assert case.estimate is not None
     assert results.holds
     assert results.complete

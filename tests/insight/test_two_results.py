@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ from trainmark.errors import InputError
 from trainmark.insight import ExplainedRun, Explanation, StatedRecipe, explain, render_text, to_document
 from trainmark.insight.difference import Basis, DifferenceOf, OwnCause, RecipeDifference
 from trainmark.insight.factors import FactorEvidence
+from trainmark.insight.from_results import run_from_case
 from trainmark.insight.physics import physical_limit
 from trainmark.insight.recipe import Reading
 from trainmark.insight.side_facts import MachineUse, SideFacts, program_differences
 from trainmark.insight.sides import side_of_run
-from trainmark.schema.identity import PartName
+from trainmark.schema.identity import Entries, Identity, PartName
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.parameters import Parameters
 from trainmark.schema.recipe import AxisValue, Condition, RecipeAxis
 from trainmark.store import read_results
 
@@ -175,9 +179,24 @@ def test_an_idle_gpu_is_a_factor_only_if_no_recipe_may_cause_it() -> None:
     compiled = replace(there, recipe=StatedRecipe({RecipeAxis.COMPILER: Reading("inductor", "case")}))
     eager = replace(here, recipe=StatedRecipe({RecipeAxis.COMPILER: Reading("none", "case")}))
 
-    assert first(explained(here, there)).basis is Basis.OWN
+    found = first(explained(here, there))
+    assert found.basis is Basis.OWN
+    assert (found.low, found.high) == pytest.approx((1.9 * 0.993, 1.9 * 1.007), rel=1e-3)
     idle_time = next(d for d in explained(eager, compiled).differences if d.axis == OwnCause.GPU_IDLE)
     assert idle_time.basis is Basis.BOUNDED
+
+
+def test_the_idle_time_of_several_runs_has_an_interval_over_them() -> None:
+    idle = [MachineUse(gpu_busy=share, data_wait=0.0) for share in (0.47, 0.5, 0.53)]
+    busy = 3 * [MachineUse(gpu_busy=0.95, data_wait=0.0)]
+
+    found = first(explained(side("here", 100, *idle, on_gpu=True), side("there", 190, *busy, on_gpu=True)))
+
+    assert found.axis == OwnCause.GPU_IDLE
+    # Student's t of two degrees of freedom on three logarithms.
+    logs = [math.log(share) for share in (0.47, 0.5, 0.53)]
+    width = 4.303 * stdev(logs) / math.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((1.9 * math.exp(-width), 1.9 * math.exp(width)), rel=1e-3)
 
 
 def test_the_only_difference_left_is_what_is_open_and_no_more() -> None:
@@ -302,6 +321,97 @@ def test_arithmetic_limits_devices_precision_and_device() -> None:
     assert precision is not None
     assert (precision.low, precision.high) == pytest.approx((1.0, 2.0), rel=1e-2)
     assert unknown is None
+
+
+def case_with(options: Mapping[str, Any], reported: Mapping[str, Any]) -> ExplainedRun:
+    """Return a recorded case whose options and reported parameters are changed."""
+    results = read_results(H200 / "results.json")
+    case = results.cases[0]
+    runs = []
+    for run in case.runs:
+        known = run.parameters.reported()
+        optimizer = known["optimizer"] | {
+            name.partition(".")[2]: value for name, value in reported.items() if "." in name
+        }
+        plain = {name: value for name, value in reported.items() if "." not in name}
+        parameters = Parameters.of({**known, **plain, "optimizer": optimizer})
+        runs.append(run.model_copy(update={"parameters": parameters}))
+    changed = case.case.model_copy(update={"options": dict(options)})
+    found = case.model_copy(update={"case": changed, "settled": changed, "runs": tuple(runs)})
+    return run_from_case(results, found, str(options))
+
+
+def stored_side(
+    folder: Path, name: str, *, batch: int, kernel: str, torch: str, clock_mhz: float
+) -> ExplainedRun:
+    """Return a recorded case whose axis, machine, packages and telemetry are as given."""
+    results = read_results(H200 / "results.json")
+    case = next(case for case in results.cases if case.id == AMP)
+    packages = Entries(name=PartName.PACKAGES, word=torch, entries={"torch": torch, "numpy": "2.0"})
+    (folder / "identity").mkdir(parents=True)
+    (folder / "identity" / packages.part.entries_file).write_text(packages.model_dump_json())
+    manifests = dict(results.manifests)
+    runs = []
+    for run in case.runs:
+        manifest = manifests[run.manifest or ""]
+        assert isinstance(manifest, Manifest)
+        node = manifest.nodes[0]
+        os = replace(node.os, kernel=kernel)
+        manifests[run.manifest or ""] = Manifest(
+            nodes=(node.model_copy(update={"os": os, "hostname": name}),)
+        )
+        gpus = tuple(gpu.model_copy(update={"sm_clock_mhz_mean": clock_mhz}) for gpu in run.telemetry[0].gpus)
+        telemetry = (run.telemetry[0].model_copy(update={"gpus": gpus}),)
+        parameters = Parameters.of({**run.parameters.reported(), "batch_per_device": batch})
+        identity = Identity.of((packages.part,))
+        changes = {"telemetry": telemetry, "parameters": parameters, "identity": identity}
+        runs.append(run.model_copy(update=changes))
+    changed = case.case.model_copy(update={"batch_per_device": batch})
+    found = case.model_copy(update={"case": changed, "settled": changed, "runs": tuple(runs)})
+    whole = results.model_copy(update={"manifests": manifests})
+    return run_from_case(whole, found, name, folder)
+
+
+def test_recipes_environments_telemetry_and_records_of_two_results_are_compared(tmp_path: Path) -> None:
+    here = stored_side(tmp_path / "a", "here", batch=256, kernel="6.1", torch="2.10", clock_mhz=1200.0)
+    there = stored_side(tmp_path / "b", "there", batch=128, kernel="6.18", torch="2.11", clock_mhz=1800.0)
+    here = replace(here, data_wait=0.4)
+
+    found = {
+        (one.of, one.axis): (one.here.value, one.there.value) for one in explained(here, there).differences
+    }
+
+    assert found.pop((DifferenceOf.RECORDS, OwnCause.DATA_WAIT))[0] == "40.0% of a step"
+    assert str(found.pop((DifferenceOf.RECORDS, OwnCause.GPU_CLOCK))[0]).startswith("1200 MHz")
+    assert found == {
+        (DifferenceOf.RECIPE, Condition.BATCH_PER_DEVICE): (256, 128),
+        (DifferenceOf.PROGRAM, "package torch"): ("2.10", "2.11"),
+        (DifferenceOf.MACHINE, "machine os.kernel"): ("6.1", "6.18"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "setting", "values", "axis"),
+    [
+        ("loader_workers", "loader_workers", (2, 14), RecipeAxis.WORKERS),
+        ("schedule", "optimizer.schedule", ("step", "cosine"), RecipeAxis.LR_SCHEDULE),
+        ("momentum", "optimizer.momentum", (0.5, 0.9), RecipeAxis.MOMENTUM),
+    ],
+)
+def test_an_option_that_the_run_reports_is_one_difference(
+    option: str, setting: str, values: tuple[AxisValue, AxisValue], axis: RecipeAxis
+) -> None:
+    here, there = (case_with({option: value}, {setting: value}) for value in values)
+
+    differences = explained(here, there).differences
+
+    assert [(one.axis, one.here.value, one.there.value) for one in differences] == [(axis, *values)]
+
+
+def test_an_option_that_the_program_did_not_follow_remains_a_difference() -> None:
+    here, there = (case_with({"loader_workers": value}, {"loader_workers": 8}) for value in (2, 14))
+
+    assert [one.axis for one in explained(here, there).differences] == ["loader_workers"]
 
 
 class TestTheVerb:

@@ -25,6 +25,10 @@ from trainmark.workload import BuiltinSource
 PROFILED_STEPS = 5
 PLAIN_STEPS = 10
 """The most steps between warm-up and profiler, which show the step without it."""
+_OTHER_PROGRAM = (
+    "only the built-in workers can be profiled; start this program once under a profiler of its own, such as "
+    "torch.profiler or nsys, without trainmark"
+)
 
 
 def profile_protocol(protocol: Protocol) -> Protocol:
@@ -58,16 +62,17 @@ def _is_wanted_again(known: CaseProfile, mode: ProfileMode, retry_failed: bool) 
 
 
 def _profile(executor: Executor, case: Case, measured: RunResult) -> None:
-    executor.listener.readying(f"{case.id}: profiling {PROFILED_STEPS} steps, in a run that is not measured")
     directory, folder = executor.directory, executor.directory.profile(case)
     if folder.exists():
         # An unfinished or unreadable one, or one without the trace files that are requested now.
         directory.set_aside(folder)
     if not isinstance(executor.run_env.workload(case).card.source, BuiltinSource):
         folder.mkdir(parents=True)
-        reason = "only the built-in workers can be profiled"
-        _write(directory, folder, CaseProfile(outcome=Outcome.UNSUPPORTED, reason=reason, directory=""))
+        found = CaseProfile(outcome=Outcome.UNSUPPORTED, reason=_OTHER_PROGRAM, directory="")
+        _write(directory, folder, found)
+        executor.listener.readying(f"{case.id}: no profile: {found.outcome}: {found.reason}")
         return
+    executor.listener.readying(f"{case.id}: profiling {PROFILED_STEPS} steps, in a run that is not measured")
     protocol = profile_protocol(executor.suite.protocol)
     words = ("--profile", str(PROFILED_STEPS))
     record = run_requested(executor, Request(case, case, protocol, 1, folder, words))

@@ -70,7 +70,7 @@ def stated_recipe(results: Results, case: CaseResult) -> StatedRecipe:
         reported, manifest = _reported(runs[0]), results.manifests.get(runs[0].manifest or "")
         recipe = StatedRecipe({**recipe.readings, **reported.readings}, reported.program)
     recipe = recipe.with_readings(manifest_readings(manifest if isinstance(manifest, Manifest) else None))
-    return recipe.with_readings({name: Reading(value, _WHERE) for name, value in case.case.options.items()})
+    return recipe.with_options(case.case.options, _WHERE)
 
 
 def _no_number(case: CaseResult) -> tuple[str, ...]:
@@ -91,11 +91,10 @@ def with_results(run: ExplainedRun, folder: Path) -> ExplainedRun:
     case, found = next(pairs, (None, None))
     if case is None or found is None or found.measurement is None:
         return run
-    stated = {**dict(_axes(case.settled)), **run.recipe.readings}
-    options = {name: Reading(value, _WHERE) for name, value in case.case.options.items()}
+    stated = StatedRecipe({**dict(_axes(case.settled)), **run.recipe.readings}, run.recipe.program)
     return replace(
         run,
-        recipe=StatedRecipe({**stated, **options}, run.recipe.program),
+        recipe=stated.with_options(case.case.options, _WHERE),
         bound=run.bound or bound_of(case.case, found, results.manifests),
         profile=profiled_side(case),
         unrepeated="is one run, so the variation between runs is unknown",
@@ -132,6 +131,6 @@ def _reported(run: RunResult) -> StatedRecipe:
             flat[label] = Parameter(label, text, 1)
     found = recipe_from(flat)
     readings = {
-        axis: Reading(reading.value, "reported by the run") for axis, reading in found.readings.items()
+        axis: replace(reading, where="reported by the run") for axis, reading in found.readings.items()
     }
     return StatedRecipe(readings, found.program)

@@ -7,7 +7,7 @@ holds for equal processor time, and the whole gap.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean, median, stdev
 
 from trainmark.insight.difference import Basis, DifferenceOf, OwnCause, RecipeDifference
@@ -171,7 +171,9 @@ def _of_gpus(run: ExplainedRun, other: ExplainedRun, *, others_differ: bool) -> 
     if computing[0] > 0 and abs(computing[1] - computing[0]) > 2 * _LEAST_SHARE:
         texts = (f"busy {share:.0%} of the window" for share in busy)
         factor = computing[1] / computing[0]
-        span = _ordered(1.0, factor) if others_differ else _ordered(factor, factor)
+        width = math.hypot(*(_half_width(side, "gpu_busy", _same) for side in (run, other)))
+        measured = factor * math.exp(-width), factor * math.exp(width)
+        span = _ordered(1.0, factor) if others_differ else measured
         yield _own(OwnCause.GPU_IDLE, _readings(texts), Basis.BOUNDED if others_differ else Basis.OWN, span)
 
 
@@ -230,12 +232,23 @@ def _span_of_times(
     return factor * math.exp(-width), factor * math.exp(width)
 
 
-def _half_width(side: ExplainedRun, name: str) -> float:
-    """Return half the width of the interval of a side's computing time, on the logarithm."""
+def _rest(share: float) -> float:
+    return 1 - min(share, 0.99)
+
+
+def _same(share: float) -> float:
+    return max(share, 0.01)
+
+
+def _half_width(side: ExplainedRun, name: str, computing: Callable[[float], float] = _rest) -> float:
+    """Return half the width of the interval of a side's computing time, on the logarithm.
+
+    ``computing`` gives it from the recorded share: the rest of a share of lost time, or the share itself.
+    """
     shares = side.facts.values(name)
     if len(shares) < MIN_RUNS:
         return side.noise
-    logs = [math.log(1 - min(share, 0.99)) for share in shares]
+    logs = [math.log(computing(share)) for share in shares]
     # The noise of a run's rate is not that of its wait; of several runs the waits themselves are known.
     return student_t(len(logs) - 1) * stdev(logs, fmean(logs)) / math.sqrt(len(logs))
 

@@ -10,10 +10,11 @@ from trainmark.schema.recipe import AxisName, AxisValue, Condition
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value and where it was read, such as ``line 3: amp : true``."""
+    """One value and where it was read, such as ``line 3: amp : true``; ``setting`` is the program's name for it."""
 
     value: AxisValue
     where: str
+    setting: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,24 @@ class StatedRecipe:
         """Return this recipe updated with ``more``."""
         return StatedRecipe({**self.readings, **more}, self.program)
 
+    def with_options(self, options: Mapping[str, AxisValue], where: str) -> "StatedRecipe":
+        """Return this recipe with a case's options, without those whose values it has as an axis already.
+
+        A program may report its option ``schedule`` as ``optimizer.schedule``, which is the axis ``lr_schedule``: that
+        is one fact. An option that had another value than the axis remains a fact of its own.
+        """
+        reported = {
+            (reading.setting.rpartition(".")[2], reading.value)
+            for reading in self.readings.values()
+            if reading.setting is not None
+        }
+        more = {
+            name: Reading(value, where)
+            for name, value in options.items()
+            if name in self.readings or (name, value) not in reported
+        }
+        return self.with_readings(more)
+
 
 def recipe_from(parameters: Parameters, lines: Sequence[str] = ()) -> StatedRecipe:
     """Return the recipe in a program's printed settings, with the program that prints such settings.
@@ -46,7 +65,11 @@ def recipe_from(parameters: Parameters, lines: Sequence[str] = ()) -> StatedReci
         if dialect.recognises(parameters):
             settings = dialect.read(parameters)
             return StatedRecipe(
-                {axis: Reading(value, parameter.where) for axis, value, parameter in settings}, program
+                {
+                    axis: Reading(value, parameter.where, parameter.name)
+                    for axis, value, parameter in settings
+                },
+                program,
             )
     return StatedRecipe({axis: Reading(value, where) for axis, value, where in stated_settings(lines)})
 

@@ -62,7 +62,8 @@ def profile_steps(training: Training, settings: Settings) -> dict[str, Any]:
     profiler = training.profiling(folder)
     if profiler is None:
         raise RunError(
-            UNSUPPORTED, f"the {settings.framework} worker has no profiler; the case has no profile"
+            UNSUPPORTED,
+            f"the {settings.framework} worker has no profiler; those of PyTorch, JAX and TensorFlow have one",
         )
     fetch = training.feed.next
     with profiler as span:
