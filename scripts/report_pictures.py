@@ -4,7 +4,7 @@
     .venv/bin/python scripts/report_pictures.py [NAME ...]
 
 It needs chromium and Pillow. Results are shown that are complete and name the program of every run; ``site`` is the
-site of all, also dark. The examples are samples of the tests, whose figures are made up. The digests of what the
+site of all, also dark. The example is a sample of the tests, whose figures are made up. The digests of what the
 pictures show are in docs/pictures/shown.json; a test compares them with today's pages.
 """
 
@@ -31,11 +31,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 SHOWN = ("demo", "makemore", "frameworks", "h200-language", "cluster-ssh")
 """``make demo``, a program of somebody else, six frameworks, language models, and a scaling table of four hosts."""
 SITE = "site"
-EXAMPLES = {
-    "example-precisions": "precisions_of_two_frameworks",
-    "example-real-and-synthetic": "real_and_synthetic",
-    "example-foreign-program": "foreign_program",
-}
+EXAMPLES = {"example-precisions": "precisions_of_two_frameworks"}
 """The samples of tests/report by the names of their pictures."""
 SIZES = ((1300, 900), (400, 900))
 LEAST_WINDOW = 520

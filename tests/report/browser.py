@@ -110,6 +110,18 @@ def open_page(page: Path) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
 
+def printed_pages(page: Path) -> int:
+    """Return the number of pages on which a browser prints a page."""
+    assert CHROMIUM is not None
+    paper = page.with_suffix(".pdf")
+    words = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--no-pdf-header-footer",
+        f"--user-data-dir={page.parent / 'profile'}", f"--print-to-pdf={paper}", page.as_uri(),
+    ]  # fmt: skip
+    subprocess.run(words, capture_output=True, check=True, timeout=300)
+    return len(re.findall(rb"/Type\s*/Page\b(?!s)", paper.read_bytes()))
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a page looks like in one window: what is not seen whole.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import sample_results as sample
-from browser import DARK, WINDOWS, View, Views, inspected, needs_browser
+from browser import DARK, WINDOWS, View, Views, inspected, needs_browser, printed_pages
 from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
@@ -234,6 +234,18 @@ A4_PX = 297 / 25.4 * 96
 @pytest.mark.parametrize("page", PAGES)
 def test_no_chart_is_torn_between_two_printed_pages(page: str, views: Views) -> None:
     assert views.pages[page, "printed", 717].tallest < 0.85 * A4_PX
+
+
+@needs_browser
+@pytest.mark.browser
+@pytest.mark.parametrize(("name", "most"), [("frameworks", 25), ("demo", 13)])
+def test_a_report_prints_on_few_pages(name: str, most: int, tmp_path: Path) -> None:
+    """Reports of 72 and 22 runs; the figures are a quarter above today's."""
+    folder = Path(__file__).parents[2] / "docs" / "results" / name
+    page = tmp_path / "page.html"
+    page.write_text(render_html(read_results(folder / "results.json"), folder), encoding="utf-8")
+
+    assert 2 < printed_pages(page) <= most
 
 
 def luminance(colour: Sequence[float]) -> float:
