@@ -21,6 +21,7 @@ from ..backends.jax.backend import JaxTraining, Precision, optimizer
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -28,16 +29,6 @@ from ..tasks.image_classification.architectures import (
     Convolution,
 )
 from ..tasks.image_classification.images import DEVIATION, MEAN
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    layout_by_axes,
-    measured,
-    observe_convolution,
-)
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -238,7 +229,7 @@ def _name(path: Any) -> str:
 
 def observe(
     loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any, scale: float = 1.0
-) -> Observation:
+) -> observing.Observation:
     """Pass the batch forward and backward by the function that the step differentiates; return what was computed.
 
     The backward pass starts from the loss times ``scale``, as in FP16's step.
@@ -264,7 +255,7 @@ def observe(
     observed = [
         _observed(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)
     ]
-    return Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
+    return observing.Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
 
 
 def _of_convolution(module: nn.Module, method: str) -> bool:
@@ -285,25 +276,25 @@ def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> list[A
     return found
 
 
-def layers_of(jaxpr: Any, model: str) -> list[ObservedLayer]:
+def layers_of(jaxpr: Any, model: str) -> list[observing.ObservedLayer]:
     """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
     names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
-    observed: list[ObservedLayer] = []
+    observed: list[observing.ObservedLayer] = []
     for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT)):
         kind = operation.primitive.name
         name = next(names, "backward") if kind == CONVOLUTION else "classifier"
-        observed.append(ObservedLayer(name, operation.invars[0].aval.dtype.name))
+        observed.append(observing.ObservedLayer(name, operation.invars[0].aval.dtype.name))
     return observed
 
 
-def _observed(name: str, operation: Any, output: Any) -> ObservedConvolution:
+def _observed(name: str, operation: Any, output: Any) -> observing.ObservedConvolution:
     """Return the facts of a convolution operation; its dimension numbers say which axis is which."""
     facts = operation.params
     numbers = facts["dimension_numbers"]
     kernel, result = operation.invars[1].aval.shape, operation.outvars[0].aval.shape
     assert tuple(output.shape) == tuple(result)
     (top, bottom), (left, right) = facts["padding"]
-    return observe_convolution(
+    return observing.observe_convolution(
         name,
         (kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
         facts["window_strides"],
@@ -325,7 +316,7 @@ class TracedConvolutions:
         self._channels = ARCHITECTURES[model].convolutions[1].outputs
         self._outputs: list[tuple[str, tuple[int, ...]]] = []
 
-    def observing(self) -> AbstractContextManager[Any]:
+    def intercepting(self) -> AbstractContextManager[Any]:
         """Return the context in which Flax's layers are observed."""
         return nn.intercept_methods(self._note)
 
@@ -335,15 +326,15 @@ class TracedConvolutions:
             self._outputs.append((str(output.dtype), tuple(output.shape)))
         return output
 
-    def observed(self, weight: Any, **others: Any) -> ObservedConfig:
+    def observed(self, weight: Any, **others: Any) -> observing.ObservedConfig:
         """Return the observations, with the type of ``weight`` and JAX's switch for products and convolutions."""
         dtype, shape = self._outputs[1] if len(self._outputs) > 1 else (None, ())
         tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=dtype,
             weight_dtype=str(weight.dtype),
             # The order of the axes in the program; in memory, XLA decides.
-            activation_layout=layout_by_axes(shape, self._channels) if shape else None,
+            activation_layout=observing.layout_by_axes(shape, self._channels) if shape else None,
             # A kernel's axes have one order in Flax: height, width, inputs, outputs.
             weight_layout=None,
             batch_per_device=shape[0] if shape else None,
@@ -418,12 +409,12 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return normalise(images, self.precision.compute)
 
     def observing_trace(self) -> AbstractContextManager[Any]:
-        return self._convolutions.observing()
+        return self._convolutions.intercepting()
 
     def note_program(self, text: str) -> None:
         self._compiled = compiled_convolutions(text)
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         compiled = self._compiled
         return self._convolutions.observed(
             self.state.params["stem"]["conv"]["kernel"],
@@ -442,11 +433,11 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         params, batch_stats = self._own_weights()
         return {**to_shared(params), **to_shared(batch_stats)}
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         images = self.network_input(self.batch)
         self.step(index)
         layers = layers_of(self.operations(), self.settings.model)
-        return ObservedLayers(layers, *measured(images))
+        return observing.ObservedLayers(layers, *observing.measured(images))
 
     def own_pass(self) -> OwnPass:
         return OwnPass(to_shared(self.own_gradients()[1]))
@@ -455,7 +446,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
         return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         state, model = self.state, self.settings.model
         return observe(
             self._loss_of, model, state.params, state.batch_stats, self.batch, self.scale_of_loss()

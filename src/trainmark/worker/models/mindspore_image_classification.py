@@ -18,22 +18,12 @@ from ..backends.mindspore.backend import (
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
     Convolution,
-)
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    by_shared_names,
-    layout_by_axes,
-    measured,
-    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -176,14 +166,14 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         (classifier,) = cells(model, nn.Dense)
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
         self._hook = None if self.compiled else convolutions[1].register_forward_hook(self._note)
-        named = by_shared_names(settings.model, convolutions, norms, classifier, NORM_VECTORS)
+        named = observing.by_shared_names(settings.model, convolutions, norms, classifier, NORM_VECTORS)
         forward = NetworkWithLoss(with_precision(model, self.precision), settings.recipe.label_smoothing)
         self.take_over(model, forward, make_optimizer(model, settings.recipe, self.rates), named)
 
     def _note(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
         self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         second = self._layers[1]
         if self._hook is None:
             output = outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
@@ -191,16 +181,16 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             self._hook.remove()
             output = self._outputs[0]
         weight = self.named[second.name + ".conv.weight"]
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=output.dtype,
             weight_dtype=str(weight.dtype).lower(),
-            activation_layout=layout_by_axes(output.shape, second.outputs),
-            weight_layout=layout_by_axes(tuple(weight.shape), second.weight_shape[1]),
+            activation_layout=observing.layout_by_axes(output.shape, second.outputs),
+            weight_layout=observing.layout_by_axes(tuple(weight.shape), second.weight_shape[1]),
             batch_per_device=output.shape[0],
         )
 
-    def observe(self) -> Observation:
-        found: list[ObservedConvolution] = []
+    def observe(self) -> observing.Observation:
+        found: list[observing.ObservedConvolution] = []
         convolutions = cells(self.model, nn.Conv2d)
         logits, loss, gradients = self.observe_pass(
             lambda: [
@@ -208,9 +198,9 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
                 for layer, conv in zip(self._layers, convolutions)
             ]
         )
-        return Observation(logits, loss, gradients, found)
+        return observing.Observation(logits, loss, gradients, found)
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""
         images, names = self.batch[0], [layer.name for layer in self._layers]
         if self.compiled:
@@ -223,8 +213,8 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             types = [*zip(names, convolutions), *(("classifier", dtype) for dtype in products)]
         norms = zip(names, cells(self.model, nn.BatchNorm2d))
         not_training = [name for name, norm in norms if not norm.training]
-        layers = [ObservedLayer(name, dtype) for name, dtype in types]
-        return ObservedLayers(layers, *measured(images.asnumpy()), not_training)
+        layers = [observing.ObservedLayer(name, dtype) for name, dtype in types]
+        return observing.ObservedLayers(layers, *observing.measured(images.asnumpy()), not_training)
 
     def own_pass(self) -> OwnPass:
         """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
@@ -240,14 +230,16 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return batch[0].asnumpy()
 
 
-def _noting(name: str, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
+def _noting(name: str, found: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         # Read from the operator: the cell converts its arguments into these.
         operator = conv.conv2d
         top, bottom, left, right = operator.pad
         padding, stride = ((top, bottom), (left, right)), operator.stride[-2:]
         found.append(
-            observe_convolution(name, operator.kernel_size, stride, padding, operator.group, output.asnumpy())
+            observing.observe_convolution(
+                name, operator.kernel_size, stride, padding, operator.group, output.asnumpy()
+            )
         )
 
     return note

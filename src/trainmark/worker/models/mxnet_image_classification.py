@@ -16,6 +16,7 @@ from ..backends.mxnet.loading import ToDevice, open_images
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -25,17 +26,6 @@ from ..tasks.image_classification.architectures import (
     is_trainable,
 )
 from ..tasks.image_classification.known_picture import RECORDIO
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    by_shared_names,
-    layout_by_axes,
-    measured,
-    observe_convolution,
-)
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -167,7 +157,9 @@ _VECTORS = {
 def named_parameters(model: HybridBlock, name: str) -> dict[str, Any]:
     """Return Gluon's parameters, running statistics among them, by the names of ``Architecture.shapes``."""
     (classifier,) = blocks(model, nn.Dense)
-    return by_shared_names(name, blocks(model, nn.Conv2D), blocks(model, nn.BatchNorm), classifier, _VECTORS)
+    return observing.by_shared_names(
+        name, blocks(model, nn.Conv2D), blocks(model, nn.BatchNorm), classifier, _VECTORS
+    )
 
 
 def load_parameters(parameters: Mapping[str, Any], weights: Mapping[str, Any], layout: str) -> None:
@@ -191,9 +183,9 @@ def _from_layout(array: Any, layout: str) -> Any:
 
 def observe_convolutions(
     model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
-) -> Observation:
+) -> observing.Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[ObservedConvolution] = []
+    found: list[observing.ObservedConvolution] = []
     hooks = [
         conv.register_forward_hook(_noting(layer.name, layout, found))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, blocks(model, nn.Conv2D))
@@ -210,7 +202,7 @@ def observe_convolutions(
         for shared, parameter in named_parameters(model, name).items()
         if parameter.grad_req != "null"
     }
-    return Observation(logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found)
+    return observing.Observation(logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found)
 
 
 @contextmanager
@@ -245,7 +237,9 @@ def gradients_of(
     }
 
 
-def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[], Any]) -> ObservedLayers:
+def observe_layers(
+    model: HybridBlock, name: str, layout: str, step: Callable[[], Any]
+) -> observing.ObservedLayers:
     """Do ``step``, in which ``model`` is called, and return the types of its layers, and its images.
 
     The types are those of the network's graph: the one that was traced, or one that is traced now; they are those of
@@ -258,12 +252,12 @@ def observe_layers(model: HybridBlock, name: str, layout: str, step: Callable[[]
     finally:
         hook.detach()
     if not images:
-        return ObservedLayers()
-    size, mean, deviation = measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
-    return ObservedLayers(_types(model, name), size, mean, deviation)
+        return observing.ObservedLayers()
+    size, mean, deviation = observing.measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
+    return observing.ObservedLayers(_types(model, name), size, mean, deviation)
 
 
-def _types(model: HybridBlock, name: str) -> list[ObservedLayer]:
+def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
     traced = getattr(model, "_cached_graph", ())
     if traced:
         symbol = traced[1]
@@ -275,16 +269,18 @@ def _types(model: HybridBlock, name: str) -> list[ObservedLayer]:
     described = iter([conv.name for conv in ARCHITECTURES[name].convolutions])
     kinds = {"Convolution": lambda: next(described, "?"), "FullyConnected": lambda: "classifier"}
     nodes = {node["name"]: node["op"] for node in json.loads(outputs.tojson())["nodes"]}
-    found: list[ObservedLayer] = []
+    found: list[observing.ObservedLayer] = []
     for output, dtype in zip(outputs.list_outputs(), types):
         kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
         if kind in kinds:
             known = np.dtype(dtype)
-            found.append(ObservedLayer(kinds[kind](), "bfloat16" if known.names else str(known)))
+            found.append(observing.ObservedLayer(kinds[kind](), "bfloat16" if known.names else str(known)))
     return found
 
 
-def _noting(name: str, layout: str, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
+def _noting(
+    name: str, layout: str, found: list[observing.ObservedConvolution]
+) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         values = _from_layout(output.astype("float32").asnumpy(), layout)
         # The arguments that Gluon passes to the operator.
@@ -293,7 +289,9 @@ def _noting(name: str, layout: str, found: list[ObservedConvolution]) -> Callabl
         padding = ((top, top), (left, left))
         groups = operator["num_group"]
         found.append(
-            observe_convolution(name, operator["kernel"], operator["stride"], padding, groups, values)
+            observing.observe_convolution(
+                name, operator["kernel"], operator["stride"], padding, groups, values
+            )
         )
 
     return note
@@ -320,7 +318,7 @@ class SecondConvolution:
         self._output = output
         self.traces += isinstance(output, mx.sym.Symbol)
 
-    def observed(self, images: Any) -> ObservedConfig:
+    def observed(self, images: Any) -> observing.ObservedConfig:
         """Return the observations of the pass of ``images``. MXNet's arrays are contiguous: shapes show the layout.
 
         The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
@@ -332,11 +330,11 @@ class SecondConvolution:
         else:
             self._hook.detach()
         layer, weight = self._description, self._second.weight.data()
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=dtype_name(output),
             weight_dtype=dtype_name(weight),
-            activation_layout=layout_by_axes(output.shape, layer.outputs),
-            weight_layout=layout_by_axes(weight.shape, layer.inputs // layer.groups),
+            activation_layout=observing.layout_by_axes(output.shape, layer.outputs),
+            weight_layout=observing.layout_by_axes(weight.shape, layer.inputs // layer.groups),
             batch_per_device=output.shape[0],
             unseen=("tf32_matmul", "tf32_convolution"),
         )
@@ -374,7 +372,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         logits = self.model(images)
         return logits, self.loss(logits, labels)
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         return self._second.observed(self.batch[0])
 
     def compilations(self) -> int | None:
@@ -387,11 +385,11 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
     def read_weights(self) -> dict[str, Any]:
         return read_parameters(named_parameters(self.model, self.settings.model), self.settings.layout)
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
         return observe_convolutions(self.model, self.settings.model, self.forward, self.settings.layout)
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         return observe_layers(self.model, self.settings.model, self.settings.layout, lambda: self.step(index))
 
     def own_pass(self) -> OwnPass:

@@ -10,19 +10,12 @@ from oneflow import nn
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
 from ..core.feed import Feed
 from ..core.place import Place
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
     Convolution,
-)
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    by_shared_names,
-    layout_by_axes,
-    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -157,14 +150,14 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         self._convolutions = _modules(network, nn.Conv2d)
         self._output: tuple[str, tuple[int, ...]] | None = None
         self._convolutions[1].register_forward_hook(self._note)
-        self._observed: list[ObservedConvolution] | None = None
+        self._observed: list[observing.ObservedConvolution] | None = None
         self._hooked = False
         (classifier,) = _modules(network, nn.Linear)
         norms = _modules(network, nn.BatchNorm2d)
         self.take_over(
             network,
             SmoothedCrossEntropy(settings.recipe.label_smoothing).to(self.device),
-            by_shared_names(settings.model, self._convolutions, norms, classifier),
+            observing.by_shared_names(settings.model, self._convolutions, norms, classifier),
             lambda wrapped: make_optimizer(wrapped, settings, self.device),
         )
 
@@ -178,13 +171,13 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         if self._output is None:
             self._output = (_name_of(output.dtype), tuple(output.shape))
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         weight, layer, unobservable = self._convolutions[1].weight, self._layers[1], self.unobservable()
-        found = ObservedConfig(
+        found = observing.ObservedConfig(
             compute_dtype=None,
             weight_dtype=_name_of(weight.dtype),
             activation_layout=None,
-            weight_layout=layout_by_axes(tuple(weight.shape), layer.weight_shape[1]),
+            weight_layout=observing.layout_by_axes(tuple(weight.shape), layer.weight_shape[1]),
             batch_per_device=None,
             unseen=unobservable,
         )
@@ -194,17 +187,17 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         return replace(
             found,
             compute_dtype=None if "compute_dtype" in unobservable else dtype,
-            activation_layout=layout_by_axes(shape, layer.outputs),
+            activation_layout=observing.layout_by_axes(shape, layer.outputs),
             batch_per_device=shape[0],
         )
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own network and loss, eagerly; drop the gradients."""
         if not self._hooked:
             for described, conv in zip(self._layers, self._convolutions):
                 conv.register_forward_hook(self._noting(described.name))
             self._hooked = True
-        found: list[ObservedConvolution] = []
+        found: list[observing.ObservedConvolution] = []
         self._observed = found
         try:
             logits, loss = self.forward()
@@ -215,7 +208,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
         }
         self.optimizer.zero_grad(set_to_none=True)
-        return Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
+        return observing.Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
 
     def _noting(self, name: str) -> Callable[[Any, Any, Any], None]:
         def note(conv: Any, _inputs: Any, output: Any) -> None:
@@ -224,7 +217,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             top, left = conv.padding
             padding = ((top, top), (left, left))
             self._observed.append(
-                observe_convolution(
+                observing.observe_convolution(
                     name, conv.kernel_size, conv.stride, padding, conv.groups, as_numpy(output)
                 )
             )

@@ -23,6 +23,7 @@ from ..core.backend import hooked
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -30,17 +31,6 @@ from ..tasks.image_classification.architectures import (
     Architecture,
     Convolution,
     is_trainable,
-)
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    by_shared_names,
-    layout_by_axes,
-    measured,
-    observe_convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -214,14 +204,14 @@ def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
     """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
     units = conv_norms(network)
     convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
-    return by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
+    return observing.by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
 
 
 def observe_convolutions(
     network: nn.Layer, forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]
-) -> Observation:
+) -> observing.Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[ObservedConvolution] = []
+    found: list[observing.ObservedConvolution] = []
     hooks = [unit.conv.register_forward_post_hook(_noting(unit, found)) for unit in conv_norms(network)]
     with hooked(hooks):
         logits, loss = forward()
@@ -229,7 +219,7 @@ def observe_convolutions(
     gradients = read({name: tensor.grad for name, tensor in tensors.items() if is_trainable(name)})
     for tensor in tensors.values():
         tensor.clear_gradient(set_to_zero=False)
-    return Observation(logits.numpy(), float(loss), gradients, found)
+    return observing.Observation(logits.numpy(), float(loss), gradients, found)
 
 
 def gradients_of(forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,7 +239,7 @@ def gradients_of(forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, A
 
 def observe_layers(
     learner: nn.Layer, layout: str, step: Callable[[], Any], program: Any | None
-) -> ObservedLayers:
+) -> observing.ObservedLayers:
     """Do ``step``, in which ``learner`` is called, and return the types of its layers, and its images.
 
     ``program`` is the compiled one, whose layers have no hooks.
@@ -272,30 +262,32 @@ def observe_layers(
         hooks += [unit.norm.register_forward_pre_hook(note_norm(unit.description.name)) for unit in units]
     with hooked(hooks), operand_types(products if program is None else ()) as types:
         step()
-    layers = [ObservedLayer(name, dtype) for name, dtype in types.items()]
+    layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
     if program is not None:
         layers = _in_program(program)
         norms = {unit.description.name: bool(unit.norm.training) for unit in units}
     if not images:
-        return ObservedLayers()
+        return observing.ObservedLayers()
     pictures = images[0].numpy()
-    size, mean, deviation = measured(pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures)
-    return ObservedLayers(
+    size, mean, deviation = observing.measured(
+        pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures
+    )
+    return observing.ObservedLayers(
         layers, size, mean, deviation, [name for name, training in norms.items() if not training]
     )
 
 
-def _in_program(program: Any) -> list[ObservedLayer]:
+def _in_program(program: Any) -> list[observing.ObservedLayer]:
     """Return the convolutions and products of a compiled program, and the types of their results."""
     kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
     operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
     return [
-        ObservedLayer(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
+        observing.ObservedLayer(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
         for number, operation in enumerate(operations)
     ]
 
 
-def _noting(unit: ConvNorm, found: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
+def _noting(unit: ConvNorm, found: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     name = unit.description.name
 
     def note(conv: Any, _inputs: Any, output: Any) -> None:
@@ -305,7 +297,9 @@ def _noting(unit: ConvNorm, found: list[ObservedConvolution]) -> Callable[[Any, 
         height, width = conv._updated_padding
         padding = ((height, height), (width, width))
         found.append(
-            observe_convolution(name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values)
+            observing.observe_convolution(
+                name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values
+            )
         )
 
     return note
@@ -329,7 +323,7 @@ class SecondConvolution:
         self._dtype = type_name(output.dtype)
         self._shape = tuple(output.shape)
 
-    def observed(self, **others: Any) -> ObservedConfig:
+    def observed(self, **others: Any) -> observing.ObservedConfig:
         """Return the observations, and Paddle's TF32 switches; the hook is removed.
 
         Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
@@ -337,10 +331,12 @@ class SecondConvolution:
         """
         self._hook.remove()
         shape = self._shape
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=self._dtype,
             weight_dtype=type_name(self._second.conv.weight.dtype),
-            activation_layout=layout_by_axes(shape, self._second.description.outputs) if shape else None,
+            activation_layout=observing.layout_by_axes(shape, self._second.description.outputs)
+            if shape
+            else None,
             weight_layout=None,
             batch_per_device=shape[0] if shape else None,
             **tf32_switches(),
@@ -374,16 +370,16 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
         return open_images(settings, place)
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         return self._second.observed(compiled_programs=self.compiled_programs())
 
     def named_tensors(self) -> dict[str, Any]:
         return named_tensors(self.network, self.settings.model)
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         return observe_convolutions(self.network, self._forward, self.named_tensors())
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in the compiled program."""
         program = None if self.settings.compiler == NONE else self.compiled_program()
         return observe_layers(self._learner, self.settings.layout, lambda: self.step(index), program)

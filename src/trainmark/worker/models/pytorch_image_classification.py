@@ -20,6 +20,7 @@ from ..core.place import Place
 from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
 from ..pytorch_fast.images.nvjpeg import request_queues
 from ..pytorch_fast.optimizers import sgd
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -27,15 +28,6 @@ from ..tasks.image_classification.architectures import (
     Convolution,
 )
 from ..tasks.image_classification.known_picture import TFRECORD
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    by_shared_names,
-    observe_convolution,
-)
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -206,7 +198,9 @@ class OperandTypes(TorchDispatchMode):
 def named_tensors(model: nn.Module, name: str) -> dict[str, Any]:
     """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
     (classifier,) = _modules(model, nn.Linear)
-    return by_shared_names(name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier)
+    return observing.by_shared_names(
+        name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier
+    )
 
 
 def observe(
@@ -216,7 +210,7 @@ def observe(
     forward: Callable[[], tuple[Any, Any]],
     average: Callable[[], None],
     scale: float = 1.0,
-) -> Observation:
+) -> observing.Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return their results.
 
     ``average`` averages the gradients over the ranks, like the step, and ``scale`` multiplies the loss, as in FP16's.
@@ -224,7 +218,7 @@ def observe(
     ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
     compiled; it runs without hooks, because those would be compiled into another program.
     """
-    observed: list[ObservedConvolution] = []
+    observed: list[observing.ObservedConvolution] = []
     hooks = [
         conv.register_forward_hook(_noting(layer.name, observed))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
@@ -238,7 +232,9 @@ def observe(
     trained = {key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad}
     gradients = read_scaled(trained, scale)
     model.zero_grad(set_to_none=True)
-    return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, observed)
+    return observing.Observation(
+        logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, observed
+    )
 
 
 def batches_counted(model: nn.Module) -> list[Any]:
@@ -246,7 +242,7 @@ def batches_counted(model: nn.Module) -> list[Any]:
     return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
 
 
-def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLayers:
+def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> observing.ObservedLayers:
     """Run ``step``, which calls ``model``, and return the types of its layers' computation and facts of its inputs."""
     outputs: dict[str, str] = {}
     inputs: list[Any] = []
@@ -283,10 +279,12 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> ObservedLay
     with hooked(hooks), operands.watching():
         step()
     if not inputs:
-        return ObservedLayers()
+        return observing.ObservedLayers()
     images = inputs[0].float()
-    return ObservedLayers(
-        layers=[ObservedLayer(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()],
+    return observing.ObservedLayers(
+        layers=[
+            observing.ObservedLayer(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()
+        ],
         image_size=(images.shape[2], images.shape[3]),
         input_mean=float(images.mean()),
         input_deviation=float(images.std()),
@@ -298,12 +296,12 @@ def _modules(model: nn.Module, kind: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
 
 
-def _noting(name: str, observed: list[ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
+def _noting(name: str, observed: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         (top, left), values = conv.padding, output.detach().float().cpu().numpy()
         padding = ((top, top), (left, left))
         observed.append(
-            observe_convolution(name, conv.kernel_size, conv.stride, padding, conv.groups, values)
+            observing.observe_convolution(name, conv.kernel_size, conv.stride, padding, conv.groups, values)
         )
 
     return note
@@ -335,10 +333,10 @@ class Witness:
         """Take the hook away."""
         self._hook.remove()
 
-    def observed(self, **others: Any) -> ObservedConfig:
+    def observed(self, **others: Any) -> observing.ObservedConfig:
         """Return what was seen, and torch's TF32 switches."""
         weight = self._stem.weight
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=None if self.dtype is None else type_name(self.dtype),
             weight_dtype=type_name(weight.dtype),
             activation_layout=_layout(self.contiguous, self.channels_last),
@@ -465,7 +463,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         with self.autocast:
             return self.model(self.batch[0])
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         """Return what the witness saw; its hook stays in a compiled network."""
         if self.settings.compiler == NONE:
             self._witness.leave()
@@ -476,7 +474,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def steps_taken(self) -> int:
         return min(int(count) for count in batches_counted(self.model))
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
         if self.settings.compiler == NONE:
             return watched(self.model, self.settings.model, lambda: self.step(index))
@@ -500,7 +498,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def named_tensors(self) -> dict[str, Any]:
         return named_tensors(self.model, self.settings.model)
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         name, average = self.settings.model, self.exchange.average
         return observe(self.model, name, self._layers, self._forward, average, self.scaler.get_scale())
 

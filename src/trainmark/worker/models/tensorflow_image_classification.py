@@ -18,6 +18,7 @@ from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
 from ..core.training import NONE, OwnPass
+from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
@@ -27,16 +28,6 @@ from ..tasks.image_classification.architectures import (
 )
 from ..tasks.image_classification.images import DEVIATION, MEAN
 from ..tasks.image_classification.known_picture import TFRECORD
-from ..tasks.image_classification.observing import (
-    Observation,
-    ObservedConfig,
-    ObservedConvolution,
-    ObservedLayer,
-    ObservedLayers,
-    layout_by_axes,
-    measured,
-    observe_convolution,
-)
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
@@ -235,7 +226,7 @@ def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
     return named
 
 
-def observe_convolutions(network: Network, name: str, images: Any) -> list[ObservedConvolution]:
+def observe_convolutions(network: Network, name: str, images: Any) -> list[observing.ObservedConvolution]:
     """Return the attributes of the network's convolutions, and their outputs for ``images``."""
     outputs = keras.Model(network.model.inputs, list(network.outputs.values()))(images, training=True)
     return [
@@ -286,32 +277,32 @@ def operand_types(layers: Sequence[Any]) -> Iterator[dict[str, str]]:
             layer.call = call
 
 
-def layers_of(graph: Any) -> list[ObservedLayer]:
+def layers_of(graph: Any) -> list[observing.ObservedLayer]:
     """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return [
-        ObservedLayer(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
+        observing.ObservedLayer(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
         for node in nodes
         if node.op in PRODUCTS
     ]
 
 
-def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[ObservedLayer]:
+def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[observing.ObservedLayer]:
     """Do ``step``, in which the layers of ``model`` are called one by one, and return the types of their products."""
     names = [conv.name + ".conv" for conv in ARCHITECTURES[name].convolutions] + ["classifier"]
     with operand_types([model.get_layer(layer) for layer in names]) as types:
         step()
-    return [ObservedLayer(layer, dtype) for layer, dtype in types.items()]
+    return [observing.ObservedLayer(layer, dtype) for layer, dtype in types.items()]
 
 
-def _observe_convolution(name: str, layer: Any, output: Any) -> ObservedConvolution:
+def _observe_convolution(name: str, layer: Any, output: Any) -> observing.ObservedConvolution:
     values, sides = output.numpy(), layer.input.shape[2:4]
     if layer.data_format == "channels_last":
         values, sides = values.transpose(0, 3, 1, 2), layer.input.shape[1:3]
     depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
     groups = values.shape[1] if depthwise else layer.groups
     padding = _padding(layer, values.shape[2:], sides)
-    return observe_convolution(name, layer.kernel_size, layer.strides, padding, groups, values)
+    return observing.observe_convolution(name, layer.kernel_size, layer.strides, padding, groups, values)
 
 
 def _padding(
@@ -361,14 +352,14 @@ class SecondConvolution:
         self._dtype = output.dtype.name
         self._shape = tuple(output.shape)
 
-    def observed(self, weight: Any) -> ObservedConfig:
+    def observed(self, weight: Any) -> observing.ObservedConfig:
         """Return the observations, with the type of ``weight`` and the TF32 switch."""
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return ObservedConfig(
+        return observing.ObservedConfig(
             compute_dtype=self._dtype,
             weight_dtype=weight.value.dtype.name,
             # In TensorFlow the layout is the order of the axes.
-            activation_layout=layout_by_axes(self._shape, self._channels) if self._shape else None,
+            activation_layout=observing.layout_by_axes(self._shape, self._channels) if self._shape else None,
             # A kernel's axes have one order for all layouts: height, width, inputs, outputs.
             weight_layout=None,
             batch_per_device=self._shape[0] if self._shape else None,
@@ -437,19 +428,19 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         targets = tf.one_hot(labels, classes, on_value=1.0 - smoothing + rest, off_value=rest)
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
 
-    def observed_config(self) -> ObservedConfig:
+    def observed_config(self) -> observing.ObservedConfig:
         return self._second.observed(self._variables[0])
 
-    def observed_step(self, index: int) -> ObservedLayers:
+    def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""
-        measures = measured(self.network_input(self.batch))
+        measures = observing.measured(self.network_input(self.batch))
         if self.settings.compiler == NONE:
             layers = observe_layers(self.model, self.settings.model, lambda: self.step(index))
         else:
             batch = self.batch
             self.step(index)
             layers = layers_of(self.graph(index, batch))
-        return ObservedLayers(layers, *measures)
+        return observing.ObservedLayers(layers, *measures)
 
     def own_pass(self) -> OwnPass:
         return OwnPass(self.observed_pass()[2])
@@ -458,11 +449,11 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         images = tf.cast(as_input(batch[0], self.settings.layout, self.precision.compute), tf.float32).numpy()
         return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
-    def observe(self) -> Observation:
+    def observe(self) -> observing.Observation:
         loss, logits, gradients = self.observed_pass()
         images = as_input(self.batch[0], self.settings.layout, self.precision.compute)
         convolutions = observe_convolutions(self.network, self.settings.model, images)
-        return Observation(logits.numpy(), float(loss), gradients, convolutions)
+        return observing.Observation(logits.numpy(), float(loss), gradients, convolutions)
 
 
 open_training = TensorFlowImageTraining
