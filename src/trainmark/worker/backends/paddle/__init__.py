@@ -5,16 +5,7 @@ import re
 import signal
 import warnings
 
-from ...core.outcomes import (
-    LOST_PEER,
-    OOM,
-    OUT_OF_MEMORY,
-    Known,
-    RunError,
-    loader_ended,
-    lost_peer,
-    out_of_memory,
-)
+from ...core import outcomes
 from ...core.signals import STOPPING
 
 __all__ = ["FAILURES"]
@@ -42,12 +33,16 @@ GLOO_TIMEOUT = re.compile(r"TIMEOUT self_rank = \w+ pair_rank = -?\w+")
 LOADER_ENDED = re.compile("DataLoader process")
 
 
-def _on_gpu(_error: BaseException, found: "re.Match[str]") -> RunError:
-    return RunError(OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}")
+def _on_gpu(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
+    return outcomes.RunError(
+        outcomes.OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}"
+    )
 
 
-def _on_host(_error: BaseException, found: "re.Match[str]") -> RunError:
-    return RunError(OOM, f"the host is out of memory: it could not allocate {found.group(1)} bytes")
+def _on_host(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
+    return outcomes.RunError(
+        outcomes.OOM, f"the host is out of memory: it could not allocate {found.group(1)} bytes"
+    )
 
 
 _MEMORY = (MemoryError, RuntimeError)
@@ -55,10 +50,10 @@ _CONTACT = (RuntimeError, ValueError, OSError)
 # Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and exceptions of other
 # libraries, such as gloo, into RuntimeError, ValueError or OSError.
 FAILURES = (
-    Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
-    Known(_MEMORY, WANTED_ON_HOST, _on_host),
-    Known(_MEMORY, OUT_OF_MEMORY, out_of_memory),
-    Known(_CONTACT, GLOO_TIMEOUT, lost_peer),
-    Known(_CONTACT, LOST_PEER, lost_peer),
-    Known((SystemError,), LOADER_ENDED, loader_ended),
+    outcomes.Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
+    outcomes.Known(_MEMORY, WANTED_ON_HOST, _on_host),
+    outcomes.Known(_MEMORY, outcomes.OUT_OF_MEMORY, outcomes.out_of_memory),
+    outcomes.Known(_CONTACT, GLOO_TIMEOUT, outcomes.lost_peer),
+    outcomes.Known(_CONTACT, outcomes.LOST_PEER, outcomes.lost_peer),
+    outcomes.Known((SystemError,), LOADER_ENDED, outcomes.loader_ended),
 )

@@ -4,16 +4,7 @@ import re
 
 import torch
 
-from ...core.outcomes import (
-    LOST_PEER,
-    OOM,
-    OUT_OF_MEMORY,
-    Known,
-    RunError,
-    loader_ended,
-    lost_peer,
-    out_of_memory,
-)
+from ...core import outcomes
 from .collectives import GRADIENTS
 
 __all__ = ["FAILURES", "GRADIENTS"]
@@ -22,14 +13,16 @@ WANTED = re.compile(r"Tried to allocate [^.]*?(?:bytes|[KMGT]iB)", re.IGNORECASE
 LOADER_ENDED = re.compile(r"^DataLoader worker")
 
 
-def _wanted_too_much(error: BaseException, found: "re.Match[str]") -> RunError:
+def _wanted_too_much(error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
     where = "GPU" if isinstance(error, torch.OutOfMemoryError) else "host"
-    return RunError(OOM, f"the {where} is out of memory: {found.group(0).lower().replace('ib', 'iB')}")
+    return outcomes.RunError(
+        outcomes.OOM, f"the {where} is out of memory: {found.group(0).lower().replace('ib', 'iB')}"
+    )
 
 
 FAILURES = (
-    Known((RuntimeError,), WANTED, _wanted_too_much),
-    Known((RuntimeError,), OUT_OF_MEMORY, out_of_memory),
-    Known((RuntimeError, ConnectionError), LOST_PEER, lost_peer),
-    Known((RuntimeError,), LOADER_ENDED, loader_ended),
+    outcomes.Known((RuntimeError,), WANTED, _wanted_too_much),
+    outcomes.Known((RuntimeError,), outcomes.OUT_OF_MEMORY, outcomes.out_of_memory),
+    outcomes.Known((RuntimeError, ConnectionError), outcomes.LOST_PEER, outcomes.lost_peer),
+    outcomes.Known((RuntimeError,), LOADER_ENDED, outcomes.loader_ended),
 )
