@@ -18,6 +18,7 @@ from trainmark.campaign.observation_run import observe
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.equivalence import (
+    Rounding,
     certify,
     equal_work_of,
     follows,
@@ -166,7 +167,15 @@ def answer(
                 absent[framework] = observed
                 continue
             variants = [
-                _variant(_judge(question, observed.steps), base, variant, run_env, folder, limits, announce)
+                _variant(
+                    _judge(observed.steps, golden, low, precision),
+                    base,
+                    variant,
+                    run_env,
+                    folder,
+                    limits,
+                    announce,
+                )
                 for variant in question.variants
                 if variant.framework == framework and variant != _variant_of(base)
             ]
@@ -194,13 +203,13 @@ Judge = Callable[[Followed, Mapping[str, str], str], CheckedVariant]
 """Checks the steps of a variant, which has these axes and this compiler."""
 
 
-def _judge(question: Question, base: Observation) -> Judge:
-    """Return the check of a framework's variants: against its own steps, or in a low precision the golden ones."""
-    rules, precision = dict(question.rules), question.precision
-    golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
-    if golden is None or rounding is None or precision is Precision.FP32:
+def _judge(
+    base: Observation, golden: Observation | None, low: Rounding | None, precision: Precision
+) -> Judge:
+    """Return the check of a framework's variants: against its own steps, or in a ``low`` precision the golden ones."""
+    if golden is None or low is None:
         return lambda steps, axes, compiler: follows(base, steps, axes, compiler)
-    return lambda steps, axes, compiler: follows_rounded(golden, steps, rounding, precision, axes, compiler)
+    return lambda steps, axes, compiler: follows_rounded(golden, steps, low, precision, axes, compiler)
 
 
 def _variant(
