@@ -166,16 +166,9 @@ def answer(
             if isinstance(observed, str):
                 absent[framework] = observed
                 continue
+            judge = _judge(observed.steps, golden, low, precision)
             variants = [
-                _variant(
-                    _judge(observed.steps, golden, low, precision),
-                    base,
-                    variant,
-                    run_env,
-                    folder,
-                    limits,
-                    announce,
-                )
+                _variant(judge, base, variant, run_env, folder, limits, announce)
                 for variant in question.variants
                 if variant.framework == framework and variant != _variant_of(base)
             ]
