@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest_logs import Reader
 
@@ -17,6 +18,7 @@ from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import AuditVerdict, judge, measure_log
 from trainmark.measure.rules.claims import Claim
 from trainmark.programs import read_log, read_stream, synthetic_log
+from trainmark.programs.log_formats.mlperf import parts
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS
 from trainmark.programs.log_formats.mlperf.events import last_values
 
@@ -337,3 +339,112 @@ def test_a_harness_without_a_count_leaves_the_number_to_the_program() -> None:
 
 def _json_line(key: str, value: object) -> str:
     return ":::MLLOG " + json.dumps({"time_ms": 1690527000000, "key": key, "value": value, "metadata": {}})
+
+
+def _epochs_of(
+    benchmark: str, samples: int, *, numbered: bool = True, ranks: int = 1, last: float = 200.0
+) -> str:
+    """Return a run of 200 epochs of about 10 s, each start and stop printed by so many ranks."""
+    events = _head(benchmark, 256, samples)
+    for number in range(200):
+        about = {"epoch_num": number + 1} if numbered else {}
+        begin, end = 10 + 11 * number, 20 + 11 * number + number % 7 / 10
+        events += [("epoch_start", begin + 0.001 * rank, None, about) for rank in range(ranks)]
+        events += [("tracked_stats", end, {"throughput": samples / 10.3}, about)]
+        reached = {"epoch_num": last if number == 199 else number + 0.5}
+        events += [("eval_accuracy", end, 0.5, reached)] if numbered else []
+        events += [("epoch_stop", end + 0.001 * rank, None, about) for rank in range(ranks)]
+    return _text(*events, ("run_stop", 2300, None, {"status": "success"}))
+
+
+def _steps_of(first_only: bool) -> str:
+    """Return a run of 200 blocks of 100 steps, whose step is printed at the start, and maybe at the stop."""
+    events = _head("gpt3", 16, 1_574_207_408)
+    for number in range(200):
+        begin, end = 10 + 110 * number, 110 + 110 * number
+        events.append(("block_start", begin, None, {"first_epoch_num": number, "step_num": 100 * number}))
+        reached = {} if first_only else {"step_num": 100 * number + 100}
+        events.append(("block_stop", end + number % 3, None, {"first_epoch_num": number, **reached}))
+    return _text(*events, ("run_stop", 30_000, None, {"status": "success"}))
+
+
+_LONG_RUNS = {
+    "epochs": _epochs_of("resnet", 100_000),
+    "epochs without numbers": _epochs_of("resnet", 100_000, numbered=False),
+    "several ranks": _epochs_of("resnet", 100_000, ranks=4),
+    "a last part of an epoch": _epochs_of("dlrm", 100_000, last=199.25),
+    "own throughput": _epochs_of("rgat", 100_000),
+    "steps": _steps_of(first_only=False),
+    "steps at the start only": _steps_of(first_only=True),
+    "counter": _llm("flux1", [(800 * n, 800 * n + 800) for n in range(200)]),
+    "counter of the start": _llm("flux1", [(800 * n, 800 * n) for n in range(200)]),
+    "length": _llm("llama31_8b", [(800, 800)] * 200),
+    "warm-up": _llm("stable_diffusion", [(800 * n, 800 * n + 800) for n in range(200)]).replace(
+        '"train_step_time": 2.0', '"train_step_time": 4.0', 1
+    ),
+}
+
+
+def _by_parts(monkeypatch: pytest.MonkeyPatch, read: Reader, text: str) -> tuple[ParsedLog, ParsedLog, bool]:
+    """Return the log read whole, the log read in parts of few events, and whether the parts gave the records."""
+    whole, gave, of_parts = read(text), [], parts.assemble_parts
+
+    def observed(columns: Any) -> Any:
+        found = of_parts(columns)
+        gave.append(found is not None)
+        return found
+
+    monkeypatch.setattr(parts, "LONG_EVENTS", 64)
+    monkeypatch.setattr(parts, "PART_EVENTS", 40)
+    monkeypatch.setattr(parts, "assemble_parts", observed)
+    return whole, read(text), gave == [True]
+
+
+def _same_records(one: ParsedLog, other: ParsedLog) -> bool:
+    columns = [
+        (getattr(one.records, name), getattr(other.records, name)) for name in ("step", "rate", "samples")
+    ]
+    return one.records.count == other.records.count and all(
+        first is second is None or np.array_equal(first.array(), second.array()) for first, second in columns
+    )
+
+
+@pytest.mark.parametrize("text", _LONG_RUNS.values(), ids=_LONG_RUNS.keys())
+def test_a_long_run_read_in_parts_has_the_records_of_all_its_events(
+    monkeypatch: pytest.MonkeyPatch, read: Reader, text: str
+) -> None:
+    whole, by_parts, in_parts = _by_parts(monkeypatch, read, text)
+
+    assert in_parts
+    assert whole.records.count >= 199
+    assert _same_records(whole, by_parts)
+    assert measure_log(whole).value == pytest.approx(measure_log(by_parts).value, rel=1e-12)
+    assert [(one.name, one.how) for one in whole.witnesses] == [
+        (one.name, one.how) for one in by_parts.witnesses
+    ]
+    for one, other in zip(whole.witnesses, by_parts.witnesses, strict=True):
+        assert one.value == pytest.approx(other.value)
+
+
+def _swapped(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    return "".join([*lines[:300], *lines[400:500], *lines[300:400], *lines[500:]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _swapped(_epochs_of("resnet", 100_000)),
+        _llm("llama31_405b", [(800 * n, 800 * n) for n in range(200)], stops=False),
+        _epochs_of("resnet", 100_000).replace('"epoch_stop"', '"epoch_end"', 1),
+    ],
+    ids=["out of order", "blocks without a stop", "an open epoch"],
+)
+def test_a_long_run_without_places_to_cut_is_read_whole(
+    monkeypatch: pytest.MonkeyPatch, read: Reader, text: str
+) -> None:
+    whole, again, in_parts = _by_parts(monkeypatch, read, text)
+
+    assert not in_parts
+    assert whole.records.count > 0
+    assert _same_records(whole, again)

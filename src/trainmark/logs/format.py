@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.literals import required, required_all
 from trainmark.logs.model import EndState, Facts, Meaning, OwnRun, Problem, Scope, Witness
@@ -62,7 +62,7 @@ class Published(NamedTuple):
 class Assembled(NamedTuple):
     """Records computed from all rows of a log, and the other ways to the throughput that the same rows allow."""
 
-    records: dict[str, Floats]
+    records: Mapping[str, Column]
     witnesses: tuple[Witness, ...] = ()
 
 
@@ -78,23 +78,23 @@ class Format:
     unnoticed. The pattern with index ``overall`` is preferred wherever it occurs: it times as a whole what the others
     time in parts. ``find_scope`` returns the scope of the rates where it differs between logs. ``mark`` recognises a
     log that has no record yet. ``extract`` replaces ``records`` if a line needs more than a pattern; ``assemble``
-    computes the records from all rows that ``extract`` returned (few rows: it gets them all at once), and other ways to
-    the throughput from the same rows; ``transform`` maps blocks of columns to blocks of columns. ``figures`` match the
-    tool's own results in the tail; ``computed_figures`` returns others, and None for one that is not of this run.
-    ``header`` matches the start of every complete log. Only the first record after a match of ``heading`` counts, as
-    further ones are of an evaluation; before the first heading all do. A log without a match of ``required`` in its
-    head or tail is of another program, which prints the same lines. With ``accumulates`` a printed step is an optimizer
-    step of several micro-batches. ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of
-    ``records`` if they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not
-    steps. A running average printed at step ``n`` covers ``n - averages_from`` steps. With ``of_last_steps`` a record
-    may cover only the last steps of its interval. ``epoch_seconds`` matches the training time of an epoch (groups
-    ``epoch``, ``s``, and optionally ``d``, ``h``, ``m``), which the records are checked against. ``doubts`` returns
-    problems of the program's own result; ``notes`` matches the lines of the whole log that it needs (rare lines, or
-    reading becomes slow). ``fp16`` is the precision that "fp16" in a log's name means for this program. A format that
-    ``accompanies`` is printed by a harness among the lines of another program, and its records win over that program's.
-    ``own_run`` reads the measured window of a program that reports it. ``published`` lists the rules by which figures
-    of this program are published, in the order in which an audit tries them. ``built_on`` is the format of a trainer on
-    which this program is built, and whose results are in its logs.
+    computes the records from all rows that ``extract`` returned, and other ways to the throughput from the same rows;
+    ``transform`` maps blocks of columns to blocks of columns. ``figures`` match the tool's own results in the tail;
+    ``computed_figures`` returns others, and None for one that is not of this run. ``header`` matches the start of every
+    complete log. Only the first record after a match of ``heading`` counts, as further ones are of an evaluation;
+    before the first heading all do. A log without a match of ``required`` in its head or tail is of another program,
+    which prints the same lines. With ``accumulates`` a printed step is an optimizer step of several micro-batches.
+    ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if they differ. With
+    ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
+    step ``n`` covers ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only the last steps of its
+    interval. ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``,
+    ``h``, ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result;
+    ``notes`` matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the
+    precision that "fp16" in a log's name means for this program. A format that ``accompanies`` is printed by a harness
+    among the lines of another program, and its records win over that program's. ``own_run`` reads the measured window
+    of a program that reports it. ``published`` lists the rules by which figures of this program are published, in the
+    order in which an audit tries them. ``built_on`` is the format of a trainer on which this program is built, and
+    whose results are in its logs.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Format:
     computed_figures: Callable[[LogContext], dict[str, float | None]] | None = None
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], Extract] | None = None
-    assemble: Callable[[dict[str, Floats]], Assembled] | None = None
+    assemble: Callable[[Mapping[str, Column]], Assembled] | None = None
     transform: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
     notes: re.Pattern[bytes] | None = None

@@ -308,9 +308,8 @@ def _records_of(known: Format, found: Mapping[str, Column], size: int) -> _OfRan
     """Return a rank's records."""
     witnesses: tuple[Witness, ...] = ()
     if known.assemble is not None:
-        made, witnesses = known.assemble({name: column.array() for name, column in found.items()})
-        found = {name: Column.of(values) for name, values in made.items()}
-        size = len(next(iter(made.values()), ()))
+        found, witnesses = known.assemble(found)
+        size = len(next(iter(found.values()), ()))
     if known.transform is not None:
         found, size = _join_blocks(known.transform(_blocks(found)))
     columns = {name: found[name] for name in FIELDS if name in found}

@@ -9,18 +9,18 @@ than a run can have. Records have their own start and stop, so the time between 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Column
 from trainmark.logs.fields import Extract
 from trainmark.logs.format import Assembled, Format, LogContext, parse_setting, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
+from trainmark.programs.log_formats.mlperf import parts
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS, READ_AS_USUAL
 from trainmark.programs.log_formats.mlperf.events import Events, last_values, rows_of
 from trainmark.programs.log_formats.mlperf.methods import (
@@ -30,12 +30,10 @@ from trainmark.programs.log_formats.mlperf.methods import (
     records_of,
     witnesses_of,
 )
+from trainmark.programs.log_formats.mlperf.parts import runs_of
 
 _FIRST_STAMP_S = 978_307_200.0
 """2001-01-01: earlier stamps are seconds, written where milliseconds belong."""
-_RANK_DELAY_S = 60.0
-"""Longest delay between ranks that print the same start; a later start is another run."""
-
 _STOP = re.compile(rb'"run_stop"(?:(?<="key": "run_stop")|(?<="key":"run_stop"))[^\n]*"status": ?"(\w+)"')
 """Begins with plain letters, which makes the search as fast as memory."""
 
@@ -62,32 +60,18 @@ def extract(text: bytes) -> Extract:
     return Extract(dict(found.columns), found.samples)
 
 
-def assemble(columns: dict[str, Floats]) -> Assembled:
+def assemble(columns: Mapping[str, Column]) -> Assembled:
     """Return the records (step, rate, samples) of all events of a log, and of one run every way to its number."""
-    runs = _runs(Events.in_time(columns))
+    if len(columns["key"]) > parts.LONG_EVENTS and (of_parts := parts.assemble_parts(columns)):
+        return of_parts
+    runs = runs_of(Events.in_time({name: column.array() for name, column in columns.items()}))
     found = [records_of(run) for run in runs]
     whole = [records for records in found if records]
     if len(found) > 1 and any(len(records["step"]) < 2 for records in whole):
         return Assembled({})  # their counters cannot distinguish the runs
     common = [name for name in (whole[0] if whole else ()) if all(name in records for records in whole)]
-    records = {name: np.concatenate([records[name] for records in whole]) for name in common}
+    records = {name: Column.of(np.concatenate([records[name] for records in whole])) for name in common}
     return Assembled(records, witnesses_of(runs[0]) if len(runs) == 1 else ())
-
-
-def _runs(events: Events) -> list[Run]:
-    """Split the events into runs."""
-    starts: list[int] = []
-    times, stops = events.time_s, events.places("run_stop")
-    ends = times[stops]
-    for at in events.places("run_start").tolist():
-        ended = bool(starts) and bool(((ends >= times[starts[-1]]) & (ends < times[at])).any())
-        if not starts or ended or times[at] - times[starts[-1]] > _RANK_DELAY_S:
-            starts.append(at)
-    if len(starts) < 2:
-        return [Run.of(events)]
-    # A run begins where the previous one ended: its settings are printed before its start event.
-    cuts = [max((stop + 1 for stop in stops.tolist() if stop < at), default=at) for at in starts[1:]]
-    return [Run.of(events[begin:end]) for begin, end in pairwise((0, *cuts, len(events)))]
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
@@ -100,7 +84,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     columns = rows_of(context.text).columns
     if not columns:
         return ()
-    runs = _runs(Events.in_time(columns))
+    runs = runs_of(Events.in_time(columns))
     if len(runs) > 1:
         return (Problem("several-runs", f"the file contains {len(runs)} runs: split it"),)
     run = runs[0]

@@ -281,12 +281,13 @@ class _Mark(NamedTuple):
     step: float
 
 
-def segments(events: Events, batch: float) -> Spans:
+def segments(events: Events, batch: float, next_samples: float = math.nan) -> Spans:
     """Return the training within blocks, without evaluation, with the samples of each; NaN samples if unknown.
 
     A segment begins at ``block_start`` and ends at the first of ``eval_start``, ``block_stop``, the next start and
     ``run_stop``: some programs stop only the last of their blocks. ``samples_count`` is a counter of samples, or, if
-    all blocks have the same one from the first start on, the length of a block. ``batch`` is the samples of a step.
+    all blocks have the same one from the first start on, the length of a block. ``batch`` is the samples of a step, and
+    ``next_samples`` the counter at the next start after the events, if they are a part of a run.
     """
     ends = _segment_ends(events.of("block_start", "block_stop", "eval_start", "run_stop"))
     counters = [first.samples for first, _ in ends]
@@ -302,10 +303,12 @@ def segments(events: Events, batch: float) -> Spans:
         if lengths:
             samples = first.samples
         else:
-            after = counts[(times >= last.time_s) & (counts > first.samples)][:1]
-            following = counters[place + 1] if place + 1 < len(ends) else np.nan
-            candidates = (last.samples, following, *after.tolist())
-            samples = next((count - first.samples for count in candidates if count > first.samples), np.nan)
+            following = counters[place + 1] if place + 1 < len(ends) else next_samples
+            counter = next((count for count in (last.samples, following) if count > first.samples), None)
+            if counter is None:
+                after = counts[(times >= last.time_s) & (counts > first.samples)]
+                counter = after[0] if len(after) else np.nan
+            samples = counter - first.samples
         of_steps = first.step, last.step - first.step
         found.append((float(place), first.time_s, last.time_s, np.nan, samples, *of_steps))
     return Spans(*np.array(found, np.float64).reshape(-1, 7).T)

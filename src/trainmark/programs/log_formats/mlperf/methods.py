@@ -10,6 +10,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,9 +30,26 @@ _MOST_DEVICES = 16
 Records = dict[str, Floats]
 
 
+class Part(NamedTuple):
+    """The place of a part in its run, and what its ways need of the other parts.
+
+    ``starts_s`` are the first and the last start of an epoch (or block) of the whole run.
+    ``next_step`` and ``next_samples`` are the counters at the start of the next part, NaN if not printed.
+    """
+
+    is_first: bool = True
+    is_last: bool = True
+    starts_s: tuple[float, float] | None = None
+    next_step: float = np.nan
+    next_samples: float = np.nan
+
+
+_WHOLE = Part()
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The events of one run, and what every way needs of them."""
+    """The events of one run, or of a part of it, and what every way needs of them."""
 
     events: Events
     dialect: Dialect
@@ -42,10 +60,11 @@ class Run:
     blocks: Spans
     training: Spans
     unpaired: int
+    part: Part
 
     @classmethod
-    def of(cls, events: Events) -> "Run":
-        """Return the run of ``events``."""
+    def of(cls, events: Events, part: Part = _WHOLE) -> "Run":
+        """Return the run of ``events``, or a part of it."""
         benchmark, batch = (
             events.of(key).values("value") for key in ("submission_benchmark", "global_batch_size")
         )
@@ -61,9 +80,10 @@ class Run:
             batch=size,
             epochs=epochs,
             blocks=blocks,
-            training=segments(events, size),
+            training=segments(events, size, part.next_samples),
             is_named=len(benchmark) > 0,
             unpaired=unpaired,
+            part=part,
         )
 
     @property
@@ -91,6 +111,16 @@ def records_of(run: Run) -> Records:
     return next((found for way in run.dialect.prefers if (found := _METHODS[way](run))), {})
 
 
+def preferred(run: Run, found: Mapping[str, Records]) -> str | None:
+    """Return the first way of the run's benchmark that is among those ``found``; ``None`` without any."""
+    return next((way for way in run.dialect.prefers if way in found), None)
+
+
+def every_way(run: Run) -> dict[str, Records]:
+    """Return the records of a run by every way that gives any."""
+    return {way: records for way, method in _METHODS.items() if (records := method(run))}
+
+
 def only_own(run: Run) -> bool:
     """Return whether the program's own throughput is the only way to a number."""
     return bool(_own(run)) and not any(method(run) for way, method in _METHODS.items() if way != "own")
@@ -103,14 +133,16 @@ def count_methods(run: Run) -> int:
 
 def witnesses_of(run: Run) -> tuple[Witness, ...]:
     """Return every way to the number as a witness; the whole run only if preferred second or without another."""
-    usual = [way for way in _METHODS if way != "run" or way in run.dialect.prefers[:2]]
-    found = [(way, records) for way in usual if (records := _METHODS[way](run))]
-    if not found:
-        found = [("run", records)] if (records := _METHODS["run"](run)) else []
-    main = next((_middle(records) for way, records in found if way in run.dialect.prefers[:1]), None)
+    return name_witnesses(run.dialect, {way: middle(records) for way, records in every_way(run).items()})
+
+
+def name_witnesses(dialect: Dialect, rates: Mapping[str, float]) -> tuple[Witness, ...]:
+    """Return the witnesses of a run, given its rate by every way."""
+    usual = [way for way in rates if way != "run" or way in dialect.prefers[:2]]
+    main = next((rates[way] for way in usual if way in dialect.prefers[:1]), None)
     witnesses = []
-    for way, records in found:
-        value, how = _middle(records), _HOW[way]
+    for way in usual or rates:
+        value, how = rates[way], _HOW[way]
         devices = _devices(main / value) if way == "own" and main else None
         if devices:
             value, how = value * devices, f"{how}, {value:.6g} of one of {devices} devices"
@@ -136,7 +168,7 @@ _HOW = {
 }
 
 
-def _middle(records: Records) -> float:
+def middle(records: Records) -> float:
     """Return the median rate of several blocks, or all samples over all time of up to two epochs."""
     rates = records["rate"]
     if len(rates) >= _FEWEST or "samples" not in records:
@@ -156,7 +188,7 @@ def _own(run: Run) -> Records:
     rates = rates[np.isfinite(rates) & (rates > 0)]
     if not len(rates) or not (len(run.train_samples) or np.isfinite(run.batch)):
         return {}
-    return _without_warm_up({"step": np.arange(1.0, len(rates) + 1), "rate": rates})
+    return _without_warm_up(run, {"step": np.arange(1.0, len(rates) + 1), "rate": rates})
 
 
 def _step_time(run: Run) -> Records:
@@ -164,7 +196,7 @@ def _step_time(run: Run) -> Records:
     times = times[np.isfinite(times) & (times > 0)]
     if not len(times) or not np.isfinite(run.batch):
         return {}
-    return _without_warm_up({"step": np.arange(1.0, len(times) + 1), "rate": run.batch / times})
+    return _without_warm_up(run, {"step": np.arange(1.0, len(times) + 1), "rate": run.batch / times})
 
 
 def _blocks(run: Run) -> Records:
@@ -179,10 +211,11 @@ def _epochs(run: Run) -> Records:
         return {}
     if not (np.diff(found.number) > 0).all() or not (found.epochs > 0).all():
         return {}
-    if run.name == "bert" and run.train_samples.time_s[0] <= found.start_s[0]:
+    if run.name == "bert" and run.train_samples.time_s[0] <= _starts(run, found)[0]:
         return {}  # the size of the data set, which no run covers
     done = samples * found.epochs
-    done[-1] *= _fraction_of_last(run, found)
+    if run.part.is_last:
+        done[-1] *= _fraction_of_last(run, found)
     return _of_spans(found, done, run.batch)
 
 
@@ -205,7 +238,7 @@ def _finished(run: Run) -> Spans:
 def _steps(run: Run) -> Records:
     """Missing steps of a block, or an epoch, are taken from the next one's start."""
     found = run.blocks if len(run.blocks) else run.epochs
-    following = np.append(found.first_step[1:], np.nan)[: len(found)]
+    following = np.append(found.first_step[1:], run.part.next_step)[: len(found)]
     steps = np.where(found.steps > 0, found.steps, following - found.first_step)
     counted = steps > 0
     return _of_spans(found[counted], steps[counted] * run.batch, run.batch)
@@ -239,7 +272,12 @@ _METHODS: Mapping[str, Callable[[Run], Records]] = {
 def _counts_whole_run(run: Run, found: Spans) -> bool:
     """Return whether ``train_samples`` count the whole run, by the time at which they are printed."""
     times = run.train_samples.time_s
-    return bool(len(times) and times[-1] > found.start_s[0 if run.name == "bert" else -1])
+    return bool(len(times) and times[-1] > _starts(run, found)[0 if run.name == "bert" else -1])
+
+
+def _starts(run: Run, found: Spans) -> Floats | tuple[float, float]:
+    """Return the starts of the epochs ``found``, or of a part of a run the first and the last of the whole run."""
+    return run.part.starts_s or found.start_s
 
 
 def _fraction_of_last(run: Run, found: Spans) -> float:
@@ -253,10 +291,10 @@ def _fraction_of_last(run: Run, found: Spans) -> float:
     return part if part and whole in (found.number[-1] - 1, np.floor(found.number[-1])) else 1.0
 
 
-def _without_warm_up(records: Records) -> Records:
+def _without_warm_up(run: Run, records: Records) -> Records:
     """Return the records without a first one that is clearly slower than the others."""
     rates = records["rate"]
-    if len(rates) <= _FEWEST or rates[0] * (1 + _WARM_UP) > median(rates[1:]):
+    if not run.part.is_first or len(rates) <= _FEWEST or rates[0] * (1 + _WARM_UP) > median(rates[1:]):
         return records
     return {name: values[1:] for name, values in records.items()}
 
