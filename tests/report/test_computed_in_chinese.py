@@ -101,6 +101,31 @@ def test_a_chinese_report_has_evidence_advice_and_reasons_in_chinese() -> None:
     assert "3 次运行中有 3 次受到机器干扰（cpu-shared）" in table
 
 
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SENTENCE = re.compile(r"(?<![\w_./=-])[a-z]{3,} [a-z]{2,} [a-z]{2,} [a-z]{2,}(?![\w_])")
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in STORED.iterdir() if path.is_dir()), ids=lambda path: path.name
+)
+def test_english_sentences_of_a_chinese_report_are_doubts_names_and_the_suites_description(
+    folder: Path,
+) -> None:
+    results = read_results(folder / "results.json")
+    text = FENCED.sub("", render_markdown(results, folder, Language.ZH))
+    labels = {case.case.topology for case in results.cases}
+
+    left = [
+        cell
+        for line in text.splitlines()
+        if results.description not in line and not re.search(r"\([a-z-]+\)|`foreign`", line)
+        for cell in line.split("|")
+        if SENTENCE.search(cell) and not any(label in cell for label in labels)
+    ]
+
+    assert left == []
+
+
 def test_a_text_of_unknown_form_stays_as_it_is() -> None:
     say = catalogue(Language.ZH)
 

@@ -229,7 +229,7 @@ def _pairs(context: Context, certificate: Certificate) -> Table:
     remarks = dict.fromkeys(check.remark for check in checks if check.remark and check.holds)
     columns = (Column(context.say("column_pair"), numeric=False), *_deviation_columns(context, subjects))
     rows.append((cell(context.say("tolerance")), *_tolerances(checks, subjects), cell("")))
-    return Table("", columns, tuple(rows), tuple(remarks))
+    return Table("", columns, tuple(rows), tuple(map(context.say.translated, remarks)))
 
 
 def _variants(context: Context, certificate: Certificate) -> Table:
