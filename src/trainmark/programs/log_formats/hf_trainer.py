@@ -109,14 +109,9 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             Problem("loss-not-finite", "the gradient is NaN in the last lines: the training diverged")
         )
     if _resumed(context, summary, bars):
-        sentence = "the run resumed from a checkpoint: the number covers the steps and the time since then"
-        known = _own_rate(context, summary, bars) is not None
-        if not known:
-            sentence = (
-                "the run resumed from a checkpoint: its summary counts earlier samples but only its own time, and the "
-                "log does not show how many steps are its own"
-            )
-        found.append(Problem("resumed", sentence, Severity.NOTE if known else Severity.DOUBT))
+        found.append(
+            _about_resumed(_rate_by_steps(context, summary, bars), _rate_by_epochs(context, summary, bars))
+        )
     covered = "the steps of the progress bar: their" if timed else "the whole run: its"
     more = "" if timed else "start-up, warm-up and "
     sentence = f"the rate covers {covered} time includes {more}checkpoints"
@@ -131,7 +126,7 @@ def computed_figures(context: LogContext) -> dict[str, float | None]:
         return _by_progress_bar(context)
     if b"train_samples_per_second" not in context.tail:
         return _by_progress_bar(context) | {"summary": None}
-    rate = _own_rate(context, summary, bars)
+    rate = _rate_by_steps(context, summary, bars) or _rate_by_epochs(context, summary, bars)
     return {"summary": None} if rate is None else {"summary": None, "resumed-part": rate}
 
 
@@ -164,11 +159,29 @@ def _timed_steps(context: LogContext, training: bytes) -> tuple[int, float] | No
     return (int(steps), seconds) if steps >= _BAR_WARMUP and seconds >= _LEAST_BAR_S else None
 
 
-def _own_rate(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
+def _about_resumed(by_steps: float | None, by_epochs: float | None) -> Problem:
+    """Return the problem of a resumed run, given the rate of its own part by its steps, and by its epochs."""
+    began = "the run resumed from a checkpoint: "
+    if by_steps is not None:
+        return Problem(
+            "resumed", f"{began}the number covers the steps and the time since then", Severity.NOTE
+        )
+    if by_epochs is not None:
+        sentence = (
+            f"{began}the number covers the epochs since its first loss, unless lines before it are missing"
+        )
+        return Problem("resumed", sentence)
+    sentence = (
+        f"{began}its summary counts earlier samples but only its own time, and the log does not show how many steps "
+        "are its own"
+    )
+    return Problem("resumed", sentence)
+
+
+def _rate_by_steps(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
     """Return the samples per second of a resumed run's own steps; ``None`` if the log does not show how many they are.
 
-    The progress bar times them. Without it they are those after the printed global step, or by the epochs of the losses
-    those from one loss before the first one, over the run's time.
+    The progress bar times them. Without it they are those after the printed global step, over the run's time.
     """
     rate, runtime = (summary.get(f"train_{name}", 0.0) for name in ("samples_per_second", "runtime"))
     if not rate or not runtime:
@@ -180,10 +193,8 @@ def _own_rate(context: LogContext, summary: dict[str, float], bars: list[_Bar]) 
         return None
     training = _last_training(context.text)
     total = search_integer(_STEPS, training) or (int(bars[-1][1]) if bars else None)
-    if (resumed_at := search_integer(_FROM_STEP, training)) and total:
-        return rate * (total - resumed_at) / total if resumed_at < total else None
-    share = _own_share_of_epochs(context, summary.get("epoch", 0.0))
-    return None if share is None else rate * share
+    resumed_at = search_integer(_FROM_STEP, training)
+    return rate * (total - resumed_at) / total if resumed_at and total and resumed_at < total else None
 
 
 def _time_by_bar(bars: list[_Bar]) -> tuple[float, float] | None:
@@ -202,18 +213,21 @@ def _time_by_bar(bars: list[_Bar]) -> tuple[float, float] | None:
     return None
 
 
-def _own_share_of_epochs(context: LogContext, last: float) -> float | None:
-    """Return the share of all epochs up to the ``last`` that the run trained itself, by the epochs of its first losses.
+def _rate_by_epochs(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
+    """Return the samples per second of a resumed run by its share of all epochs, from the epochs of its first losses.
 
     The checkpoint is at most one loss before the first one; ``None`` if that leaves the share uncertain.
     """
+    rate, last = summary.get("train_samples_per_second", 0.0), summary.get("epoch", 0.0)
+    if not rate or _done(context, summary, bars) is not None:
+        return None
     epochs = [float(word) for word in _LOSS.findall(context.head)[:20]]
     rises = [after - before for before, after in pairwise(epochs) if after > before]
     if b"Running training" not in context.head or not rises or last <= epochs[0]:
         return None
     spacing = max(rises)
     own = last - epochs[0] + spacing
-    return own / last if own < last and spacing + 0.01 <= _VAGUE * own else None
+    return rate * own / last if own < last and spacing + 0.01 <= _VAGUE * own else None
 
 
 def _all_bars(text: bytes) -> Iterator[_Bar]:
