@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.insight import ExplainedRun, Explanation, StatedRecipe, explain, render_text, to_document
 from trainmark.insight.difference import Basis, DifferenceOf, OwnCause, RecipeDifference
 from trainmark.insight.factors import FactorEvidence
+from trainmark.insight.from_log import run_from_log
 from trainmark.insight.from_results import run_from_case
 from trainmark.insight.physics import physical_limit
 from trainmark.insight.recipe import Reading
@@ -370,6 +372,17 @@ def stored_side(
     found = case.model_copy(update={"case": changed, "settled": changed, "runs": tuple(runs)})
     whole = results.model_copy(update={"manifests": manifests})
     return run_from_case(whole, found, name, folder)
+
+
+def test_a_case_of_one_run_has_the_noise_of_its_records(bench: Bench) -> None:
+    bench.write(protocol={"name": "adaptive", "steps": 40, "warmup_steps": 2, "repeats": 1})
+    (case,) = (results := bench.run()).cases
+
+    noise = run_from_case(results, case, "here", bench.out).noise
+
+    assert noise > 0
+    assert noise == run_from_log(bench.out / case.runs[0].directory).noise
+    assert run_from_case(results, case, "here").noise == 0
 
 
 def test_recipes_environments_telemetry_and_records_of_two_results_are_compared(tmp_path: Path) -> None:

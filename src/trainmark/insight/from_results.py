@@ -1,8 +1,10 @@
 """Reading a case of a result as a run to be explained: its estimate over repeats, and what its runs recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from trainmark.errors import InputError
 from trainmark.insight.bound import bound_of, judge_bounds
@@ -52,7 +54,7 @@ def run_from_case(results: Results, case: CaseResult, name: str, folder: Path | 
         rule=None if measurement is None else measurement.rule,
         data_wait=waits[len(waits) // 2] if waits else None,
         doubts=tuple(dict.fromkeys(doubts)) or _no_number(case),
-        noise=0.0 if estimate is None else estimate.half_width or 0.0,
+        noise=0.0 if estimate is None else estimate.half_width or _noise_of_records(runs, folder),
         unrepeated=WHY_NO_INTERVAL[estimate.no_interval]
         if estimate is not None and estimate.no_interval is not None
         else None,
@@ -71,6 +73,20 @@ def stated_recipe(results: Results, case: CaseResult) -> StatedRecipe:
         recipe = StatedRecipe({**recipe.readings, **reported.readings}, reported.program)
     recipe = recipe.with_readings(manifest_readings(manifest if isinstance(manifest, Manifest) else None))
     return recipe.with_options(case.case.options, _WHERE)
+
+
+def _noise_of_records(runs: Sequence[RunResult], folder: Path | None) -> float:
+    """Return the noise of the records of a case's runs, which its number has without an interval over them.
+
+    It is 0 if ``folder`` lacks the runs' files, or their windows are too short.
+    """
+    if folder is None:
+        return 0.0
+    found = []
+    for run in runs:
+        with suppress(InputError, OSError):
+            found.append(run_from_log(folder / run.directory).noise)
+    return median(found) if found else 0.0
 
 
 def _no_number(case: CaseResult) -> tuple[str, ...]:
