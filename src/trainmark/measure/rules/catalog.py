@@ -169,9 +169,17 @@ _TOOLS: Mapping[str, str] = {
     "progress-bar": "the batch of all devices over the time of a step by the program's progress bar",
     "resumed-part": "the samples of the steps that a resumed run trained itself over their time",
 }
-_NOT_PRINTED: Mapping[str, str] = {
-    "progress-bar": "the log has no rate: the value is the batch over the time of a step by the progress bar",
-    "resumed-part": "the log has no rate of the resumed part: the value is its own samples over its own time",
+_NOT_PRINTED: Mapping[str, Problem] = {
+    "progress-bar": Problem(
+        "by-progress-bar",
+        "the log has no rate: the value is the batch over the time of a step by the progress bar",
+        Severity.NOTE,
+    ),
+    "resumed-part": Problem(
+        "by-resumed-part",
+        "the log has no rate of the resumed part: the value is its own samples over its own time",
+        Severity.NOTE,
+    ),
 }
 _DLPERF: Mapping[str, str] = {
     "dlperf-speed": "mean of the printed speeds of iterations 21 to 120",
@@ -290,10 +298,10 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
 
 def _without_own_rate(log: ParsedLog) -> RuleResult | None:
     """Return the number of a log by a figure that the program does not print itself; ``None`` without one."""
-    for name, sentence in _NOT_PRINTED.items():
+    for name, note in _NOT_PRINTED.items():
         result = _named(name).compute(log)
         if result.value is not None:
-            return replace(result, problems=(Problem(f"by-{name}", sentence, Severity.NOTE),))
+            return replace(result, problems=(note,))
     return None
 
 
