@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainmark.schema.case import Case
     from trainmark.training_loop import measure
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Case",

@@ -53,3 +53,10 @@ def test_no_two_precisions_are_published_under_one_name(scheme: NamingScheme) ->
     cases: list[Case] = [case_of(precision=precision) for precision in Precision]
 
     assert len({log_name(case, 1, scheme) for case in cases}) == len(cases)
+
+
+def test_each_decision_has_a_number_of_its_own() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "adr"
+    numbers = [path.name[:4] for path in folder.glob("[0-9]*.md")]
+
+    assert len(numbers) == len(set(numbers))
