@@ -185,7 +185,7 @@ def test_without_the_work_of_a_step_the_number_is_in_steps(
 
     (run,) = runs(results)
     assert run["measurement"]["unit"] == "steps/s"
-    assert "the work of a step is unknown (--work-per-step N --unit samples/s)" in capsys.readouterr().out
+    assert "the work of a step is unknown (--work-per-step N --unit samples/s; " in capsys.readouterr().out
 
 
 def test_buffered_output_is_noticed(tmp_path: Path) -> None:

@@ -217,9 +217,11 @@ MPIRUN = "mpirun -np {world_size} -H {hosts} --tag-output python train.py"
 
 def written_by_run(folder: Path, command: str) -> Path:
     """Return the suite that ``trainmark run --nodes 4 -- COMMAND`` writes."""
-    (folder / "train.py").write_text("import torch\n")
+    project = folder / "mlp"
+    project.mkdir()
+    (project / "train.py").write_text("import torch\n")
     given_ = CommandOptions(nodes=4, devices=8)
-    return command_suite(shlex.split(command), given_, folder).write(folder / "out")
+    return command_suite(shlex.split(command), given_, project).write(project / "out")
 
 
 @pytest.mark.parametrize("kind", JobKind)
@@ -243,8 +245,9 @@ def test_a_command_line_becomes_a_job(
     assert [complaints(manifest) for manifest in found[1:]] == [[]] * len(found[1:])
     card = yaml.safe_load(found[0]["data"]["card-0.yaml"])
     assert card["command"] == shlex.split(command)
+    project = path.parents[1]
     assert notes == (
-        f"note: the program of train is not part of the job: the pods need {tmp_path} from their image or a claim\n"
+        f"note: the program of mlp is not part of the job: the pods need {project} from their image or a claim\n"
     )
 
 
@@ -265,7 +268,7 @@ def test_srun_is_no_command_for_pods(capsys: pytest.CaptureFixture[str], tmp_pat
     path = written_by_run(tmp_path, "srun -n 32 python train.py")
 
     assert refusal(capsys, path, "trainjob", LITTLE) == (
-        "--as trainjob: the command of train is srun, but pods have no Slurm; use torchrun or mpirun\n"
+        "--as trainjob: the command of mlp is srun, but pods have no Slurm; use torchrun or mpirun\n"
     )
 
 
