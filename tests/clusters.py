@@ -81,11 +81,18 @@ class Cluster:
         return sorted(line.split()[0].strip("'") for _, line in self._entrance.processes(host))
 
     def files(self, host: str) -> set[str]:
-        """Return the files on a host's own disk but those that its daemons keep."""
+        """Return the files on a host's own disk but those that its daemons keep, and compiled programs."""
         root = Path(f"/proc/{self._entrance.first[host]}/root")
         excluded = {
             root / str(path).lstrip("/")
-            for path in (self.state, "/var/spool", "/run", "/root/.cache", "/proc")
+            for path in (
+                self.state,
+                "/var/spool",
+                "/run",
+                "/root/.cache",
+                "/proc",
+                f"/tmp/trainmark-{os.getuid()}",
+            )
         }
         found: set[str] = set()
         # What is mounted there is not its own, but for the memory that processes share.
