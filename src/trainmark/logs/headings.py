@@ -22,6 +22,8 @@ def drop_unheaded(
     program may print no heading at all, or its log may be cut.
     """
     starts = _starts(heading, text)
+    if opened is None and not len(starts):
+        return text, None
     bounds = np.concatenate(([0], starts, [len(text)]))
     retained, position = [], 0
     for index in _with_several(record, text, starts):
