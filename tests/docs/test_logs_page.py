@@ -32,3 +32,14 @@ def test_the_table_of_rules_has_every_rule_by_which_somebody_publishes() -> None
     published = {rule.name for known in formats() for rule in rules_for(known.name)}
 
     assert published - {"window"} <= set(table)
+
+
+def test_both_readmes_count_the_formats() -> None:
+    counted = {
+        name: re.search(r"trainmark parse LOG .*?(\d+)", (ROOT / name).read_text(encoding="utf-8"))
+        for name in ("README.md", "README.zh-CN.md")
+    }
+
+    assert {name: found and int(found[1]) for name, found in counted.items()} == dict.fromkeys(
+        counted, len(formats())
+    )
