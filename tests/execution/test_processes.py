@@ -15,7 +15,7 @@ import pytest
 
 from fakes import alive
 from preloading import usual_signals
-from trainmark.node import CommandRunner, LocalHost, deferred_signals
+from trainmark.node import CommandRunner, LocalHost, deferred_signals, local, processes
 from trainmark.node.host import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
 from trainmark.schema.plan import Command
@@ -110,6 +110,37 @@ def test_the_number_of_a_job_that_has_ended_is_given_to_nobody_before_its_proces
     assert host.wait(endless, 0.1) is None
     assert host.kill(mark, endless) == 1
     assert host.reap(endless).code == -signal.SIGTERM
+
+
+def test_a_job_is_ended_before_our_wrapper_has_started_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt can come at once; the program, started after it, would run to its own end."""
+    slowly = ("sh", "-c", 'sleep 0.7; exec "$0" "$@"', *local._PYTHON)
+    monkeypatch.setattr(local, "_PYTHON", slowly)
+    host, mark = LocalHost(), str(tmp_path)
+    pid = host.start(Job((Command(0, ("sleep", "60"), {}),), tmp_path, tmp_path / "log", mark))
+    with monkeypatch.context() as hidden:
+        # The shell above, and its sleep, stand for an interpreter that is starting.
+        hidden.setattr(processes, "_members", lambda *_: [])
+        ending = threading.Timer(0.5, hidden.undo)
+        ending.start()
+        host.kill(mark, pid)
+    began = time.monotonic()
+    host.reap(pid)
+
+    assert time.monotonic() - began < 10
+
+
+def test_a_removed_folder_of_a_job_stays_removed(tmp_path: Path) -> None:
+    host, folder = LocalHost(), tmp_path / "run"
+    command = Command(0, ("sleep", "60"), {})
+    pid = host.start(Job((command,), folder, folder / "log", str(folder), telemetry=folder / "telemetry"))
+    host.remove(folder)
+    host.kill(str(folder), pid)
+    host.reap(pid)
+
+    assert not folder.exists()
 
 
 def test_the_words_of_a_program_are_in_no_other_command_line(tmp_path: Path) -> None:

@@ -208,8 +208,8 @@ class _RunningJobs:
         """End the jobs that still run; return how each ended, and what stopped them or why that is unknown."""
         ended = {index: JobResult(index, None) for index in range(len(self._jobs))}
         for index, (killed, end) in zip(self._running, map_hosts(self._running, self._end_one), strict=True):
-            if end is None:
-                unknown = f"{self._jobs[index].host.name}: it is unknown how its job ended"
+            if isinstance(end, HostError):
+                unknown = f"{self._jobs[index].host.name}: it is unknown how its job ended ({end})"
                 stopped = stopped or (Outcome.FAILED, unknown)
                 continue
             # Processes that still run because a peer failed or a limit was exceeded are no strays.
@@ -234,13 +234,13 @@ class _RunningJobs:
             if all(index in self._order or not self._jobs[index].job.commands for index in self._running):
                 return
 
-    def _end_one(self, index: int) -> tuple[int, JobEnd | None]:
-        """Return the number of ended processes and how the job ended; None if the host cannot be reached."""
+    def _end_one(self, index: int) -> tuple[int, JobEnd | HostError]:
+        """Return the number of ended processes, and how the job ended or why that is unknown."""
         host, pid = self._jobs[index].host, self._running[index]
         try:
             return host.kill(self._jobs[index].job.mark, pid), host.reap(pid)
-        except HostError:
-            return 0, None
+        except HostError as error:
+            return 0, error
 
     def _stopped_ranks(self) -> str:
         """Return the stopped ranks (as by SIGSTOP) as the end of a sentence, or an empty string."""

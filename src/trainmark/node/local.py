@@ -104,6 +104,7 @@ class LocalHost:
         self._jobs: dict[int, _StartedJob] = {}
         self._codes: dict[int, int] = {}
         self._daemons: dict[int, tuple[str, ...]] = {}
+        self._removed: set[int] = set()
         # Jobs that another host's mpirun starts have no process id here.
         self._numbers = itertools.count(-1, -1)
         self._trees = Trees()
@@ -185,7 +186,10 @@ class LocalHost:
         self.paths = with_mapping(self.paths, here, present)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
-        """Remove a file, a folder, or a folder's entries except some names."""
+        """Remove a file, a folder, or a folder's entries except some names; no job restores its files there later."""
+        if not without:
+            jobs = list(self._jobs.items())
+            self._removed |= {pid for pid, one in jobs if one.job.directory.is_relative_to(path)}
         if without:
             for child in path.iterdir() if path.is_dir() else ():
                 if child.name not in without:
@@ -324,6 +328,9 @@ class LocalHost:
             remove_obstacles(started.job.directory, started.job.signs)
         if code != 0:
             _keep_spawn_errors(started.job, started.at)
+        if pid in self._removed:
+            self._removed.remove(pid)
+            shutil.rmtree(started.job.directory, ignore_errors=True)
         return JobEnd(code, kernel_oom_kills() - started.oom_kills, self._daemons.pop(pid, ()))
 
     def _reaped(self, pid: int, process: "subprocess.Popen[bytes]") -> int:

@@ -59,7 +59,8 @@ def end_all(mark: str, leader: int | None = None, wrapper: int | None = None) ->
     """End every process of a run, first with SIGTERM, then with SIGKILL.
 
     They are the processes with the mark (or a mark below it), those in the session of ``leader`` or of our ``wrapper``,
-    and their descendants. The wrapper itself ends after them. Raises ``TrainmarkError`` if one cannot be ended.
+    and their descendants. The wrapper itself ends after them; one that has not started its program yet is waited for,
+    and what it starts is ended. Raises ``TrainmarkError`` if one cannot be ended.
     """
     session = leader if wrapper is None else wrapper
 
@@ -72,13 +73,17 @@ def end_all(mark: str, leader: int | None = None, wrapper: int | None = None) ->
     deadline = time.monotonic() + GRACE_S
     while any(_alive(process) for process in known) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    # A process may start another one before it ends: repeat until none is left.
-    deadline = time.monotonic() + KILL_S
-    while left := {process for process in (*known, *members()) if _alive(process)}:
-        if time.monotonic() > deadline:
+    # A process may start another one before it ends, and the wrapper its program: repeat until none is left.
+    wrapping = {psutil.Process(wrapper)} if wrapper is not None and psutil.pid_exists(wrapper) else set()
+    began = time.monotonic()
+    while left := {process for process in (*known, *members(), *wrapping) if _alive(process)}:
+        passed_s = time.monotonic() - began
+        if passed_s > KILL_S:
             pid = min(process.pid for process in left)
             raise TrainmarkError(f"process {pid} of {mark} cannot be ended; is a device or a disk stuck?")
-        _send(left, "kill")
+        # The program may have stopped its whole group. With the wrapper, the kernel ends its children.
+        _send(wrapping, "resume")
+        _send(left if left == wrapping and passed_s > GRACE_S else left - wrapping, "kill")
         time.sleep(_POLL_S)
     return EndedProcesses(len(known), daemons)
 
