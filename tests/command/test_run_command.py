@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -57,6 +58,18 @@ def test_the_number_is_that_of_the_programs_own_clock(
     printed = capsys.readouterr().out
     assert printed.startswith("tokens/s")
     assert "stored in   out; command.yaml and card.yaml there" in printed
+
+
+def test_steps_that_are_shorter_than_a_look_at_the_log_have_no_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several arrive at one look: the time from look to look is that of many steps."""
+    _, results = measured(tmp_path, "--style counter --batch-size 16 --steps 1000", "--repeats", "1")
+
+    (run,) = runs(results)
+    assert run["measurement"]["throughput"] > 500
+    assert run["measurement"]["step_times"] is None
+    assert not re.search(r"^step ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_what_nobody_stated_is_unknown_in_the_case_and_its_id(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from trainmark.logs import Facts, Severity
 from trainmark.logs.plausibility import stalls
-from trainmark.logs.plausibility.step_timing import measure_timing
+from trainmark.logs.plausibility.step_timing import Chunk, change_of_pace, measure_timing
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
@@ -83,3 +83,15 @@ def test_the_timing_of_a_log_is_measured_once_and_not_that_of_another_log(tmp_pa
     assert measure_timing(replace(logs[0], problems=())) is first
     assert measure_timing(replace(logs[0], warmup_steps=40)).counted < first.counted
     assert measure_timing(logs[1]).window_s == pytest.approx(first.window_s / 2)
+
+
+@pytest.mark.parametrize(("grain", "found"), [(0.0, True), (0.0001, True), (0.02, False)])
+def test_a_difference_that_the_resolution_of_the_clock_explains_is_no_change_of_pace(
+    grain: float, found: bool
+) -> None:
+    """Lines that arrive between two looks at the log: eight at one look, ten at the next."""
+    chunks = [Chunk(9 * at + 1, 0.01, 10.0 if at < 16 else 8.0) for at in range(32)]
+
+    change = change_of_pace(chunks, grain)
+
+    assert (change is not None) is found

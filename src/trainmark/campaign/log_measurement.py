@@ -406,8 +406,15 @@ def _first_step(read: ParsedLog) -> float | None:
     return first if np.isfinite(first) and first > 0 else None
 
 
+_LOOKS_PER_STEP = 5
+"""The least number of looks at a log in a step whose time is taken from the arrival of its line."""
+
+
 def _step_times(read: ParsedLog, clock: ArrivalClock, result: RuleResult) -> StepTimes | None:
-    """Return the distribution of the measured steps' times, if the log prints each step or its records arrived so."""
+    """Return the distribution of the measured steps' times, if the log prints each step or its records arrived so.
+
+    None if the clock is too coarse for these steps: several arrive at one look, or are printed as zero.
+    """
     if read.step_interval != 1:
         return None
     printed = read.records.step_time_s
@@ -415,10 +422,12 @@ def _step_times(read: ParsedLog, clock: ArrivalClock, result: RuleResult) -> Ste
         times = printed.array(result.skipped, result.skipped + result.used)
     elif clock.times is not None and not clock.buffered:
         times = np.diff(clock.times)[max(0, result.skipped - 1) : result.skipped + result.used - 1]
+        if not len(times) or times.mean() < _LOOKS_PER_STEP * INTERVAL_S:
+            return None
     else:
         return None
-    times = times[np.isfinite(times) & (times > 0)]
-    if len(times) < 2:
+    times = times[np.isfinite(times)]
+    if len(times) < 2 or not times.min() > 0:
         return None
     p50, p90, p99 = (float(value) for value in np.percentile(times, (50, 90, 99)))
     return StepTimes(

@@ -57,11 +57,12 @@ class Chunk(NamedTuple):
     work: float
 
 
-def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
+def change_of_pace(chunks: Sequence[Chunk], grain: float = 0.0) -> Change | None:
     """Return the lasting change of pace, or ``None``.
 
     The split minimises the squared deviations of the logarithms of the chunks' paces; the spread of each part must be
-    small compared with the difference. Chunks of zero duration (coarse clock) are merged with their neighbours.
+    small compared with the difference. Chunks of zero duration (coarse clock) are merged with their neighbours, and a
+    difference that the clock's resolution of ``grain`` seconds may explain is no change.
     """
     while any(chunk.seconds <= 0 for chunk in chunks) and len(chunks) > 4 * _FEWEST_CHUNKS:
         chunks = [
@@ -75,7 +76,10 @@ def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
     at = _best_split(logs, fewest)
     before, after = logs[:at], logs[at:]
     step = median(after) - median(before)
-    if abs(step) <= np.log1p(_DIFFERS) or abs(step) <= _SPREADS * max(_spread(before), _spread(after)):
+    rounding = 2 * grain / median(np.array([chunk.seconds for chunk in chunks]))
+    if abs(step) <= np.log1p(_DIFFERS) + rounding or abs(step) <= _SPREADS * max(
+        _spread(before), _spread(after)
+    ):
         return None
     return Change(chunks[at].record, float(np.exp(step)))
 
@@ -316,7 +320,7 @@ def timing_problems(log: ParsedLog) -> Iterator[Problem]:
     pace = measure_timing(log)
     false = pace.false
     yield from _backwards(pace.back)
-    change = change_of_pace(pace.chunks)
+    change = change_of_pace(pace.chunks, log.clock_resolution_s if pace.by_clock else 0.0)
     outliers = [*_slow(pace, change), *_fast(pace, change), *([_changed(change)] if change else [])]
     yield from outliers
     averaged = log.records.average_rate is not None or log.records.average_time_s is not None
