@@ -21,7 +21,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("entry")
     clock = threading.Thread(target=program_entry.clock, args=(folder / "out", time.time() + 60), daemon=True)
     clock.start()
-    assert main(["run", str(written(folder)), "--out", str(folder / "out")]) in (0, 1)
+    suite = written(folder, command=["{source}/train_mlp.py", "--style=nanogpt", "--steps=3000"])
+    assert main(["run", str(suite), "--out", str(folder / "out")]) in (0, 1)
     return folder / "out"
 
 
@@ -40,7 +41,7 @@ def test_an_entry_has_the_number_and_its_two_witnesses(result: Path) -> None:
         measured["measured_steps"],
     )
     assert run["printed_by_the_program"] == pytest.approx(run["throughput"], rel=0.05)
-    # The clock looks every 5 ms at a window of a part of a second.
+    # A busy machine may let the clock look late at either end of a window of about a second.
     assert run["by_separate_clock"] == pytest.approx(run["throughput"], rel=0.25)
 
 
