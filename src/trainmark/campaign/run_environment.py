@@ -88,6 +88,7 @@ class RunEnvironment:
         self._mark = mark
         self._watch: Callable[[Heartbeat], None] = ignore_heartbeat
         self._expected: dict[str, FrameworkPython] = {}
+        self._compile_caches: dict[tuple[str, str, bool], Path] = {}
         self._extended: dict[tuple[str, tuple[str, ...]], FrameworkPython | CannotStart] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
@@ -333,11 +334,15 @@ class RunEnvironment:
         Hosts may share the home over a network, on which compilers' locks and renamed files are not safe: runs of
         several nodes use a folder of each node's own.
         """
-        environment = self._environment(case)
         packages = "" if interpreter.packages is None else interpreter.packages.digest
-        identity = hashlib.sha256(f"{environment} {interpreter.python} {packages}".encode()).hexdigest()[:12]
-        own = Path(gettempdir()) / f"trainmark-{os.getuid()}"
-        return (self.home if case.nodes == 1 else own) / "compile-caches" / f"{case.framework}-{identity}"
+        environment = f"{self._environment(case)} {interpreter.python} {packages}"
+        key = (case.framework, environment, case.nodes == 1)
+        if key not in self._compile_caches:
+            identity = hashlib.sha256(environment.encode()).hexdigest()[:12]
+            own = Path(gettempdir()) / f"trainmark-{os.getuid()}"
+            folder = self.home if case.nodes == 1 else own
+            self._compile_caches[key] = folder / "compile-caches" / f"{case.framework}-{identity}"
+        return self._compile_caches[key]
 
     def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from trainmark.errors import InputError
-from trainmark.logs.description.facts import evaluate, names_in, parse_expression
+from trainmark.expressions import evaluate, names_in, parse_expression
 from trainmark.schema.case import Case
 
 PLACEHOLDERS: Mapping[str, str] = {

@@ -1,8 +1,7 @@
-"""Facts of a run by the sources that a format's description names for each, and arithmetic of them, never evaluated."""
+"""Facts of a run by the sources that a format's description names for each, and arithmetic of them."""
 
 import ast
 import math
-import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -10,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from trainmark.errors import InputError, nearest
+from trainmark.expressions import evaluate, names_in, parse_expression
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import count_items
 from trainmark.logs.literals import can_match
@@ -18,14 +18,6 @@ from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import is_on, mentions_mixed_precision
 from trainmark.schema.precision import Precision
 
-_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.FloorDiv: operator.floordiv,
-}
-_LONGEST = 200
 _FACTS = tuple(each.name for each in fields(Facts))
 _TEXTS = ("model", "hardware", "precision")
 _LAUNCHED = ("nodes", "gpus", "gpus_per_node")
@@ -49,47 +41,6 @@ Find = Callable[["Run"], str | float | None]
 Expression = Callable[[bytes, Settings], Callable[[Mapping[str, float]], float | None]]
 """Returns, for a log's text and settings, the function that computes a value from further numbers."""
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d*)?(?:[eE][+-]?\d+)?)([KMGB]?)")
-
-
-def parse_expression(text: str, where: str) -> ast.expr:
-    """Return ``text`` parsed; raise ``InputError`` if it has more than names, numbers and ``+ - * /``."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body if len(text) <= _LONGEST else None
-    except (SyntaxError, ValueError, RecursionError):
-        tree = None
-    if tree is None or not all(map(_is_allowed, ast.walk(tree))):
-        raise InputError(f"{where}: '{text}' is not names, numbers and + - * / // ()")
-    return tree
-
-
-def names_in(tree: ast.expr) -> frozenset[str]:
-    """Return the names that an expression needs."""
-    return frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-
-
-def evaluate(tree: ast.expr, value_of: Callable[[str], float | None]) -> float | None:
-    """Return the value; ``None`` if one of its names has none, or a divisor is 0."""
-    if isinstance(tree, ast.Constant):
-        return float(tree.value)  # type: ignore[arg-type]
-    if isinstance(tree, ast.Name):
-        return value_of(tree.id)
-    if isinstance(tree, ast.BinOp):
-        left, right = evaluate(tree.left, value_of), evaluate(tree.right, value_of)
-        if left is None or right is None:
-            return None
-        try:
-            return _OPERATORS[type(tree.op)](left, right)
-        except (ZeroDivisionError, OverflowError):
-            return None
-    raise AssertionError(f"not allowed by parse_expression: {ast.dump(tree)}")
-
-
-def _is_allowed(node: ast.AST) -> bool:
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    if isinstance(node, ast.BinOp):
-        return type(node.op) in _OPERATORS
-    return isinstance(node, (ast.Name, ast.Load, *_OPERATORS))
 
 
 @dataclass(slots=True)
