@@ -269,6 +269,18 @@ def test_the_runs_own_wait_for_data_bounds_what_the_loader_can_explain(tmp_path:
     assert loader.high == pytest.approx(1 / 0.98, rel=1e-3)
 
 
+def test_a_loader_that_no_side_uses_is_no_difference(tmp_path: Path) -> None:
+    run = run_from_log(write(tmp_path, ngc_log()))
+    idle = {RecipeAxis.DATA: Reading("synthetic", ""), RecipeAxis.WORKERS: Reading(14, "")}
+    one = replace(run, recipe=run.recipe.with_readings(idle))
+    two = replace(run, recipe=one.recipe.with_readings({RecipeAxis.WORKERS: Reading(2, "")}))
+
+    found = explain(one, side_of_run(two), load_effects(), load_references())
+
+    assert not found.differences
+    assert RecipeAxis.WORKERS not in found.same
+
+
 def test_a_difference_without_evidence_is_listed_as_unknown(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log())))
 

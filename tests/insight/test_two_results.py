@@ -326,7 +326,7 @@ def test_arithmetic_limits_devices_precision_and_device() -> None:
 
 
 def case_with(options: Mapping[str, Any], reported: Mapping[str, Any]) -> ExplainedRun:
-    """Return a recorded case whose options and reported parameters are changed."""
+    """Return a recorded case whose options and reported parameters are changed, and whose data is real."""
     results = read_results(H200 / "results.json")
     case = results.cases[0]
     runs = []
@@ -336,9 +336,9 @@ def case_with(options: Mapping[str, Any], reported: Mapping[str, Any]) -> Explai
             name.partition(".")[2]: value for name, value in reported.items() if "." in name
         }
         plain = {name: value for name, value in reported.items() if "." not in name}
-        parameters = Parameters.of({**known, **plain, "optimizer": optimizer})
+        parameters = Parameters.of({**known, "data": "pictures", **plain, "optimizer": optimizer})
         runs.append(run.model_copy(update={"parameters": parameters}))
-    changed = case.case.model_copy(update={"options": dict(options)})
+    changed = case.case.model_copy(update={"options": dict(options), "data": "pictures"})
     found = case.model_copy(update={"case": changed, "settled": changed, "runs": tuple(runs)})
     return run_from_case(results, found, str(options))
 

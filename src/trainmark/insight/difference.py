@@ -6,10 +6,7 @@ from enum import StrEnum
 from trainmark.insight.evidence import Match
 from trainmark.insight.programs import Change
 from trainmark.insight.recipe import Reading
-from trainmark.schema.recipe import AxisName, RecipeAxis
-
-LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
-"""The axes that affect throughput by making the device wait for data."""
+from trainmark.schema.recipe import AxisName
 
 
 class Basis(StrEnum):

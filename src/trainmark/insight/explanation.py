@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from trainmark.errors import InputError
 from trainmark.insight.difference import (
     ACCOUNTING,
-    LOADING,
     RANKED,
     Basis,
     DifferenceOf,
@@ -34,7 +33,7 @@ from trainmark.insight.factors import Factor, factors_of
 from trainmark.insight.measured_causes import own_causes
 from trainmark.insight.physics import Limit, physical_limit
 from trainmark.insight.programs import Change, change_of
-from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
+from trainmark.insight.recipe import LOADING, Reading, StatedRecipe, recipe_of
 from trainmark.insight.side_facts import FactDifference, machine_differences, program_differences
 from trainmark.insight.sides import ExplainedRun, OtherSide
 from trainmark.reference import Reference
@@ -98,6 +97,7 @@ def explain(
     have different models or units.
     """
     run, other, notes = _in_one_unit(run, other)
+    run, other = replace(run, recipe=run.recipe.in_use()), replace(other, recipe=other.recipe.in_use())
     notes += tuple(
         f"{side.name} {side.unrepeated}, and with it how far another run would differ"
         for side in (run, other.run)

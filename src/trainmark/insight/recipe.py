@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 from trainmark.programs import Parameters, dialects, stated_settings
 from trainmark.reference import Reference
-from trainmark.schema.recipe import AxisName, AxisValue, Condition
+from trainmark.schema.case import SYNTHETIC
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+
+LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
+"""The axes that affect throughput by making the device wait for data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,13 @@ class StatedRecipe:
     def with_readings(self, more: Mapping[AxisName, Reading]) -> "StatedRecipe":
         """Return this recipe updated with ``more``."""
         return StatedRecipe({**self.readings, **more}, self.program)
+
+    def in_use(self) -> "StatedRecipe":
+        """Return this recipe without the settings of a loader that synthetic data does not use."""
+        if self.value(RecipeAxis.DATA) != SYNTHETIC:
+            return self
+        used = {axis: reading for axis, reading in self.readings.items() if axis not in LOADING}
+        return StatedRecipe(used, self.program)
 
     def with_options(self, options: Mapping[str, AxisValue], where: str) -> "StatedRecipe":
         """Return this recipe with a case's options, without those whose values it has as an axis already.
