@@ -70,11 +70,6 @@ def copy(
     sys.stderr.write(f"{path}: written; next: trainmark plan {path}\n")
 
 
-def bundled_suites() -> tuple[str, ...]:
-    """Return the names of the suites that come with trainmark."""
-    return tuple(_texts())
-
-
 def _files() -> "list[Traversable]":
     folder = files("trainmark") / "suites"
     found = folder.iterdir() if folder.is_dir() else ()

@@ -178,11 +178,6 @@ def parse_setting(words: Mapping[str, str], key: str) -> int | None:
     return parse_count(words.get(key, ""))
 
 
-def total_devices(nodes: int | None, per_node: int | None) -> int | None:
-    """Return nodes x devices per node (one node if not logged); ``None`` if the devices per node are unknown."""
-    return per_node * (nodes or 1) if per_node else None
-
-
 def parse_count(word: str) -> int | None:
     """Return ``word`` as a positive integer (commas between thousands allowed); ``None`` if it is none or too long."""
     digits = word.replace(",", "")
