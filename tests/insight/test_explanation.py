@@ -271,7 +271,10 @@ def test_the_runs_own_wait_for_data_bounds_what_the_loader_can_explain(tmp_path:
 
 def test_a_loader_that_no_side_uses_is_no_difference(tmp_path: Path) -> None:
     run = run_from_log(write(tmp_path, ngc_log()))
-    idle = {RecipeAxis.DATA: Reading("synthetic", ""), RecipeAxis.WORKERS: Reading(14, "")}
+    idle: dict[AxisName, Reading] = {
+        RecipeAxis.DATA: Reading("synthetic", ""),
+        RecipeAxis.WORKERS: Reading(14, ""),
+    }
     one = replace(run, recipe=run.recipe.with_readings(idle))
     two = replace(run, recipe=one.recipe.with_readings({RecipeAxis.WORKERS: Reading(2, "")}))
 
