@@ -61,3 +61,26 @@ def test_two_records_without_a_warm_up_are_called_two(read: Reader) -> None:
 
     messages = {p.code: p.message for p in log.problems}
     assert messages["few-records"].startswith("the log has only 2 records, so")
+
+
+_STEPS_BAR = "".join(
+    f"Steps: {at // 3}%|###   | {at}/300 [{at // 120:02}:{at // 2 % 60:02}<02:00,  2.00it/s, step_loss=0.1]\r"
+    for at in range(1, 300)
+)
+
+
+def test_a_given_batch_is_that_of_one_micro_batch_where_the_log_states_no_accumulation(read: Reader) -> None:
+    log = read(_STEPS_BAR, given=Facts(gpus=2, batch_per_device=4))
+
+    assert measure_log(log).value == pytest.approx(16, rel=0.01)
+    assert (
+        "with n the rate is n times as high"
+        in {p.code: p.message for p in log.problems}["accumulation-assumed"]
+    )
+
+
+def test_without_a_given_batch_no_accumulation_is_assumed(read: Reader) -> None:
+    log = read(_STEPS_BAR, given=Facts(gpus=2))
+
+    assert measure_log(log).value is None
+    assert "accumulation-assumed" not in {p.code for p in log.problems}

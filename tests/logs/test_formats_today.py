@@ -369,3 +369,16 @@ def test_the_results_of_the_trainer_below_a_program_are_no_other_run(read: Reade
 
     assert log.format == name
     assert "several-formats" not in {problem.code for problem in log.problems}
+
+
+def test_the_counter_of_a_pipeline_engine_may_be_of_a_total(read: Reader) -> None:
+    """The engine of diffusion-pipe."""
+    text = "".join(
+        f"step: {at:>5} /  5000 loss: 0.2{at:03} iter time (s): 0.500 samples/sec: 64.000 eta: 4{at % 10}m\n"
+        for at in range(1, 60)
+    )
+
+    log = read(text)
+
+    assert (log.format, log.records.count) == ("deepspeed", 59)
+    assert measure_log(log).value == pytest.approx(64)

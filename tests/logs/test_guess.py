@@ -100,6 +100,260 @@ def test_words_and_consistency_give_a_number(
     assert any(p["code"] == "guessed" and p["severity"] == "doubt" for p in row["problems"])
 
 
+def _block(form: Callable[[int], str], count: int = 60) -> str:
+    return "".join(f"{form(at)}\n" for at in range(1, count + 1))
+
+
+_ONE = Facts(gpus=1, batch_per_device=16)
+_GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "value", "unit"),
+    [
+        pytest.param(  # Swin Transformer and the many that began with its main.py
+            "".join(
+                f"[{_START + timedelta(seconds=600 * epoch + at):%Y-%m-%d %H:%M:%S} swin] (main.py 267): INFO Train: "
+                f"[{epoch}/300][{at}/400]\teta 0:04:0{at % 10} lr 0.0001\ttime 1.00{at % 2} (1.1000)\tloss 6.8 (6.9)\n"
+                for epoch in (0, 1)
+                for at in range(0, 400, 10)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="epoch-and-step-of-totals",
+        ),
+        pytest.param(  # WeNet, CosyVoice
+            _lines(
+                lambda at: f"DEBUG TRAIN Batch 0/{20 * at} loss 3.1{at:02} lr 0.0001 rank 0", seconds=10.0
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="step-behind-the-epoch",
+        ),
+        pytest.param(  # V-JEPA
+            _block(
+                lambda at: (
+                    f"[1, {10 * at:5}] loss: 0.5{at:02} [mem: 1.20e+04] [iter: 500.{at % 9} ms] [gpu: 470.1 ms]"
+                )
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="counter-without-a-name",
+        ),
+        pytest.param(  # I-JEPA
+            _block(
+                lambda at: (
+                    f"[1, {10 * at:5}] loss: 0.5{at:02} masks: 63.1 80.2 [mem: 1.20e+04] (500.{at % 9} ms)"
+                )
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="time-without-a-name",
+        ),
+        pytest.param(  # InternEvo
+            _block(
+                lambda at: (
+                    f"tflops=180.4 step={at} loss=2.{at:02} tgs (tokens/gpu/second)=400{at % 3}.5 tgs/last_tgs_1=4001 "
+                    f"tgs/tgs_all={3000 + at}.1 lr=1e-05 num_consumed_tokens={131072 * at} fwd_bwd_time=3.1{at % 10}"
+                )
+            ),
+            Facts(gpus=8),
+            8 * 4001.5,
+            "tokens/s",
+            id="device-within-the-unit",
+        ),
+        pytest.param(  # IBM's fms-fsdp
+            _block(
+                lambda at: (
+                    f"step: {10 * at}\nloss: 2.{at}\ntokens seen: {655360 * at}\ncurrent step time: 2.00{at % 10}\n"
+                    f"overall step time: {2.5 - at / 200}\ncurrent token per gpu per sec: {4094 + at % 5}\n"
+                    f"overall token per gpu per sec: {3276 + at}\noverall token per day: {1000000 * at}\n"
+                )
+            ),
+            Facts(gpus=8),
+            8 * 4096,
+            "tokens/s",
+            id="device-in-words",
+        ),
+        pytest.param(  # CLU: Scenic, Flax' examples, init2winit
+            "".join(
+                _GLOG.format(at // 2, at % 2 * 30, at)
+                + f"local.py:41] Setting work unit notes: {2 + at % 2 / 10:.1f} steps/s, "
+                f"{at / 4:.1f}% ({60 * at}/24000), ETA: 3h2m\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            16 * 2.05,
+            "samples/s",
+            id="comma-behind-the-unit",
+        ),
+        pytest.param(
+            "".join(
+                _GLOG.format(at // 2, at % 2 * 30, at)
+                + f"train.py:570] Finished training step {60 * at}. Loss: 9.{at}\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="glog",
+        ),
+        pytest.param(  # Cosmos-Predict
+            _block(lambda at: f"{10 * at} : iter_speed 0.50 seconds per iteration | Loss: 0.1{at}"),
+            _ONE,
+            32,
+            "samples/s",
+            id="speed-in-seconds",
+        ),
+        pytest.param(  # rl_games
+            _block(
+                lambda at: (
+                    f"fps step: {112900 + at} fps step and policy inference: {104300 + at} fps total: {78000 + at % 3} "
+                    f"epoch: {at}/150 frames: {65536 * (at - 1)}"
+                )
+            ),
+            Facts(),
+            78001,
+            "frames/s",
+            id="total-of-three",
+        ),
+        pytest.param(  # RSL-RL: a step of the environments is no step of the learner
+            _block(
+                lambda at: (
+                    f"######\n Learning iteration {at}/1500 \n\n  Computation: {65500 + at % 90} steps/s (collection: "
+                    f"0.9{at % 10}s, learning 0.6{at % 10}s)\n  Mean reward: {at / 10:.2f}\n------\n"
+                    f"  Total timesteps: {98304 * at}\n  Iteration time: 1.50s\n"
+                )
+            ),
+            Facts(),
+            65530,
+            "samples/s",
+            id="steps-of-environments",
+        ),
+        pytest.param(
+            _block(lambda at: f"step {at} loss 2.1 Tokens per second: {8192 + at % 3}"),
+            Facts(),
+            8193,
+            "tokens/s",
+            id="per-second-in-words",
+        ),
+        pytest.param(
+            _block(lambda at: f"step {at} | loss 2.1 | 262.{at % 3} ktok/s"),
+            Facts(),
+            262100,
+            "tokens/s",
+            id="kilo",
+        ),
+        pytest.param(
+            _block(lambda at: f"train_step loss=2.1 step={at} throughput_tok_s={8192 + at % 3}.5"),
+            Facts(),
+            8193.5,
+            "tokens/s",
+            id="under-second",
+        ),
+        pytest.param(
+            _block(lambda at: f"iter {at} loss 2.1 iter_s 0.50"),
+            Facts(),
+            None,
+            "samples/s",
+            id="under-seconds-of-a-step",
+        ),
+        pytest.param(  # Llama cookbook
+            "".join(
+                f"Training Epoch: 1/3, step {at}/388 completed (loss: {1 + at / 1000}): {at // 4}%|###   | "
+                f"{at}/388 [{at // 60:02}:{at % 60:02}<05:00, 1.00s/it]\r"
+                for at in range(11, 388)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="bar-of-many-words",
+        ),
+        pytest.param(  # GPT-2 courses
+            _block(
+                lambda at: (
+                    f"Ep 1, Step {15 * at:06}, Train: 5.6, Val: 5.7, Step tok/sec: {12500 + at % 3}, "
+                    f"Global avg tok/sec: {9000 + 10 * at}"
+                )
+            ),
+            Facts(),
+            12501,
+            "tokens/s",
+            id="average-is-used-last",
+        ),
+    ],
+)
+def test_lines_of_public_programs_are_guessed(
+    tmp_path: Path, text: str, given: Facts, value: float | None, unit: str
+) -> None:
+    row = _row(tmp_path, text, given)
+
+    assert row["throughput"] == (None if value is None else pytest.approx(value, rel=0.01))
+    assert row["unit"] in (unit, None)
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [
+        (lambda steps, seconds: f"step {steps} loss 2.1 samples/sec: {32 * steps / seconds:.2f}", Facts()),
+        (
+            lambda steps, seconds: f"step {steps} loss 2.1 avg_step_time {seconds / steps * 1000:.1f} ms",
+            Facts(gpus=2, batch_per_device=16),
+        ),
+        (
+            lambda steps, seconds: f"it {steps} loss 2.1 {steps / seconds:.3f} it/s",
+            Facts(gpus=2, batch_per_device=16),
+        ),
+    ],
+)
+def test_a_mean_since_the_start_is_recognised_by_its_course(
+    tmp_path: Path, form: Callable[[int, float], str], given: Facts
+) -> None:
+    """The first step compiles for a minute, which a mean since the start has in all its values."""
+    text = "".join(f"{form(at, 60 + at / 2)}\n" for at in range(10, 610, 10))
+
+    row = _row(tmp_path, text, given)
+
+    assert row["throughput"] == pytest.approx(64, rel=0.01)
+    assert "is the mean since the start" in row["problems"][0]["message"]
+
+
+def test_speeds_of_steps_that_become_faster_are_no_mean_since_the_start(tmp_path: Path) -> None:
+    warming = (f"step {10 * at} loss 2.1 samples/sec: {64 - 50 / at**2:.2f}" for at in range(1, 61))
+    rising = (f"step {10 * at} loss 2.1 samples/sec: {60 + at / 10:.2f}" for at in range(1, 61))
+
+    for lines in (warming, rising):
+        row = _row(tmp_path, "".join(f"{line}\n" for line in lines))
+
+        assert "mean since the start" not in row["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_records_of_another_form_in_the_log_of_a_known_program_are_guessed(
+    tmp_path: Path, is_stream: bool
+) -> None:
+    """OLMo before OLMo-core: its words, other records."""
+    text = "".join(
+        f"olmo.train:978 INFO [step={at}/739328,epoch=0]\n    train/CrossEntropyLoss=2.3\n"
+        f"    throughput/total_tokens={4194304 * at:,}\n    throughput/device/tokens_per_second={9000 + at % 3:,}\n"
+        for at in range(1, 60)
+    )
+    (tmp_path / "a.log").write_text("olmo_core.train:1 INFO Running on 64 ranks\n" + text)
+
+    if is_stream:
+        log = read_stream(Once((tmp_path / "a.log").read_bytes()), "a.log", guess=True)
+    else:
+        log = read_log(tmp_path / "a.log", guess=True)
+
+    assert log.status is Status.GUESSED
+    assert measure_log(log).value == pytest.approx(64 * 9001, rel=0.001)
+    assert "no line has the form of a record of 'olmo-core'" in log.problems[0].message
+
+
 def test_a_program_that_prints_its_epochs_alone_is_measured_by_their_clock(tmp_path: Path) -> None:
     # JAX's mnist_classifier prints the time in which it has handed over an epoch's steps, before they have run.
     epochs = _lines(lambda at: f"Epoch {at} in 0.3{at % 10} sec", seconds=20.0)

@@ -54,6 +54,7 @@ class LogCollector:
     counts: Counter[Rank] = field(default_factory=Counter)
     streams: Demultiplexer = field(default_factory=Demultiplexer)
     _kinds: set[bytes] = field(default_factory=set)
+    _has_values: bool = False
     _opened: dict[Rank, bool | None] = field(default_factory=dict)
 
     def take(self, piece: bytes) -> None:
@@ -62,6 +63,11 @@ class LogCollector:
         self.tail_is_open = not piece.endswith((b"\n", b"\r"))
         for rank, text in self.streams.split(piece):
             self._take_text(rank, text)
+
+    @property
+    def has_records(self) -> bool:
+        """Return whether a record with more than its counters was found, or the format has none."""
+        return self.format is not None and (self._has_values or not self.format.records)
 
     def finish(self) -> None:
         """Add the lines without a line end."""
@@ -150,6 +156,9 @@ class LogCollector:
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
         columns = self.columns.setdefault(rank, {})
         length = len(next(iter(found.values())))
+        self._has_values = self._has_values or any(
+            np.isfinite(values).any() for name, values in found.items() if name not in ("step", "epoch")
+        )
         for name, values in found.items():
             column = columns.get(name)
             if column is None:

@@ -72,7 +72,7 @@ def read_stream(
 ) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints.
 
-    ``recognised`` is called after each piece from the one on that shows the log's format.
+    ``recognised`` is called after each piece from the one on that shows the log's format by a record, if it has any.
     """
     collected, harness = LogCollector(formats), None
     _keep_freed_memory()
@@ -86,7 +86,7 @@ def read_stream(
                     start = len(collected.head)
                     collected.take(piece)
                     harness = _continue_harness(harness, collected, piece, start)
-                    if recognised is not None and collected.format is not None:
+                    if recognised is not None and collected.has_records:
                         recognised()
             except DamagedError as error:
                 damage = str(error)
@@ -208,10 +208,12 @@ def conclude_log(
     if known.required is not None and not known.required.search(context.text):
         return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
     settled = _settle(known, context, hints, given)
+    facts, assumed = _with_accumulation(_with_batch(settled.facts, read), known, read.records, given)
     ending = _ending(collected, known, read, context, damage, in_progress=in_progress)
     problems = [
         *read.problems,
         *settled.problems,
+        *assumed,
         *_contradictions(collected, known, read, context),
         *ending.problems,
     ]
@@ -228,7 +230,7 @@ def conclude_log(
         scope=known.find_scope(context) if known.find_scope else known.scope,
         meaning=_meaning(known, collected.pattern),
         end_state=ending.end_state,
-        facts=_with_batch(settled.facts, read),
+        facts=facts,
         records=read.records,
         figures=ending.figures,
         parameters=words,
@@ -264,6 +266,23 @@ def _with_batch(facts: Facts, read: Read) -> Facts:
     ):
         return facts
     return replace(facts, global_batch=count_batch(records))
+
+
+def _with_accumulation(
+    facts: Facts, known: Format, records: Records, given: Facts
+) -> tuple[Facts, tuple[Problem, ...]]:
+    """Return the facts with one micro-batch a step if the reader gives the batch and the log states no accumulation.
+
+    Only records without a rate need it.
+    """
+    needed = known.accumulates and records.rate is None and records.count
+    if not needed or facts.accumulation or facts.global_batch or given.batch_per_device is None:
+        return facts, ()
+    sentence = (
+        "the log does not state the micro-batches of a step (gradient accumulation): 1 is assumed, and with n the rate "
+        "is n times as high (add --batch with the samples of all micro-batches)"
+    )
+    return replace(facts, accumulation=1), (Problem("accumulation-assumed", sentence),)
 
 
 def _settle(known: Format, context: LogContext, hints: Hints, given: Facts) -> MergedFacts:

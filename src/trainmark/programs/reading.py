@@ -28,18 +28,23 @@ _BOUND_S = 60
 def read_log(path: str | Path, given: Facts | None = None, *, guess: bool = False) -> ParsedLog:
     """Read the log at ``path`` (text or gzip; any known format), with facts ``given`` by its reader.
 
-    With ``guess`` a log of an unknown program is read by a proposed format; its status is then ``guessed``. Never
-    raises for the content of a file: a file that cannot be opened, is not text, or has no known format is returned with
-    that status. If the log of a failed trainmark run does not show the failure, the result has the outcome recorded in
-    the run's folder.
+    With ``guess`` a log of an unknown program, or of a version whose records have another form, is read by a proposed
+    format; its status is then ``guessed``. Never raises for the content of a file: a file that cannot be opened, is not
+    text, or has no known format is returned with that status. If the log of a failed trainmark run does not show the
+    failure, the result has the outcome recorded in the run's folder.
     """
     parsed = logs.read_log(path, known_formats(), given)
     silent = parsed.status in (Status.UNKNOWN, Status.EMPTY) and Path(path).name == LOG
     if silent:
         parsed = _as_recorded(parsed, Path(path).parent / OUTCOME)
-    if guess and parsed.status is Status.UNKNOWN:
-        return _guessed(parsed, path, given)
-    return parsed
+    return _guessed(parsed, path, given) if guess and _may_be_guessed(parsed) else parsed
+
+
+def _may_be_guessed(parsed: ParsedLog) -> bool:
+    """Return whether no known format reads a record of the log, and the run neither failed nor printed a result."""
+    if parsed.status is Status.INCOMPLETE:
+        return parsed.own_run is None and any(problem.code == "no-records" for problem in parsed.problems)
+    return parsed.status is Status.UNKNOWN
 
 
 def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
@@ -77,7 +82,7 @@ def read_stream(
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints.
 
     With ``guess`` a log of an unknown program is read by a proposed format, as by ``read_log``: the stream is copied
-    until a known format is recognised.
+    until a known format has a record.
     """
     if not guess:
         return logs.read_stream(stream, known_formats(), name, given)
@@ -86,7 +91,7 @@ def read_stream(
         buffered = cast(BinaryIO, BufferedReader(recording, PIECE_BYTES))
         parsed = logs.read_stream(buffered, known_formats(), name, given, recording.discard)
         copy = recording.replay()
-        if copy is None or parsed.status is not Status.UNKNOWN:
+        if copy is None or not _may_be_guessed(parsed):
             return parsed
         from trainmark.logs.guess.reading import read_guessed
 

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import STAMP, number, stamps
 from trainmark.logs.guess.model import Guess
-from trainmark.logs.guess.vocabulary import NOT_TRAINING
+from trainmark.logs.guess.vocabulary import COUNTED, NOT_TRAINING
 
-_STAMP = re.compile(STAMP)
+_GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
+_STAMP = re.compile(STAMP + rb"|" + _GLOG)
+"""A date with a time of day; glog and absl (JAX, TensorFlow) print it without a year: ``I0301 12:00:00.123456``."""
+_LEAP_YEAR = b"2024-"
 _BAR = re.compile(rb"\|(?:[ #=>.-]|\xe2\x96[\x80-\x9f])*\|")
 _DURATION = rb"(?<![\w.:])\d{1,4}:\d\d(?::\d\d(?:\.\d+)?)?(?![\w:])(?!\.\d)"
 _NUMBER = re.compile(
@@ -30,6 +33,13 @@ STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
+_UNIT = re.compile(
+    rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
+    r"([A-Za-z]+(?: per [A-Za-z]+){1,2}|[A-Za-z%]+(?:/[A-Za-z]+){0,2})"
+)
+_SUFFIX = re.compile(r" ?([KMGBkmg])(?![A-Za-z])")
+_THOUSANDS = re.compile(rf" ?([KMGBkmg])(?={COUNTED}(?:/|ps\b))")
+"""The letter for thousands or more behind a number: by itself, or the beginning of its unit (``262.1 ktok/s``)."""
 _ABOVE = 3
 """Most lines between a table's heading and its first row."""
 _LONGEST = 4096
@@ -84,13 +94,13 @@ class Place:
 
         Of ``8.2K tok/s`` it is that behind the ``suffix``.
         """
-        match = re.match(r" ?(?:[KMGBkmg] (?=[A-Za-z]+/))?([A-Za-z%]+(?:/[A-Za-z]+){0,2})", self.after)
+        match = _UNIT.match(self.after)
         return match[1].lower() if match else ""
 
     @property
     def suffix(self) -> str:
         """The letter for thousands, millions or more directly after the number; empty if there is none."""
-        match = re.match(r" ?([KMGBkmg])(?![A-Za-z])", self.after)
+        match = _SUFFIX.match(self.after) or _THOUSANDS.match(self.after)
         return match[1] if match else ""
 
 
@@ -107,13 +117,14 @@ class _Row(NamedTuple):
 class Family:
     """Lines that are equal apart from their numbers, and their places in the log.
 
-    ``clock_s`` are their date stamps, if each has one.
+    ``clock_s`` are their date stamps, if each has one, which ``stamp_pattern`` reads.
     """
 
     text: str
     places: tuple[Place, ...]
     clock_s: Floats | None
     lines: NDArray[np.int64]
+    stamp_pattern: str = "{stamp}"
 
     @property
     def count(self) -> int:
@@ -170,12 +181,21 @@ def _family(rows: list[_Row], headings: list[str]) -> Family:
         for at, column in enumerate(columns)
     )
     times = [row.stamp for row in rows if row.stamp is not None]
+    is_glog = [time[:1].isalpha() for time in times]
+    if any(is_glog):
+        times = [_dated(time) for time in times] if all(is_glog) else []
     return Family(
         " ".join(["#".join(parts), *headings]),
         places,
         stamps(times) if len(times) == len(rows) else None,
         np.array([row.at for row in rows]),
+        "{glog_stamp}" if any(is_glog) else "{stamp}",
     )
+
+
+def _dated(stamp: bytes) -> bytes:
+    """Return glog's stamp as a date of a leap year."""
+    return _LEAP_YEAR + stamp[1:3] + b"-" + stamp[3:]
 
 
 def _value(word: bytes) -> float:
@@ -190,6 +210,7 @@ def _value(word: bytes) -> float:
 
 @dataclass(slots=True)
 class _Bar:
+    is_whole: bool = True
     steps: set[bytes] = field(default_factory=set)
     lines: int = 0
     stamped: int = 0
@@ -204,8 +225,9 @@ def guess_bar(text: bytes) -> Guess | None:
     bars: defaultdict[str, _Bar] = defaultdict(_Bar)
     for match in _PROGRESS_BAR.finditer(text):
         before = (match["words"] or b"").decode("utf-8", "replace").strip()
-        words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)[-_SOME_WORDS:]
-        bar = bars[words]
+        words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)
+        bar = bars[words[-_SOME_WORDS:]]
+        bar.is_whole &= len(words) <= _SOME_WORDS
         bar.lines += 1
         bar.steps.add(match["step"] or match["drawn"])
         bar.stamped += match["stamp"] is not None
@@ -221,8 +243,11 @@ def guess_bar(text: bytes) -> Guess | None:
         assumed = "the progress bar of Keras counts steps"
         return Guess(_document("{stamp}" + _DRAWN), (assumed,), len(bar.steps))
     before = re.escape(words).replace(r"\#", r"\d+").replace("\\ ", " +") + (" *" if words else "")
+    start = " *" if bar.is_whole else ".*?"
     records = (
-        rf"{{stamp}} *{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \[" if is_stamped else rf"^ *{before}{{bar}}"
+        rf"{{stamp}}{start}{before}\d+%\|[^|\n]*\| *{{step}}/\d+ \["
+        if is_stamped
+        else rf"^{start}{before}{{bar}}"
     )
     name = f"the progress bar '{words.replace('#', 'N').rstrip(':')}'" if words else "the progress bar"
     assumed = (

@@ -1,7 +1,7 @@
 """Fields of a family of lines: which number counts, and what the others are, by their words and by consistency."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,16 @@ from trainmark.logs.guess.vocabulary import (
 
 SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""
+_SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
 """Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
+
+
+_SEVERAL = 2
+_FEWEST_MEANS = 8
+_ROUNDED = 0.02
+"""Deviation of a mean since the start from the time of a step between lines up to which it does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +71,13 @@ def find_fields(family: Family) -> Fields | None:
     named = sorted(named, key=lambda at: unit_of_counter(family.places[at].name) is not None)
     epochs = [] if named else [at for at in counters if is_epoch_name(family.places[at].name)]
     counter = (named or epochs or counters)[0]
-    meant: dict[int, Meant] = {}
-    units = units_behind(family)
-    for at in sorted(range(len(units)), key=lambda at: preference(family.places[at].name)):
-        place, unit = family.places[at], units[at]
-        after = place.after if unit == place.unit else ""
-        if at in (counter, epoch) or _is_part_of_a_list(place):
-            continue
-        found = meaning_of_duration(place.name) if place.is_duration else meaning_of(place.name, unit, after)
-        if found is not None and _is_used(found, place.values, meant.values()):
-            meant[at] = found
+    meant = _meanings(family, counter, epoch)
     meant = _with_several_steps(family, counter, meant)
     meant = _only_consistent(family, counter, meant)
     counter, meant = _with_consumed(family, counter, meant)
     rated = any(one.field in ("rate", "steps_per_s") for one in meant.values())
-    if not named and not epochs and not rated:
+    timed = any(one.field in SECONDS for one in meant.values())
+    if not (named or epochs or rated or (timed and _has_loss(family))):
         return None  # numbers of requests or pages rise too
     if epochs and not rated:
         # Only the arrival of the lines is trusted: JAX prints an epoch's time before its steps have run.
@@ -94,6 +93,40 @@ def find_fields(family: Family) -> Fields | None:
     return Fields(
         counter, meant, counts_epochs=bool(epochs) and not rated, epoch=epoch, restarts=bool(restarting)
     )
+
+
+def _meanings(family: Family, counter: int, epoch: int | None) -> dict[int, Meant]:
+    """Return the numbers that mean something by their names and units, the preferred one of each kind."""
+    meant: dict[int, Meant] = {}
+    units = units_behind(family)
+    names = [_own_name(place, units[at - 1] if at else "") for at, place in enumerate(family.places)]
+    for at in sorted(range(len(units)), key=lambda at: preference(names[at])):
+        place, unit = family.places[at], units[at]
+        after = place.after if unit == place.unit else ""
+        if at in (counter, epoch) or _is_part_of_a_list(place):
+            continue
+        found = meaning_of_duration(names[at]) if place.is_duration else meaning_of(names[at], unit, after)
+        if found is not None and _is_used(found, place.values, meant.values()):
+            meant[at] = found
+    if _has_loss(family) and not any(
+        one.field in ("rate", "steps_per_s", *SECONDS) for one in meant.values()
+    ):
+        bare = (at for at, place in enumerate(family.places) if at != counter and not place.name)
+        meant |= {at: Meant("step_time_ms") for at in [at for at in bare if units[at] == "ms"][:1]}
+    return meant
+
+
+def _own_name(place: Place, unit_before: str) -> str:
+    """Return the name of a number without the unit of the number before it: ``2 it/s, 40``, ``2 it/s (data: 40``."""
+    words = place.before.strip()
+    rest = words[len(unit_before) :].lstrip()
+    if not unit_before or not words.lower().startswith(unit_before) or rest[:1] not in _SEPARATORS:
+        return place.name
+    return replace(place, before=rest).name
+
+
+def _has_loss(family: Family) -> bool:
+    return "loss" in family.text.lower()
 
 
 def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tuple[int, dict[int, Meant]]:
@@ -132,6 +165,8 @@ def units_behind(family: Family) -> list[str]:
         between = place.after.strip(" \t|,;[](){}").lower()
         if not units[at] or between.rstrip(" :=") != units[at] or not _means_speed("", units[at]):
             continue
+        if place.after.strip().lower() != between and place.after.strip().lower().startswith(between):
+            continue  # a separator behind the word: "2.0 it/s, 40"
         # The next number needs the word as its name, unless it has a unit too; a plain "speed" needs it as its unit.
         named = meaning_of(place.name, "")
         is_unit = _means_speed("", units[at + 1]) or (named is not None and named == Meant("rate"))
@@ -150,7 +185,7 @@ def _is_named(family: Family, at: int) -> bool:
     name = family.places[at].name
     if family.places[at].is_duration:
         return False
-    if is_counter_name(name) or unit_of_counter(name) is not None:
+    if is_counter_name(name) or unit_of_counter(name) is not None or _is_step_of_epoch(family, at):
         return True
     return is_of_a_total(family, at) and not is_epoch_name(name)
 
@@ -158,11 +193,11 @@ def _is_named(family: Family, at: int) -> bool:
 def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
     """Return the place of the epochs and those of the counters that begin anew with each; None and none without.
 
-    An epoch is one by its name; a number without a name is one if it rises by 1 exactly where a counter falls, as in
-    ``[2, 400] loss``.
+    An epoch is one by its name; a number without a name, or before a slash, is one if it rises by 1 exactly where a
+    counter falls, as in ``[2, 400] loss``, ``Train: [2/300][400/1251]`` and ``Batch 2/400``.
     """
     for epoch, place in enumerate(family.places):
-        is_bare = not place.name
+        is_bare = not place.name or (is_over_another(family, epoch) and not is_epoch_name(place.name))
         if (
             place.is_duration
             or not (is_epoch_name(place.name) or is_bare)
@@ -173,6 +208,8 @@ def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
         ends = np.flatnonzero(rises > 0) + 1
         if not len(ends) or (rises < 0).any() or (is_bare and (rises[ends - 1] != 1).any()):
             continue
+        if len(ends) == len(rises):
+            continue  # one line an epoch: nothing counts within it
         found = [
             at
             for at, one in enumerate(family.places)
@@ -184,6 +221,20 @@ def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:
         if found:
             return epoch, found
     return None, []
+
+
+def is_over_another(family: Family, at: int) -> bool:
+    """Return whether only a slash separates a number from the next."""
+    return at + 1 < len(family.places) and family.places[at].after.strip() == "/"
+
+
+def _is_step_of_epoch(family: Family, at: int) -> bool:
+    """Return whether a number without a name counts the steps of the one epoch before a slash: ``Batch 0/400``."""
+    if not at or not is_over_another(family, at - 1) or family.places[at].name:
+        return False
+    before = family.places[at - 1]
+    is_constant = bool((before.values == before.values[0]).all())
+    return is_constant and is_counter_name(before.name) and _counts(family.places[at].values)
 
 
 def _restarts(family: Family, at: int) -> bool:
@@ -254,7 +305,40 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
                 if not 0.5 < own / by_clock < 1.5:
                     continue  # the time of something else: of a whole record, of a part of the step
         consistent[at] = found
-    return _with_clear_rates(family, counter, _with_one_clock(family, consistent))
+    clear = _with_clear_rates(family, counter, _with_one_clock(family, consistent))
+    counted = _with_counted_rates(family, counter, clear)
+    return {
+        at: replace(one, since_start=True) if _is_mean_since_start(family, counter, at, one) else one
+        for at, one in counted.items()
+    }
+
+
+def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) -> bool:
+    """Return whether a speed or a time of a step is the mean of all steps since the start.
+
+    Such a mean comes nearer to its end in ever smaller steps, and the time between two lines that follows from it (the
+    difference of counter x mean) is steady, and differs from it.
+    """
+    steps, values = family.places[counter].values, family.places[at].values
+    rises = np.diff(steps)
+    if found.field not in ("rate", "steps_per_s", "step_time_s", "step_time_ms") or not (rises > 0).all():
+        return False
+    if len(steps) < _FEWEST_MEANS or not (values > 0).all():
+        return False
+    means = values if found.field in SECONDS else 1 / values
+    covered = steps + (rises[0] == 1) if not steps[0] else steps
+    changes = np.diff(means)
+    early = len(means) // 3
+    change = means[-1] - means[0]
+    approaches = (
+        np.mean(changes * np.sign(change) >= 0) >= _MOSTLY and abs(means[early] - means[0]) > abs(change) / 2
+    )
+    if not change or not approaches:
+        return False
+    between = np.diff(covered * means) / rises
+    usual = median(between)
+    is_steady = usual > 0 and median(np.abs(between / usual - 1)) < _SAME
+    return bool(is_steady and abs(means[-1] / usual - 1) > _ROUNDED)
 
 
 def _with_one_clock(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
@@ -279,6 +363,27 @@ def _with_several_steps(family: Family, counter: int, meant: dict[int, Meant]) -
         if steps is None or at - 1 in (counter, *others) or not steps.is_whole or one.field != "step_time_s":
             return others
         return {**others, at - 1: Meant("steps"), at: Meant("seconds")}
+    return meant
+
+
+def _with_counted_rates(family: Family, counter: int, meant: dict[int, Meant]) -> dict[int, Meant]:
+    """Return the fields with "steps per second" as a rate of samples if another counter of the line counts these.
+
+    A step of an environment is a sample: ``Learning iteration 7``, ``65536 steps/s``, ``Total timesteps: 786432``.
+    """
+    rate = next((at for at, one in meant.items() if one.field == "steps_per_s"), None)
+    time = next((at for at, one in meant.items() if one.field in SECONDS), None)
+    rises = np.diff(family.places[counter].values)
+    if rate is None or time is None or not (rises > 0).all():
+        return meant
+    seconds = family.places[time].values * SECONDS[meant[time].field]
+    done = (family.places[rate].values * seconds)[1:]
+    for at, place in enumerate(family.places):
+        if at in (counter, *meant) or not _is_counter(place):
+            continue
+        each = np.diff(place.values) / rises
+        if median(each) > _SEVERAL and median(np.abs(each / done - 1)) < _SAME:
+            return {**meant, rate: Meant("rate", "samples/s", meant[rate].per_device)}
     return meant
 
 

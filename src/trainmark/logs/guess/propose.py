@@ -220,7 +220,7 @@ def _pattern(family: Family, fields: Fields) -> str:
     last, unit = None, ""
     for at, place in enumerate(family.places):
         if not is_stamped and STAMPED in place.before:
-            parts += [".*?" if parts else "", "{stamp}"]
+            parts += [".*?" if parts else "", family.stamp_pattern]
             is_stamped, last = True, None
         if not (_is_read(at, fields) or _is_like_the_next(family, at, fields)):
             continue
@@ -237,10 +237,10 @@ def _pattern(family: Family, fields: Fields) -> str:
         parts += [unit] if unit else []
         last = at
     if unit:
-        return "".join(parts) + ("" if is_stamped else ".*?{stamp}")
+        return "".join(parts) + ("" if is_stamped else f".*?{family.stamp_pattern}")
     after = _without_suffix(family.places[-1 if last is None else last].after, parts[-1])
     if not is_stamped:
-        return "".join(parts) + "[^0-9.].*?{stamp}"
+        return "".join(parts) + f"[^0-9.].*?{family.stamp_pattern}"
     if last == fields.counter and not family.places[last].name and is_of_a_total(family, last):
         # Other lines count something up to a total too.
         return "".join([*parts, "/ *{number}", _escape(family.places[last + 1].after[:_BEFORE].rstrip())])
@@ -281,13 +281,20 @@ def _is_read(at: int, fields: Fields) -> bool:
 
 
 def _name(at: int, fields: Fields) -> str:
-    return {fields.counter: "step", fields.epoch: "epoch"}.get(at) or fields.meant[at].field
+    name = {fields.counter: "step", fields.epoch: "epoch"}.get(at)
+    return name or _field_name(fields.meant[at])
+
+
+def _field_name(found: Meant) -> str:
+    if not found.since_start:
+        return found.field
+    return f"average_{found.field.removeprefix('step_')}"
 
 
 def _field(name: str, place: Place) -> str:
     if place.is_duration:
         return "{elapsed}"
-    if place.suffix and name in ("rate", "consumed"):
+    if place.suffix and name in ("rate", "average_rate", "consumed"):
         return f"{{{name}:K}}"
     return f"{{{name},}}" if place.commas and name in ("rate", "step", "consumed") else f"{{{name}}}"
 
@@ -313,7 +320,9 @@ def _escape(text: str) -> str:
 def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
-        yield "no line counts steps, so an epoch counts as one step"
+        yield (
+            "no line counts steps, so an epoch counts as one step, with what is between two lines, such as evaluation"
+        )
     else:
         counted = "samples of all devices" if _unit_counted(family, fields) else "steps"
         either = (
@@ -326,14 +335,14 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         yield "it begins anew in each epoch"
     copies = _copies(counter.values)
     if copies > 1 and not fields.counts_epochs:
-        yield (
-            f"{copies} ranks print each step, and the first one's line is of all of them (if each prints its "
-            f"own rate, all are {copies} times as fast)"
-        )
+        either = f" (if each prints its own rate, all are {copies} times as fast)" if has_rate(fields) else ""
+        yield f"{copies} ranks print each step, and the first one's line is of all of them{either}"
     units = units_behind(family)
     for at, found in fields.meant.items():
         place = family.places[at]
         label = _label(place, units[at], found)
+        if found.since_start:
+            yield f"{label} is the mean since the start: the difference of two lines gives the steps between them"
         if found.field == "rate":
             yield f"{label} is {unit} of {whose}"
         elif words := _SENTENCES.get(found.field):

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -50,21 +50,37 @@ def read_guessed(
     """Return the log in ``stream`` by a proposed format, as ``guessed``; None if there is none or it does not fit.
 
     ``stream`` can seek; ``unknown`` is the same log by the known formats; ``guess`` is the proposal, by default that
-    from the first part of the log; ``advice`` ends the sentence of the doubt.
+    from the first part of the log; ``advice`` ends the sentence of the doubt. If a known format recognises the log by
+    its beginning alone, its facts are used.
     """
     guess = guess or _propose(_head_of(stream))
     if guess is None:
         return None
+    if unknown.format is not None:
+        given = _merge_given(given, unknown.facts)
     known = proposed_format(guess)
     stream.seek(0)
     log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
     if log.status is not Status.OK or log.records.count < guess.lines // 2:
         return None
     assumed = "; ".join(guess.assumed)
-    sentence = f"no known program prints these lines; assumed from their words: {assumed}. {advice}"
+    what = (
+        "no known program prints these lines"
+        if unknown.format is None
+        else f"no line has the form of a record of '{unknown.format}', whose words the log has"
+    )
+    sentence = f"{what}; assumed from their words: {assumed}. {advice}"
     problems = (Problem(NAME, sentence), *log.problems)
     witnesses = (*log.witnesses, *_of_samples(log, guess))
     return replace(log, status=Status.GUESSED, format=NAME, problems=problems, witnesses=witnesses)
+
+
+def _merge_given(given: Facts | None, logged: Facts) -> Facts:
+    """Return the facts that the reader gives, and those of the log where he gives none."""
+    if given is None:
+        return logged
+    stated: dict[str, Any] = {item.name: getattr(given, item.name) for item in fields(given)}
+    return replace(logged, **{name: value for name, value in stated.items() if value is not None})
 
 
 def _of_samples(log: ParsedLog, guess: Guess) -> Iterator[Witness]:

@@ -19,35 +19,43 @@ _UNITS = (
     ("sequences/s", r"(?:seq(?:uence)?s?|sentences?)"),
     ("samples/s", r"(?:samples?|examples?|ex|items?|rows?|records?|points?|ins(?:tances?)?)"),
 )
-_PER_S = r"(?: ?/ ?|_per_|_?per ?|_p)s(?:ec(?:ond)?)?"
+COUNTED = r"(?:tok(?:en)?s?|samples?|images?|imgs?|seqs?|words?|frames?)"
+_DEVICE = r"(?:gpu|device|card|chip|npu|rank|core)"
+_PER_S = rf"(?:(?: ?/ ?|_per_|[ _]?per[ _]?){_DEVICE})?(?: ?/ ?|_per_|[ _]?per[ _]?|_p)s(?:ec(?:ond)?)?"
+_UNDER_S = r"(?:(?<=tok)|(?<=[a-z]{3}s))_s(?:ec)?"
+"""``tok_s`` and ``samples_s`` are rates, but ``step_s`` is a time."""
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
 _BARE_RATE = re.compile(r"(?:^|[\W_])(?:tps|tgs|tokps|wps)\W*$")
 _AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
 """Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
 _NAMES_OF_RATES = (("tokens/s", _BARE_RATE), ("samples/s", _AMBIGUOUS_RATE), ("images/s", _IMAGES))
-_FRAMES = re.compile(r"(?:^|\W)fps\W*$")
+_FRAMES = re.compile(r"(?:^|\W)fps(?: (?:total|step|train\w*))?\W*$")
 _THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
-_PER_DEVICE = re.compile(r"(?:/|per[ _]?)(?:gpu|device|card|chip|npu|rank|core)|device/|\btgs\b|\blocal_")
-_UNIT_PER_DEVICE = re.compile(
-    r" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each )(?:gpu|device|card|chip|npu|rank|core)"
-)
+_PER_DEVICE = re.compile(rf"(?:/ ?|per[ _]?){_DEVICE}|device/|\btgs\b|\blocal_")
+_UNIT_PER_DEVICE = re.compile(rf" ?[a-z%]+(?:/[a-z]+)*,? ?[(\[]?(?:per[ _-]?|/ ?|each ){_DEVICE}")
 _PER_NODE = re.compile(r"(?:/|per[ _-]?)(?:node|host|machine)\b")
 _OF_SEVERAL = re.compile(r"(?:^|[\W_])(?:steps|iters|iterations|batches|updates)(?: (?:took|in|time))?\W*$")
 _PREFERENCE = (
-    re.compile(r"(?:^|[\W_])(?:global|overall|total|all|step|iter(?:ation)?|batch|update)(?:[\W_]|$)"),
-    re.compile(r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best)(?:[\W_]|$)"),
+    re.compile(r"(?:^|[\W_])(?:current|curr|cur|instant\w*)(?:[\W_]|$)"),
+    re.compile(r"(?:^|[\W_])(?:global|overall|total|all)(?:[\W_]|$)"),
+    re.compile(r"(?:^|[\W_])(?:step|iter(?:ation)?|batch|update)(?:[\W_]|$)"),
 )
-"""Words of the figure that is used first, and of the one that is used last, if there are several of a kind."""
+_AVERAGE = re.compile(
+    r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best)(?:[\W_]|$)"
+)
+"""Words of the figures that are used first, in this order, and of those used last, if there are several of a kind."""
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time(?:[_ ]?per[_ ]|/)(?:step|iter\w*|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
 )
 
+_STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\W*")
+"""The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
 _NOT_THE_STEP = re.compile(
-    r"data|load|eta|remain|total|elapsed|forward|backward|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
+    r"data|load|eta|remain|total|elapsed|forward|backward|fwd|bwd|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
     r"|queue|idle|bubble|wait"
 )
 _OTHER_TIME = re.compile(r"(?:m|mins?|minutes?|h|hrs?|hours?|d|days?|ns|nsec|nanoseconds?)")
@@ -60,8 +68,8 @@ _ELAPSED = re.compile(
     r"(?:^|[\W_])(?:elapsed(?:[_ ]?time)?|wall(?:[_ ]?(?:time|clock))?|train[_ ]?time|runtime|total[_ ]?time)\W*$"
 )
 NOT_TRAINING = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|infer\w*|prefill|decode|decoding|ttft|tpot|"
-    r"request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
+    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|(?<!policy )infer\w*|prefill|decode|decoding|"
+    r"ttft|tpot|request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
     r"prompts?|kv[ _-]?cache|serving|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
     re.IGNORECASE,
 )
@@ -84,6 +92,11 @@ _SECONDS = {
     "s/batch": "step_time_s",
     "sec/batch": "step_time_s",
     "ms/batch": "step_time_ms",
+    **{
+        f"{second} per {step}": "step_time_s"
+        for second in ("s", "sec", "secs", "seconds")
+        for step in ("it", "iter", "iteration", "step", "batch", "update")
+    },
 }
 
 
@@ -95,12 +108,16 @@ _DATA_SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The likely meaning of a number: a field of a record, its unit, and whether it is of one device or one node."""
+    """The likely meaning of a number: a field of a record, its unit, and whether it is of one device or one node.
+
+    ``since_start``: it is the mean of all steps since the start.
+    """
 
     field: str
     unit: str | None = None
     per_device: bool = False
     per_node: bool = False
+    since_start: bool = False
 
 
 def is_counter_name(name: str) -> bool:
@@ -139,8 +156,9 @@ def meaning_of_duration(name: str) -> Meant | None:
 
 def preference(name: str) -> int:
     """Return the rank of a figure called ``name`` among others of its kind; the lowest is used."""
-    first, last = (pattern.search(name) is not None for pattern in _PREFERENCE)
-    return 0 if first else 2 if last else 1
+    last = len(_PREFERENCE)
+    rank = next((rank for rank, words in enumerate(_PREFERENCE) if words.search(name)), last)
+    return rank + (last + 1 if _AVERAGE.search(name) else 0)
 
 
 def is_of_several_steps(name: str) -> bool:
@@ -164,15 +182,18 @@ def _meaning(name: str, unit: str, after: str) -> Meant | None:
     if _STEPS_PER_S.search(about):
         return Meant("steps_per_s", "samples/s", per_device)
     for label, word in _UNITS:
-        if re.search(rf"(?:^|[\W_]){word}{_PER_S}(?:$|[\W_])", about):
+        if re.search(rf"(?:^|[\W_]){word}(?:{_PER_S}|{_UNDER_S})(?:$|[\W_])", about):
             return Meant("rate", label, per_device)
     for label, names in _NAMES_OF_RATES:
         if names.search(name):
             return Meant("rate", label, per_device)
     if _FRAMES.search(name) or unit == "fps":
         return Meant("rate", "frames/s", per_device)
-    if _THROUGHPUT.search(name) and not _OTHER_RATE.fullmatch(unit):
-        return Meant("rate", None, per_device)
+    if _THROUGHPUT.search(name):
+        if unit in _SECONDS:
+            return Meant(_SECONDS[unit])
+        if not _OTHER_RATE.fullmatch(unit):
+            return Meant("rate", None, per_device)
     return _meaning_of_time(name, unit)
 
 
@@ -181,10 +202,12 @@ def _meaning_of_time(name: str, unit: str) -> Meant | None:
         return None
     if _ELAPSED.search(name):
         return Meant("clock_ms" if unit == "ms" else "clock_s")
-    if unit in _SECONDS and "/" in unit:
+    if unit in _SECONDS and ("/" in unit or " per " in unit):
         return Meant(_SECONDS[unit])
     if (last := name.split()[-1:]) and "/" in last[0] and last[0].strip(":=") in _SECONDS:
         return Meant(_SECONDS[last[0].strip(":=")])
+    if unit in _SECONDS and _STEP.fullmatch(name):
+        return Meant(_SECONDS[unit])
     in_ms = re.search(r"[\W_]\(?(ms|us)\)?\W*$", name)
     bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
     if _DATA.search(bare) and (unit in _DATA_SECONDS or in_ms or re.search(r"time|wait", bare)):

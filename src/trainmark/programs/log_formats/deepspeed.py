@@ -4,12 +4,13 @@
     RunningAvgSamplesPerSec=265.3, CurrSamplesPerSec=265.4, MemAllocated=4.34GB, …
     |E2E latency=3.17s |Gather latency=0.00s (0.00%) |… |CurSamplesPerSec=10.09 |AvgSamplesPerSec=9.87
     steps: 10 loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000
+    step:    10 /  5000 loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000 eta: 41m
 
 Both rates cover all devices. The first is the average over all steps but the first two, the second that of the last
 step (until 2022 only ``SamplesPerSec``, the average, was printed). They time a step from its forward pass to its
 update, without waiting for data between steps. Until 0.8 it could be the rate of micro-batches (issue 2498). The
-third step of DeepSpeed-Chat trains two models; its own line times both and takes precedence. The last line is the
-pipeline engine's, the mean of the steps since the previous line.
+third step of DeepSpeed-Chat trains two models; its own line times both and takes precedence. The last two lines are the
+pipeline engine's, the mean of the steps since the previous line; diffusion-pipe's engine prints the second.
 """
 
 import re
@@ -98,7 +99,7 @@ FORMAT = Format(
         re.compile(_STAMP + rb"\d+/(?P<step>\d+), SamplesPerSec=(?P<average_rate>[^\s,]+),"),
         re.compile(rb"E2E latency=(?P<step_time_s>[\d.]+)s [^\n]*\|CurSamplesPerSec=(?P<rate>[\d.]+) \|"),
         re.compile(
-            rb"steps: (?P<step>\d+) loss: [^\n]*?iter time \(s\): (?P<step_time_s>[\d.]+) "
+            rb"steps?: +(?P<step>\d+) (?:/ +\d+ )?loss: [^\n]*?iter time \(s\): (?P<step_time_s>[\d.]+) "
             # GPT-NeoX prints Megatron-LM's line after it.
             rb"samples/sec: (?P<rate>[\d.]+)\s(?!(?:[^\n]*\n){0,8}?[^\n]*\| learning rate)"
         ),
