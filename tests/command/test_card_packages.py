@@ -67,8 +67,8 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "base" / "bin" / "python"
 
 
-def suite_of(folder: Path, python: Path, *packages: str) -> Path:
-    card: dict[str, Any] = {"packages": list(packages), "command": ["{source}/imports.py"], "axes": {}}
+def suite_of(folder: Path, python: Path, *packages: str, **more: Any) -> Path:
+    card: dict[str, Any] = {"packages": list(packages), "command": ["{source}/imports.py"], "axes": {}} | more
     suite = {"environment": str(python), "cases": [{"workload": "mlp"}]}
     path = written(folder, suite, work_per_step=8, unit="tokens/s", **card)
     (folder / "program" / "imports.py").write_text(IMPORTS)
@@ -105,6 +105,21 @@ def test_a_program_imports_the_cards_packages_and_the_runs_have_their_lock(
     (again,) = planned(path, capsys)
     assert again["before"][0]["description"] == "the card's packages: tinypart==1.0"
     assert [each.name for each in (tmp_path / "home" / "packages").iterdir()] == [venv.name]
+
+
+def test_what_is_prepared_with_other_packages_is_prepared_anew_in_a_folder_of_its_own(
+    tmp_path: Path, links: Path, base: Path
+) -> None:
+    wheel(links, "tinymore", "1.0")
+    # As some converters of data do, it refuses a folder that it has filled before.
+    words = ["{python}", "-c", "import os, sys, tinypart; os.mkdir(sys.argv[1])", "{prepared}/made"]
+    prepare = [{"description": "data", "words": words, "leaves": ["made"]}]
+
+    for number, packages in enumerate((["tinypart"], ["tinypart", "tinymore"])):
+        path = suite_of(tmp_path, base, *packages, prepare=prepare)
+        assert main(["run", str(path), "--out", str(tmp_path / f"out{number}")]) in (0, 1)
+        (case,) = json.loads((tmp_path / f"out{number}" / "results.json").read_text())["cases"]
+        assert case["runs"][0]["outcome"] == "ok", case["runs"][0]["reason"]
 
 
 def test_check_tells_what_a_run_will_install(
@@ -220,6 +235,16 @@ def test_the_environments_packages_stay_as_they_are(tmp_path: Path, links: Path,
         lock_packages(base, {}, ["tinynew"], tmp_path / "home")
 
 
+def test_a_dependency_with_an_exclamation_mark_is_left_out(tmp_path: Path, links: Path, base: Path) -> None:
+    wheel(links, "tinyneeds", "1.0", "tinypart")
+
+    with_all = lock_packages(base, {}, ["tinyneeds"], tmp_path / "home")
+    without = lock_packages(base, {}, ["tinyneeds", "!tinypart"], tmp_path / "home")
+
+    assert (with_all.pins, without.pins) == (("tinyneeds==1.0", "tinypart==1.0"), ("tinyneeds==1.0",))
+    assert with_all.folder != without.folder
+
+
 def test_the_index_of_pip_is_uvs_unless_uv_has_its_own(tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text(
         "[global]\nindex-url = https://mirror.example/simple\nfind-links = /a /b\n[install]\nno-index = false\n"
@@ -236,6 +261,25 @@ def test_the_index_of_pip_is_uvs_unless_uv_has_its_own(tmp_path: Path) -> None:
     assert options[-4:] == ("--find-links", "/a", "--find-links", "/b")
     assert index_options(environ | {"PIP_INDEX_URL": "https://x/simple"})[1] == "https://x/simple"
     assert index_options(environ | {"UV_DEFAULT_INDEX": "https://y/simple"}) == ()
+
+
+def test_a_package_is_found_in_any_of_pips_indexes(
+    tmp_path: Path, base: Path, links: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("UV_FIND_LINKS", "UV_NO_INDEX"):
+        monkeypatch.delenv(name)
+    for index, version in (("main", "2.0"), ("extra", "1.0")):
+        folder = tmp_path / index / "tinypart"
+        folder.parent.mkdir()
+        wheel(folder, "tinypart", version)
+        file = f"tinypart-{version}-py3-none-any.whl"
+        (folder / "index.html").write_text(f'<a href="{file}">{file}</a>\n')
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "main").as_uri())
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "extra").as_uri())
+
+    # pip takes the best version of all indexes; uv by itself looks no further than the first one that has the package.
+    assert lock_packages(base, {}, ["tinypart>=2"], tmp_path / "home").pins == ("tinypart==2.0",)
+    assert lock_packages(base, {}, ["tinypart<2"], tmp_path / "home").pins == ("tinypart==1.0",)
 
 
 def test_a_report_of_uv_is_one_line() -> None:

@@ -26,6 +26,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "no environment 'pytorhc'; did you mean 'pytorch'?",
     ),
     "packages": ({"packages": ["two words"]}, "- two words", "'two words' is no requirement of a package"),
+    "packages left out": ({"packages": ["!torch==1"]}, "- '!torch==1'", "'!torch==1' is no requirement of a package"),
     "packages in a container": (
         {"packages": ["einops"], "environment": "docker"},
         "packages",

@@ -22,7 +22,7 @@ from trainmark.environment import (
 )
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.locations import folder_of, python_of
-from trainmark.environment.packages import lock_packages
+from trainmark.environment.packages import PackageLock, lock_packages
 from trainmark.environment.remote_probe import probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.extensions import carried
@@ -309,7 +309,7 @@ class RunEnvironment:
             directory=directory,
             data=self.data(case),
             dataset=dataset,
-            prepared=self._prepared(case, dataset) if needs_folder else Path(),
+            prepared=self._prepared(case, dataset, interpreter.packages) if needs_folder else Path(),
             compile_cache=self._compile_cache(case, interpreter),
             started_by=self._suite.launcher,
             **more,
@@ -324,9 +324,12 @@ class RunEnvironment:
             return SYNTHETIC
         return str(self._datasets.location(case.data, self._form(case)))
 
-    def _prepared(self, case: Case, dataset: str) -> Path:
-        key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
-        return self.home / "prepared" / key
+    def _prepared(self, case: Case, dataset: str, packages: PackageLock | None) -> Path:
+        """Return the folder for the results of the case's prepare steps, which ``packages`` may have made."""
+        environment = self._environment(case)
+        if packages is not None:
+            environment += f" {packages.folder.name} {packages.digest}"
+        return self.home / "prepared" / prepared_key(case, self.workload(case).card, environment, dataset)
 
     def _compile_cache(self, case: Case, interpreter: FrameworkPython) -> Path:
         """Return the folder for the compiled programs of the case's environment; its name identifies that.
@@ -346,7 +349,7 @@ class RunEnvironment:
 
     def _container_interpreter(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
-            prepared = self._prepared(case, self._dataset(case))
+            prepared = self._prepared(case, self._dataset(case), None)
             return container_python(case, self.workload(case).card, engine, prepared, user_and_group())
         except UnsupportedByCard as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))

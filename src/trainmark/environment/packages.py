@@ -25,6 +25,8 @@ from trainmark.files import write_atomically
 
 LOCK, VENV = "lock.txt", "venv"
 """The names of the lock file and of the venv in the folder of a card's packages."""
+LEFT_OUT = "!"
+"""The beginning of a requirement that leaves a package out."""
 
 _TIMEOUT_S = 600
 _NO_UV = "uv is needed for the card's packages, and is not installed: pip install 'trainmark[packages]'"
@@ -106,6 +108,8 @@ def lock_packages(
 ) -> PackageLock:
     """Return the lock of ``requirements`` for the interpreter ``base``; resolve it with uv if it is new.
 
+    ``!NAME`` among the requirements leaves out a package that others of them depend on.
+
     Raises ``UnusableEnvironment`` with one line if ``base`` does not start, uv is missing, or there is no solution.
     """
     found = _inspect(base, variables)
@@ -170,12 +174,18 @@ def _resolve(uv: Path, base: Path, present: Mapping[str, str], requirements: Seq
                 _write_stub(stubs, name, version)
                 constraints.append(f"{name}=={version}\n")
         (folder / "constraints.txt").write_text("".join(constraints), encoding="utf-8")
-        (folder / "requirements.txt").write_text(
-            "".join(f"{one}\n" for one in requirements), encoding="utf-8"
-        )
+        wanted = [one for one in requirements if not one.startswith(LEFT_OUT)]
+        left_out = [one.removeprefix(LEFT_OUT) for one in requirements if one.startswith(LEFT_OUT)]
+        for file, lines in (
+            ("requirements.txt", wanted),
+            # A dependency is replaced by one of no platform.
+            ("overrides.txt", [f"{one}; sys_platform == 'none'" for one in left_out]),
+        ):
+            (folder / file).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         options = ["--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:"]
         command = [
-            *(str(uv), "pip", "compile", "requirements.txt", "--constraint", "constraints.txt", *options),
+            *(str(uv), "pip", "compile", "requirements.txt", "--constraint", "constraints.txt"),
+            *("--override", "overrides.txt", *options),
             *("--quiet", "--no-progress", "--color", "never", "--python", str(base)),
             *index_options(os.environ),
             # The option replaces the variable.
@@ -186,8 +196,8 @@ def _resolve(uv: Path, base: Path, present: Mapping[str, str], requirements: Seq
             command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
         if done.returncode != 0:
-            wanted = ", ".join(requirements)
-            raise UnusableEnvironment(f"the packages {wanted} cannot be resolved: {error_line(done.stderr)}")
+            names = ", ".join(requirements)
+            raise UnusableEnvironment(f"the packages {names} cannot be resolved: {error_line(done.stderr)}")
         return _without(present, (folder / "lock.txt").read_text(encoding="utf-8"))
 
 
@@ -232,7 +242,10 @@ def error_line(text: str) -> str:
 
 
 def index_options(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return uv's options for the index that pip is configured to use; none if variables configure uv itself."""
+    """Return uv's options for the indexes that pip is configured to use; none if variables configure uv itself.
+
+    A package is searched in all of them, as by pip: by itself, uv ends with the first index that has it.
+    """
     if any(environ.get(name) for name in _OF_UV):
         return ()
     settings = _pip_settings(environ)
@@ -246,6 +259,8 @@ def index_options(environ: Mapping[str, str]) -> tuple[str, ...]:
             options += [option, value]
     if settings.get("no-index", "").lower() in ("1", "true", "yes"):
         options.append("--no-index")
+    if "--index" in options:
+        options += ["--index-strategy", "unsafe-best-match"]
     return tuple(options)
 
 

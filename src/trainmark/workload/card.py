@@ -44,12 +44,13 @@ def _requirement(text: str) -> str:
     return text
 
 
+_PACKAGE = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 _REQUIREMENT = re.compile(
-    r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?(?:\[[\w., -]+\])?"
+    rf"!{_PACKAGE}|{_PACKAGE}(?:\[[\w., -]+\])?"
     r"(?: *(?:==|>=|<=|!=|~=|<|>) *[\w.*+!-]+(?: *, *(?:==|>=|<=|!=|~=|<|>) *[\w.*+!-]+)*)?"
 )
 Requirement = Annotated[str, AfterValidator(_requirement)]
-"""A package to install from an index, with limits of its version."""
+"""A package to install from an index, with limits of its version; or ``!NAME``, one that is not installed."""
 
 PathInRun = Annotated[str, AfterValidator(_relative_to_the_run)]
 """The path of a file or folder that a run makes, relative to the run's folder and within it."""
