@@ -86,7 +86,8 @@ class Format:
     which prints the same lines. With ``accumulates`` a printed step is an optimizer step of several micro-batches.
     ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` covers ``n - averages_from`` steps. With ``of_last_steps`` a record may cover only the last steps of its
+    step ``n`` covers ``n - averages_from`` steps; ``n`` steps if it ``may_count_from_one`` and the counters show that it
+    does. With ``of_last_steps`` a record may cover only the last steps of its
     interval. ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``,
     ``h``, ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result;
     ``notes`` matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the
@@ -121,6 +122,7 @@ class Format:
     samples_of_step: bool = False
     accumulates: bool = False
     averages_from: int = 0
+    may_count_from_one: bool = False
     counts_samples: bool = False
     pattern_units: tuple[str, ...] = ()
     pattern_meanings: tuple[Meaning, ...] = ()

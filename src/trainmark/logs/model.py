@@ -69,6 +69,7 @@ class Meaning(StrEnum):
     INTERVAL = "interval"  # exactly the steps since the previous record
     RUNNING = "running"  # all steps since the start of the epoch
     SAMPLED = "sampled"  # one step of the interval
+    RUNNING_OR_INTERVAL = "running or interval"  # of a format; the time stamps of a log decide
 
 
 class EndState(StrEnum):

@@ -39,12 +39,14 @@ from trainmark.logs.multi_run import (
     other_format_problems,
 )
 from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
-from trainmark.logs.plausibility import check_plausibility
+from trainmark.logs.plausibility import check_plausibility, with_settled_meaning
 from trainmark.logs.rank_records import Counters, Read, read_records
 from trainmark.logs.transport import read_pieces
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _LONGEST_NUMBER = 10
+_COUNTERS = 4096
+"""Records whose counters show whether they begin with 0 or 1."""
 
 
 def read_log(path: str | Path, formats: KnownFormats, given: Facts | None = None) -> ParsedLog:
@@ -159,7 +161,7 @@ def conclude(
             log = conclude_log(
                 collected, name, read_hints(name), given or Facts(), damage, in_progress=in_progress
             )
-            return check_plausibility(log)
+            return check_plausibility(with_settled_meaning(log))
     except Exception as error:
         return _beyond(collected, name, error)
 
@@ -239,7 +241,7 @@ def conclude_log(
         figure_rounding=rounding_of(known.records[collected.pattern], context.tail) if known.records else 0.0,
         step_interval=read.counters.interval,
         accumulates=known.accumulates,
-        averages_from=known.averages_from,
+        averages_from=_averages_from(known, read),
         counts_samples=known.counts_samples,
         of_last_steps=known.of_last_steps,
         epoch_seconds=_epoch_seconds(known, context.text),
@@ -251,6 +253,16 @@ def conclude_log(
         witnesses=read.witnesses,
         tagged_ranks=read.tagged_ranks,
     )
+
+
+def _averages_from(known: Format, read: Read) -> int:
+    """Return the counter at which an average covers no step: 0 in a log whose counters begin with 1 in each epoch."""
+    if not known.may_count_from_one or read.records.step is None:
+        return known.averages_from
+    steps, interval = read.records.step.array(0, _COUNTERS), read.counters.interval
+    with_zero = (steps == 0).any()
+    with_one = (steps == 1).any() if interval == 1 else (steps % interval == 1).mean() > 1 / 2
+    return 0 if with_one and not with_zero else known.averages_from
 
 
 def _with_batch(facts: Facts, read: Read) -> Facts:

@@ -41,17 +41,23 @@ _SWITCHES = (
     "of_last_steps",
     "averages_since_start",
     "restarts_each_epoch",
+    "may_count_from_one",
 )
 _SOURCES = ("resumed_from", "last_step", "last_epoch", "last_step_of_epoch")
 _COUNTS = ("averages_from", "warmup_steps")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "launcher": ("paddle",),
     "rate_of": ("all", "node", "device"),
-    "rate_covers": ("interval", "epoch", "step"),
+    "rate_covers": ("interval", "epoch", "step", "epoch-or-interval"),
     "fp16": tuple(Precision),
 }
 _SCOPES = {"all": Scope.GLOBAL, "node": Scope.NODE, "device": Scope.DEVICE}
-_MEANINGS = {"interval": Meaning.INTERVAL, "epoch": Meaning.RUNNING, "step": Meaning.SAMPLED}
+_MEANINGS = {
+    "interval": Meaning.INTERVAL,
+    "epoch": Meaning.RUNNING,
+    "step": Meaning.SAMPLED,
+    "epoch-or-interval": Meaning.RUNNING_OR_INTERVAL,
+}
 _SETTINGS: Mapping[str, Callable[[LogContext], dict[str, str]]] = {
     "namespace": namespace_arguments,
     "dllogger": dll_parameters,
@@ -113,6 +119,7 @@ class FormatDescription:
     of_last_steps: bool = False
     restarts_each_epoch: bool = False
     averages_from: int = 0
+    may_count_from_one: bool = False
     warmup_steps: int = 20
     fp16: str | None = None
     built_on: str | None = None
@@ -259,6 +266,7 @@ def build_format(description: FormatDescription) -> Format:
         counts_samples=text.counts_samples,
         of_last_steps=text.of_last_steps,
         averages_from=text.averages_from,
+        may_count_from_one=text.may_count_from_one,
         warmup_steps=text.warmup_steps,
         epoch_seconds=compile_pattern(text.epoch_seconds, f"{where}: epoch_seconds")
         if text.epoch_seconds

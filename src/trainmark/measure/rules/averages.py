@@ -2,7 +2,8 @@
 
 After ``n`` steps of ``b`` samples with an average of ``r`` samples a second, ``n b / r`` seconds have passed; the
 difference of two such times is the time of all steps in between, including slow ones that no line shows. An epoch that
-starts within the window counts from its start (0 steps, 0 seconds); the first epoch counts from its first record.
+starts within the window counts from its start (0 steps, 0 seconds). The first epoch counts from the last record that is
+left out, if its average covers all steps of those that are, else from its first record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -152,6 +153,7 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
         raise NoNumberError("no-steps", NO_STEPS)
     factor, batch = _scale(log)
     rate, time = records.average_rate, records.average_time_s
+    skipped -= _is_boundary(log, skipped - 1)
     largest, most = _largest_batches(log, skipped, factor), np.nan
     span = _Span()
     for part in parts(records, skipped, log.restarts):
@@ -181,6 +183,14 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
         span.extend(done, passed, good)
     if span.size:
         yield span
+
+
+def _is_boundary(log: ParsedLog, record: int) -> bool:
+    """Return whether the window can begin with the end of this record, the last one that is left out."""
+    if record < 0 or log.records.step is None or any(one.record == record + 1 for one in log.restarts):
+        return False
+    done = float(log.records.step.array(record, record + 1)[0]) - log.averages_from
+    return done >= (record + 1) * log.step_interval and not _follows_another(log.records, record + 1)
 
 
 def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[float]:
