@@ -141,6 +141,41 @@ def test_a_cache_that_was_tampered_with_is_refused(bench: Bench, repository: Rep
     assert not (again.out / result.directory / "train.log").exists()
 
 
+def part_of(repository: Repository, commit: str, *paths: str) -> dict[str, Any]:
+    """Return a card that fetches only these paths, from a repository that lacks the bytes of every other file."""
+    repository.git("config", "uploadpack.allowFilter", "true")
+    document = card(repository, commit)
+    document["source"]["paths"] = list(paths)
+    for line in repository.git("ls-tree", "-r", commit).splitlines():
+        entry, name = line.split("\t")
+        if not name.startswith("code/"):
+            blob = entry.split()[2]
+            (repository.folder / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    return document
+
+
+def test_only_the_paths_of_a_card_are_fetched_and_in_the_tree(bench: Bench, repository: Repository) -> None:
+    listing = "\nimport pathlib\nprint(sorted(p.name for p in pathlib.Path(__file__).parents[1].iterdir()))\n"
+    commit = repository.commit({"code/train.py": program("first") + listing, "docs/tour.gif": "large"})
+    document = part_of(repository, commit, "code")
+    result = run(bench, document)
+    assert result.outcome is Outcome.OK, result.reason
+    assert "['.git', 'code']" in (bench.out / result.directory / "train.log").read_text()
+    shutil.rmtree(repository.folder)
+    again = Bench(bench.folder, "again")
+    assert run(again, document).outcome is Outcome.OK
+
+
+def test_a_tampered_cache_of_a_part_is_refused(bench: Bench, repository: Repository) -> None:
+    commit = first_commit(repository)
+    document = part_of(repository, commit, "code")
+    assert run(bench, document).outcome is Outcome.OK
+    put_in_the_place_of(repository, commit, cache(bench))
+    result = run(Bench(bench.folder, "again"), document)
+    assert result.outcome is Outcome.FAILED
+    assert "it was modified; remove it" in (result.reason or "")
+
+
 def put_in_the_place_of(repository: Repository, commit: str, there: Path) -> None:
     """Let the cache hold another program's bytes under the name of the commit's own: git alone does not notice."""
     wanted = repository.git("rev-parse", f"{commit}:code/train.py")
@@ -162,6 +197,7 @@ def put_in_the_place_of(repository: Repository, commit: str, there: Path) -> Non
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"commit": "f" * 40}, {}, "has no commit ffffffff"),
     ({"folder": "cod"}, {}, "has no folder 'cod' at"),
+    ({"paths": ["code", "cod"]}, {}, "has no 'cod' at "),
     ({"url": "file:///nowhere/at-all"}, {}, "file:///nowhere/at-all cannot be fetched: fatal: "),
     ({"commit": None}, {}, "does not say which commit of file://"),
     (

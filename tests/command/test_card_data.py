@@ -200,3 +200,6 @@ def test_generated_data_are_the_same_each_time(tmp_path: Path) -> None:
 
     with Image.open(tmp_path / "a" / "class3" / "000003.png") as picture:
         assert (picture.size, picture.mode) == ((4, 4), "RGB")
+    lines = (tmp_path / "a" / "list.txt").read_text().splitlines()
+    assert len(lines) == 12
+    assert lines[3] == "class3/000003.png 3"

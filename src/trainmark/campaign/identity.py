@@ -119,9 +119,11 @@ class Identifier:
 
     def _source(self, case: Case, workload: Workload) -> Entries:
         match workload.card.source:
-            case GitSource(url=url, folder=inside):
+            case GitSource(url=url, folder=inside, paths=paths):
                 commit = str(commit_of(case, workload.card))
                 entries, word = {"commit": commit, "folder": inside}, f"{url} at {commit[:12]}"
+                if paths:
+                    entries["paths"] = " ".join(paths)
             case FolderSource(ignore=ignore):
                 # A stand-in is a separate part of the identity.
                 ignore = (*ignore, *(stand_in.path for stand_in in workload.card.stand_ins))

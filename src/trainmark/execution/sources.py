@@ -6,6 +6,7 @@ the repository's.
 """
 
 import hashlib
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +35,8 @@ _SAFE = (
 )
 _RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
 """For ``info/attributes``, which overrides the repository's own ``.gitattributes``."""
+
+_UNKNOWN_PATH = re.compile(r"pathspec '(.*)' did not match any file")
 
 _ELSEWHERE = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_CONFIG"),
@@ -128,10 +131,7 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
     discard(checkout, git)
     try:
         with _guarded(checkout.cache, git):
-            git.must(
-                checkout.made(),
-                f"no working tree can be made of {checkout.cache} (if it is damaged, remove it)",
-            )
+            _make(checkout, git)
             tree = _proven(checkout, git)
         if not git.runner.host.has(checkout.tree / folder):
             raise SourceError(f"{checkout.url} has no folder '{folder}' at {checkout.commit}")
@@ -139,6 +139,17 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
         discard(checkout, git)
         raise
     return tree
+
+
+def _make(checkout: Checkout, git: Git) -> None:
+    for words in checkout.made():
+        done = git.run(words)
+        reported = _complaint(done)
+        if done.code != 0 and (path := _UNKNOWN_PATH.search(reported)) is not None:
+            raise SourceError(f"{checkout.url} has no '{path[1]}' at {checkout.commit}; correct 'paths'")
+        if done.code != 0:
+            trouble = f"no working tree can be made of {checkout.cache} (if it is damaged, remove it)"
+            raise SourceError(f"{trouble}: {reported}")
 
 
 def discard(checkout: Checkout, git: Git) -> None:
@@ -168,15 +179,29 @@ def _proven(checkout: Checkout, git: Git) -> str:
     index = checkout.tree.with_name(f".{checkout.tree.name}.index")
     try:
         fresh = {"GIT_INDEX_FILE": str(index.absolute())}
-        for words in (("read-tree", "HEAD"), ("add", "--all", "--force", ".")):
+        for words in _indexing(checkout.paths):
             if git.run((*within, *words), fresh).code != 0:
                 raise changed
-        found = git.run((*within, "write-tree"), fresh).out.decode().strip()
+        # Files outside the paths are not in the cache.
+        part = ("--missing-ok",) if checkout.paths else ()
+        found = git.run((*within, "write-tree", *part), fresh).out.decode().strip()
     finally:
         git.runner.host.remove(index)
     if (head, found) != (checkout.commit, wanted):
         raise changed
     return found
+
+
+def _indexing(paths: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that fill an empty index with the tree's files, for its proof; with paths, they prove these.
+
+    The index of a part must not have the other files before its own are read: git would fetch ``.gitattributes``.
+    """
+    whole, add = ("read-tree", "HEAD"), ("add", "--all", "--force", "--")
+    if not paths:
+        return whole, (*add, ".")
+    same = ("diff-index", "--cached", "--quiet", "--ignore-submodules", "HEAD", "--", *paths)
+    return (*add, *paths), same, whole
 
 
 def _complaint(done: CommandOutput) -> str:

@@ -86,9 +86,9 @@ class Format:
     which prints the same lines. With ``accumulates`` a printed step is an optimizer step of several micro-batches.
     ``pattern_units`` and ``pattern_meanings`` are the unit and the meaning of each of ``records`` if they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` covers ``n - averages_from`` steps; ``n`` steps if it ``may_count_from_one`` and the counters show that it
-    does. With ``of_last_steps`` a record may cover only the last steps of its
-    interval. ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``,
+    step ``n`` covers ``n - averages_from`` steps, or ``n`` if it ``may_count_from_one`` and the counters show it. With
+    ``of_last_steps`` a record may cover only the last steps of its interval.
+    ``epoch_seconds`` matches the training time of an epoch (groups ``epoch``, ``s``, and optionally ``d``,
     ``h``, ``m``), which the records are checked against. ``doubts`` returns problems of the program's own result;
     ``notes`` matches the lines of the whole log that it needs (rare lines, or reading becomes slow). ``fp16`` is the
     precision that "fp16" in a log's name means for this program. A format that ``accompanies`` is printed by a harness

@@ -48,13 +48,14 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     """
     reference = card.image.reference if card.image is not None else ""
     of_data = dataset if _uses_data(card) else ""
+    in_part = isinstance(card.source, GitSource) and bool(card.source.paths)
     steps = (step.model_dump_json() for step in card.steps)
     words = (
         str(commit_of(case, card)),
         environment,
         reference,
         of_data,
-        card.source.model_dump_json(),
+        card.source.model_dump_json(exclude=None if in_part else {"paths"}),
         *steps,
     )
     return f"{card.name}-{card.framework}-{_digest(*words)}"
@@ -96,8 +97,10 @@ def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     commit = commit_of(spec.case, card)
     if commit is None or not isinstance(card.source, GitSource):
         return Preparation(spec.prepared, tasks=tasks, node=node, links=links) if tasks else None
-    repository = cache / source_key(card.source.url)
-    source = Checkout(card.source.url, commit, repository, spec.directory_on(node) / CHECKOUT)
+    url, paths = card.source.url, card.source.paths
+    # A cache without the other files is one of its own: later fetches into it leave them out too.
+    repository = cache / (f"part-of-{source_key(url)}" if paths else source_key(url))
+    source = Checkout(url, commit, repository, spec.directory_on(node) / CHECKOUT, paths)
     workshop = replace(source, tree=spec.prepared / CHECKOUT) if tasks else None
     return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node, links)
 

@@ -64,25 +64,35 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working tree of one commit: the repository, the cache that has the commit, and the tree's path."""
+    """A working tree of one commit: the repository, the cache that has the commit, and the tree's path.
+
+    With ``paths``, only these files and folders are in the tree, and no other file is fetched.
+    """
 
     url: str
     commit: str
     cache: Path
     tree: Path
+    paths: tuple[str, ...] = ()
 
     def cached(self) -> tuple[tuple[str, ...], ...]:
         """Return the commands that fetch only this commit into the cache."""
-        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", self.url, self.commit)
+        part = ("--filter=blob:none",) if self.paths else ()
+        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", *part, self.url, self.commit)
         return (
             ("git", "init", "--quiet", "--bare", str(self.cache)),
             ("git", "--git-dir", str(self.cache), *fetch),
         )
 
-    def made(self) -> tuple[str, ...]:
-        """Return the command that makes the working tree."""
-        add = ("worktree", "add", "--quiet", "--detach", str(self.tree), self.commit)
-        return ("git", "--git-dir", str(self.cache), *add)
+    def made(self) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that make the working tree."""
+        part = ("--no-checkout",) if self.paths else ()
+        add = ("worktree", "add", "--quiet", "--detach", *part, str(self.tree), self.commit)
+        tree = (("git", "--git-dir", str(self.cache), *add),)
+        if not self.paths:
+            return tree
+        # Git fetches the files of these paths here, if the cache has not got them yet.
+        return (*tree, ("git", "-C", str(self.tree), "checkout", "--quiet", "HEAD", "--", *self.paths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +132,8 @@ class Preparation:
             if checkout is not None:
                 for words in checkout.cached():
                     yield f"the source: {checkout.url} at {checkout.commit}", shlex.join(words)
-                yield f"the working tree {whose}", shlex.join(checkout.made())
+                for words in checkout.made():
+                    yield f"the working tree {whose}", shlex.join(words)
             if whose == "to prepare with":
                 yield from ((task.description, task.command.text()) for task in self.tasks)
         for link, target in self.links:

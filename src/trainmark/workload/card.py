@@ -15,6 +15,7 @@ from trainmark.schema.frozen import Frozen
 from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import BUILT_IN_SOURCE, task_of_source
 from trainmark.tasks import TASKS
+from trainmark.workload.generate import IMAGE_LIST
 from trainmark.workload.image import Image
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 from trainmark.workload.source import Source
@@ -236,7 +237,7 @@ class Generator(StrEnum):
     TEXT = "text"
     """A file of ``count`` random words."""
     IMAGES = "images"
-    """A folder with ``count`` random PNG files of ``size`` pixels in 10 folders."""
+    """A folder with ``count`` random PNG files of ``size`` pixels in 10 folders, listed in ``list.txt``."""
 
 
 class StandIn(Frozen):
@@ -278,12 +279,13 @@ class StandIn(Frozen):
     def step(self) -> Step:
         """The prepare step that makes it."""
         words = self.command
+        listed = (f"{self.name}/{IMAGE_LIST}",) if self.generator is Generator.IMAGES else ()
         if self.generator is not None:
             most = self.size if self.generator is Generator.IMAGES else self.vocabulary
             made = f"{{prepared}}/{self.name}"
             words = (sys.executable, str(_GENERATE), self.generator.value, made, str(self.count), str(most))
         description = f"stand-in for {self.path}: {self.label}"
-        return Step(description=description, words=words, where=Where.HOST, leaves=(self.name,))
+        return Step(description=description, words=words, where=Where.HOST, leaves=(self.name, *listed))
 
 
 _GENERATE = Path(__file__).with_name("generate.py")

@@ -14,6 +14,8 @@ from pathlib import Path
 
 _CHUNK = 1 << 20
 _CLASSES = 10
+IMAGE_LIST = "list.txt"
+"""The file with the path and the class of each picture."""
 
 
 def write_tokens(path: Path, count: int, vocabulary: int) -> None:
@@ -39,16 +41,22 @@ def write_text(path: Path, count: int, vocabulary: int) -> None:
 
 
 def write_images(path: Path, count: int, pixels: int) -> None:
-    """Write ``count`` square PNG files of ``pixels`` pixels a side into ``class0`` to ``class9``."""
+    """Write ``count`` square PNG files of ``pixels`` pixels a side into ``class0`` to ``class9``.
+
+    A line of ``list.txt`` has the path and the class of one of them: ``class3/000013.png 3``.
+    """
     source = random.Random(0)  # noqa: S311 - data that stand in for real ones
-    for number in range(count):
-        folder = path / f"class{number % _CLASSES}"
+    names = [f"class{number % _CLASSES}/{number:06}.png" for number in range(count)]
+    for name in names:
+        folder = (path / name).parent
         folder.mkdir(parents=True, exist_ok=True)
         rows = b"".join(b"\0" + source.randbytes(3 * pixels) for _ in range(pixels))
         header = struct.pack(">IIBBBBB", pixels, pixels, 8, 2, 0, 0, 0)
         parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b""))
         png = b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, data) for kind, data in parts)
-        (folder / f"{number:06}.png").write_bytes(png)
+        (path / name).write_bytes(png)
+    lines = (f"{name} {number % _CLASSES}\n" for number, name in enumerate(names))
+    (path / IMAGE_LIST).write_text("".join(lines), encoding="ascii")
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:

@@ -35,6 +35,16 @@ def _is_relative_folder(value: str) -> str:
     return value
 
 
+def _is_no_pattern(value: str) -> str:
+    if value.startswith((":", "-")) or set("*?[\\") & set(value):
+        raise ValueError("should be a file or folder of the repository, not a pattern")
+    return value
+
+
+_PathInRepository = Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_relative_folder)]
+_PathOfFiles = Annotated[_PathInRepository, AfterValidator(_is_no_pattern)]
+
+
 class BuiltinSource(Frozen):
     """trainmark's own worker, started as ``PYTHON worker/start.py``."""
 
@@ -55,6 +65,7 @@ class FolderSource(Frozen):
 class GitSource(Frozen):
     """A program in one commit of a git repository, unmodified; ``folder`` is its path in the tree.
 
+    With ``paths``, only these files and folders of it are fetched, and are in the working tree.
     A case may name another commit than the card, and must name one if the card does not, as its option ``commit``.
     Submodules are not fetched.
     """
@@ -62,7 +73,8 @@ class GitSource(Frozen):
     kind: Literal["git"]
     url: Annotated[str, AfterValidator(_is_address)]
     commit: Annotated[str, AfterValidator(_is_commit)] | None = None
-    folder: Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_relative_folder)] = "."
+    folder: _PathInRepository = "."
+    paths: tuple[_PathOfFiles, ...] = ()
 
 
 class FilesSource(Frozen):
