@@ -165,6 +165,21 @@ def test_printed_step_times_are_held_against_the_arrival_of_the_lines(factor: fl
         assert "the number is 128, but by the time stamps it is 36.57" in doubts["witnesses-disagree"]
 
 
+def test_a_step_of_no_time_gives_no_witness_and_no_exception() -> None:
+    text = "".join(
+        f"step {step} | loss {1 / step:.4f} | step_time {0 if step == 30 else 0.25:.5f} s\n"
+        for step in range(1, 61)
+    )
+    unknown = read_stream(io.BytesIO(text.encode()), "-")
+    log = read_guessed(unknown, io.BytesIO(text.encode()), Facts(batch_per_device=32, gpus=1))
+    assert log is not None
+
+    result = measure_log(log)
+
+    assert result.value == pytest.approx(32 / 0.25, rel=0.05)
+    assert {problem.code for problem in result.problems if problem.severity is Severity.DOUBT}
+
+
 def test_missing_records_in_the_window_are_a_doubt() -> None:
     _, doubts = _measure(_excerpt(1, 2, 3, 4, 5, 6, 43, 44, 45))
 

@@ -69,9 +69,12 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
         seconds = 1 / harmonic_mean(
             lambda: (1 / block for block in times.blocks(skipped, records.count)), lambda: weights(skipped)
         )
-        by_times = Witness("step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s")
+        if seconds > 0:  # a step of no time is a mistake of the log
+            by_times = Witness(
+                "step time", batch / seconds, f"{batch} {_units(log)} a step / {seconds:.6g} s"
+            )
         # A sampled step's time is compared with that step's rate; without one, it is the number itself.
-        if log.meaning is Meaning.INTERVAL or rate is not None:
+        if by_times is not None and (log.meaning is Meaning.INTERVAL or rate is not None):
             yield by_times
     if records.clock_s is not None:
         yield from _of_stamps(log, rate or by_times, batch)
