@@ -65,8 +65,8 @@ def make_sample(
     are other words), ``fp16_or_fp32``, ``clock`` (a date: ``{clock:%H:%M:%S}``, ``{ms:03}`` its milliseconds),
     ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
     since 1970), ``elapsed_s``, ``elapsed_ms``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``,
-    ``step_time_ms``, ``steps_per_s``, ``rate``, ``device_rate``, ``last_step_time_s``, ``last_step_time_ms``,
-    ``last_rate``, ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and
+    ``step_time_ms``, ``steps_per_s``, ``rate``, ``seconds_per_thousand``, ``device_rate``, ``device_rate_per_minute``,
+    ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``, ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and
     ``averages_from``; lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line)
     and ``samples`` (so far); the end has ``elapsed_s``, ``elapsed_hms``, ``samples``, ``mean_rate``,
     ``overall_rate`` and ``best_rate``.
@@ -148,6 +148,8 @@ _VALUES: Mapping[str, Callable[[Line, SampleRun], Any]] = {
     "step_time_ms": lambda line, _run: 1000 * line.step_time_s,
     "steps_per_s": lambda line, _run: 1 / line.step_time_s,
     "rate": lambda line, _run: line.rate,
+    "seconds_per_thousand": lambda line, _run: 1000 / line.rate,
+    "device_rate_per_minute": lambda line, run: 60 * line.rate / run.gpus,
     "device_rate": lambda line, run: line.rate / run.gpus,
     "device_average_rate": lambda line, run: line.average_rate / run.gpus,
     "last_step_time_s": lambda line, _run: line.last_step_time_s,
