@@ -273,6 +273,59 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="bar-of-many-words",
         ),
+        pytest.param(  # openpi: the time is that of all steps since the line before, as the time of day shows
+            "".join(
+                f"{_START + timedelta(seconds=50 * at):%H:%M:%S} INFO iter={100 * at} loss=0.0512 time=50.{at % 9}s\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            32,
+            "samples/s",
+            id="time-of-an-interval-by-the-time-of-day",
+        ),
+        pytest.param(
+            _block(
+                lambda at: (
+                    f"step {at} loss 2 data throughput 5000.{at % 9} samples/s, train throughput 64.{at % 9} samples/s"
+                )
+            ),
+            Facts(),
+            64.4,
+            "samples/s",
+            id="loading-is-used-last",
+        ),
+        pytest.param(  # AST
+            _block(lambda at: f"Epoch: [1][{at}/300] Per Sample Total Time 0.1{at:02} Train Loss 0.1234"),
+            _ONE,
+            None,
+            "samples/s",
+            id="time-of-a-sample",
+        ),
+        pytest.param(
+            "".join(
+                "".join(f"  micro step {part}/4 loss 2.1 time 0.125{at % 9}\n" for part in (1, 2, 3, 4))
+                + f"step {at} loss 2.1 time 0.50{at % 9}\n"
+                for at in range(1, 60)
+            ),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="micro-steps",
+        ),
+        pytest.param(
+            "┃ step ┃ loss ┃ tok/s ┃\n" + _block(lambda at: f"│ {at:4} │ 2.123 │ {8192 + at % 3:,} │"),
+            Facts(),
+            8193,
+            "tokens/s",
+            id="drawn-table",
+        ),
+        pytest.param(
+            _block(lambda at: f"step {at} | loss 2.1 | tokens {16384 * at:,} | elapsed {2 * at}.0s"),
+            Facts(),
+            8192,
+            "tokens/s",
+            id="tokens-over-elapsed",
+        ),
         pytest.param(  # GPT-2 courses
             _block(
                 lambda at: (

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest_logs import Reader
 
 from trainmark.logs import Facts, Severity
 from trainmark.logs.plausibility import stalls
@@ -95,3 +96,17 @@ def test_a_difference_that_the_resolution_of_the_clock_explains_is_no_change_of_
     change = change_of_pace(chunks, grain)
 
     assert (change is not None) is found
+
+
+@pytest.mark.parametrize("pause_s", [0, 12])
+def test_a_stall_shows_in_a_progress_bar_of_whole_seconds(read: Reader, pause_s: int) -> None:
+    """Two steps a second: most bars have the time of the bar before, and their median interval is 0 or 1 s."""
+    seconds = [at / 2 + (pause_s if at > 200 else 0) for at in range(1, 400)]
+    text = "".join(
+        f"Steps: {at // 4}%|###   | {at}/400 [{int(now) // 60:02}:{int(now) % 60:02}<02:00,  2.00it/s, step_loss=0.1]\r"
+        for at, now in enumerate(seconds, start=1)
+    )
+
+    log = read(text, given=Facts(gpus=1, batch_per_device=4))
+
+    assert ("stall" in {problem.code for problem in log.problems}) == bool(pause_s)

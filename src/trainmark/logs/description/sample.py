@@ -66,10 +66,10 @@ def make_sample(
     ``steps`` and ``interval``. Lines also have ``step``, from 0 ``step0`` and ``record``, ``timestamp`` (seconds
     since 1970), ``elapsed_s``, ``elapsed_ms``, ``elapsed``, ``elapsed_hms``, ``interval_s``, ``step_time_s``,
     ``step_time_ms``, ``steps_per_s``, ``rate``, ``seconds_per_thousand``, ``device_rate``, ``device_rate_per_minute``,
-    ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``, ``average_rate``, ``average_steps_per_s``, ``average_step_time_s`` (by the line's counter and
-    ``averages_from``; lines without one are left out), ``device_average_rate``, ``device_samples`` (of the line)
-    and ``samples`` (so far); the end has ``elapsed_s``, ``elapsed_hms``, ``samples``, ``mean_rate``,
-    ``overall_rate`` and ``best_rate``.
+    ``last_step_time_s``, ``last_step_time_ms``, ``last_rate``, ``average_rate``, ``average_steps_per_s``,
+    ``average_step_time_s`` (by the line's counter and ``averages_from``; lines without one are left out),
+    ``device_average_rate``, ``device_samples`` (of the line) and ``samples`` (so far); the end has ``elapsed_s``,
+    ``elapsed_hms``, ``samples``, ``mean_rate``, ``overall_rate`` and ``best_rate``.
     """
     if set(parts) - set(SAMPLE_KEYS) or not {"line", "end"} & set(parts):
         raise InputError(f"{where}: expected line or end, and head")

@@ -32,6 +32,8 @@ _FILLED = re.compile(rb"(?<=[\[(]) $")
 STAMPED = "\x1a"
 """Stands for a line's date stamp in the text between its numbers."""
 _STAMPED = STAMPED.encode()
+_RULE = re.compile("[\u2500-\u257f]")
+"""Characters of which boxes and tables are drawn."""
 _COLUMN = re.compile(r"\s*\|\s*|\t|,\s*|\s+")
 _UNIT = re.compile(
     rf" ?(?:[KMGBkmg](?: (?=[A-Za-z]+/)|(?={COUNTED}(?:/|ps\b))))?"
@@ -159,7 +161,8 @@ def _headings(key: bytes, columns: int, above: list[bytes]) -> list[str]:
     if re.search(rb"[A-Za-z]", key):
         return []
     for line in reversed(above):
-        words = [word for word in _COLUMN.split(line.decode("utf-8", "replace").strip("| \t\r")) if word]
+        heading = _RULE.sub("|", line.decode("utf-8", "replace"))
+        words = [word for word in _COLUMN.split(heading.strip("| \t\r")) if word]
         if len(words) == columns and all(re.search("[A-Za-z]", word) for word in words):
             return words
     return []

@@ -138,7 +138,7 @@ def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tup
         return counter, meant
     stated = next((one.unit for one in meant.values() if one.field == "rate"), "samples/s")
     for at, place in enumerate(family.places):
-        unit = unit_of_counter(place.name)
+        unit = unit_of_counter(place.name) or _unit_of_total(place, family.places[counter])
         is_counter = place.is_whole or bool(place.suffix)
         if at in (counter, *meant) or unit is None or not is_counter or not np.isfinite(place.values).all():
             continue
@@ -146,11 +146,21 @@ def _with_consumed(family: Family, counter: int, meant: dict[int, Meant]) -> tup
         if (rises < 0).any() or not (rises > 0).any():
             continue
         speeds = [one for one in meant.values() if one.field in ("rate", "steps_per_s", *SECONDS)]
-        if not speeds and family.clock_s is not None:
+        has_clock = family.clock_s is not None or any(one.field.startswith("clock") for one in meant.values())
+        if not speeds and has_clock:
             return at, meant
         if (unit == "tokens/s") == (stated == "tokens/s"):
             return counter, {**meant, at: Meant("consumed", unit)}
     return counter, meant
+
+
+def _unit_of_total(place: Place, counter: Place) -> str | None:
+    """Return the unit per second of a number called ``tokens`` that is in proportion to the counter: those so far."""
+    unit = unit_of_counter(f"{place.name} seen")
+    if unit is None or not (counter.values > 0).all() or len(place.values) < _FEWEST_MEANS:
+        return None
+    each = place.values / counter.values
+    return unit if median(np.abs(each / each[-1] - 1)) < _ROUNDED else None
 
 
 def _differs(values: Floats) -> bool:
@@ -291,7 +301,9 @@ def _only_consistent(family: Family, counter: int, meant: dict[int, Meant]) -> d
     """Return the fields without times that the stamps contradict; a time that only rises is a clock."""
     consistent = {}
     rises = np.diff(family.places[counter].values)
-    passed = np.diff(family.clock_s) if family.clock_s is not None else None
+    clocks = [family.places[at].values for at, one in meant.items() if one.field == "clock_s"]
+    clock = family.clock_s if family.clock_s is not None else next(iter(clocks), None)
+    passed = np.diff(clock) if clock is not None else None
     for at, found in meant.items():
         values = family.places[at].values
         if found.field in SECONDS:

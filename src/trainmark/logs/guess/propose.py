@@ -40,6 +40,8 @@ _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
+_OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
+"""In the lines of each micro-batch, which are used only if no line is of a whole step."""
 _IS_BAR = re.compile(r"#%\|\|")
 """A progress bar in the text of a family, whose numbers are left out."""
 _BEFORE = 24
@@ -69,7 +71,7 @@ def guess_format(text: bytes) -> Guess | None:
         guess = _propose(family, found)
         rated = has_rate(found)
         weight = float(family.count * (3 if rated else 1))
-        if found.counts_epochs:
+        if found.counts_epochs or _OF_A_PART.search(family.text):
             weight /= _LONGEST_HEAD
         if bar is not None and (not rated or _IS_BAR.search(family.text)):
             continue
@@ -122,7 +124,7 @@ def _guess_block(known: Sequence[Family], *, rates_only: bool) -> Guess | None:
             own = _fields_of_line(fields, start, len(part.places))
             start += len(part.places)
             if own.counter >= 0 or own.epoch is not None or own.meant:
-                lines.append(_line_pattern(part, own))
+                lines.append(_pattern(part, own))
         if len(lines) > 1 and not fields.restarts:
             return _propose(block.merged, fields, {"lines": lines})
     return None
@@ -186,7 +188,7 @@ def _unit_counted(family: Family, fields: Fields) -> str | None:
     """
     place = family.places[fields.counter]
     if place.name:
-        return unit_of_counter(place.name)
+        return unit_of_counter(place.name) or unit_of_counter(f"{place.name} seen")
     rise = _rise(place.values)
     return "samples/s" if rise and not rise % _POWERS_OF_A_BATCH else None
 
@@ -204,17 +206,23 @@ def _copies(values: Floats) -> int:
     return int(median(np.diff(np.append(starts, len(values)))))
 
 
-def _line_pattern(family: Family, fields: Fields) -> str:
-    """Return the pattern of one line of a block, from the line's start if its text before the first number is short."""
+def _begins_line(family: Family, fields: Fields) -> bool:
+    """Return whether a pattern may begin with the line: its text before the first number is short, and that is read.
+
+    Else it would match the lines of another family too: ``micro step 1/4`` by the words of ``step 1``.
+    """
     before = family.places[0].before
-    whole = _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
-    return ("^ *" if whole else "") + _pattern(family, fields)
+    return _is_read(0, fields) and STAMPED not in before and len(before.lstrip()) <= _BEFORE
 
 
 def _pattern(family: Family, fields: Fields) -> str:
     """Return the pattern that reads the fields from a line of the family."""
     if any(place.heading for place in family.places):
         return _row_pattern(family, fields)
+    return ("^ *" if _begins_line(family, fields) else "") + _words_pattern(family, fields)
+
+
+def _words_pattern(family: Family, fields: Fields) -> str:
     is_stamped = family.clock_s is None
     parts: list[str] = []
     last, unit = None, ""

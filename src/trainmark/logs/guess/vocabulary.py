@@ -44,9 +44,12 @@ _PREFERENCE = (
     re.compile(r"(?:^|[\W_])(?:step|iter(?:ation)?|batch|update)(?:[\W_]|$)"),
 )
 _AVERAGE = re.compile(
-    r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best)(?:[\W_]|$)"
+    r"(?:^|[\W_])(?:avg|average|mean|running|smoothed|ema|local|max|min|peak|best"
+    r"|data|load(?:er|ing)?|io|prefetch|rollout|sampling)(?:[\W_]|$)"
 )
 """Words of the figures that are used first, in this order, and of those used last, if there are several of a kind."""
+_PER_SAMPLE = re.compile(rf"per[ _-]?{COUNTED}\b")
+"""In the name of a time that is not that of a step."""
 _TIME = re.compile(
     r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time(?:[_ ]?per[_ ]|/)(?:step|iter\w*|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
@@ -198,7 +201,7 @@ def _meaning(name: str, unit: str, after: str) -> Meant | None:
 
 
 def _meaning_of_time(name: str, unit: str) -> Meant | None:
-    if _OTHER_TIME.fullmatch(unit):
+    if _OTHER_TIME.fullmatch(unit) or _PER_SAMPLE.search(name):
         return None
     if _ELAPSED.search(name):
         return Meant("clock_ms" if unit == "ms" else "clock_s")

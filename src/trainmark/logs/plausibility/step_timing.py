@@ -33,6 +33,8 @@ _LONGEST = 0.05
 _OUTLIER = 8.0
 _LEAST_OFF = 0.08
 _FEWEST = 5
+_COARSE = 4
+"""Intervals of fewer grains of the clock are joined to find the usual pace."""
 _CHUNKS = 64
 """Chunks per block of intervals, used to find a change of pace."""
 _FINE = 50
@@ -165,8 +167,10 @@ class Pace:
         if not good.any():
             return
         records, taken, work, slack = _where(good, block.records, taken, work, slack)
-        paces = taken / work
+        paces, rounded = taken / work, 0.0
         middle = _median(paces)
+        if stamped and _median(taken) < _COARSE * grain:
+            middle, rounded = _joined_pace(taken, work, grain), grain
         self.window_s += float(taken.sum())
         self.counted += len(taken)
         self._add_chunks(records, taken, work)
@@ -179,7 +183,7 @@ class Pace:
             sizes = np.abs(off)
             odd = sizes > _LEAST_OFF * middle * work + slack
             if odd.any():  # the spread can only exclude some of them
-                spread = _MAD * _median(np.abs(paces - middle))
+                spread = _MAD * _median(np.maximum(np.abs(paces - middle) - rounded / work, 0.0))
                 odd = sizes > max(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
             for at in np.flatnonzero(odd).tolist():
                 worst = self.slow if off[at] > 0 else self.fast
@@ -233,6 +237,17 @@ class Pace:
 def _where(good: Bools, records: Ints, *columns: Floats) -> tuple[Any, ...]:
     """Return the ``good`` elements of ``records`` and ``columns``; the arrays themselves if all are good."""
     return (records, *columns) if good.all() else (records[good], *(column[good] for column in columns))
+
+
+def _joined_pace(taken: Floats, work: Floats, grain: float) -> float:
+    """Return the median pace of intervals joined until ``grain`` hardly matters in each, of at least four such parts.
+
+    Several steps of less than a second have one time stamp, and a median of their intervals would be 0.
+    """
+    mean = float(taken.sum()) / len(taken)
+    size = ceil(min(_FINE * grain / mean, len(taken) / 4)) if mean > 0 else 1
+    first = np.arange(0, max(len(taken) - size, 0) + 1, size)
+    return _median(np.add.reduceat(taken, first) / np.add.reduceat(work, first))
 
 
 def _typical_ratio(clock: Floats, own: Floats, grain: float) -> float:
