@@ -98,6 +98,18 @@ def test_a_record_for_every_tenth_step_is_no_doubt(
     assert [doubt.code for doubt in found] == doubts
 
 
+@pytest.mark.parametrize(("measured_steps", "doubts"), [(70, []), (69, ["steps-differ"])])
+def test_a_warm_up_of_the_logs_format_is_no_doubt(measured_steps: int, doubts: list[str]) -> None:
+    case = case_of(workload="llama2-c", framework="pytorch", task="program", device="cpu")
+    card = load_workloads().find(case).card
+    protocol = Protocol.model_validate({"name": "adaptive", "steps": 80})
+    measurement = measured(measured_steps).model_copy(update={"warmup_steps": 10})
+
+    found = work_suspicions(case, card, protocol, measurement, parse_events([]), measured_steps + 9)
+
+    assert [doubt.code for doubt in found] == doubts
+
+
 def test_an_axis_that_a_run_tells_with_its_settings_is_held_against_its_name() -> None:
     case = case_of(model="bert_tiny", optimizer="lamb")
     card = load_workloads().find(case).card

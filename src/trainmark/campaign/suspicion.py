@@ -116,8 +116,10 @@ def work_suspicions(
     # A program without a flag for the number of steps runs as many as its data allow.
     expected = protocol.measured_steps - card.unlogged_steps
     all_steps = protocol.steps - card.unlogged_steps
-    differ = measurement.measured_steps != expected and not _is_sparse(measurement, last_step, all_steps)
-    if card.takes_steps and differ:
+    # A log's own warm-up may be another one than the suite's.
+    complete = last_step is not None and measurement.measured_steps + measurement.warmup_steps == all_steps
+    complete = complete or _is_sparse(measurement, last_step, all_steps)
+    if card.takes_steps and measurement.measured_steps != expected and not complete:
         sentence = f"{measurement.measured_steps} steps were measured instead of {expected}"
         doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
     if events.damaged_lines:
