@@ -84,3 +84,26 @@ def test_without_a_given_batch_no_accumulation_is_assumed(read: Reader) -> None:
 
     assert measure_log(log).value is None
     assert "accumulation-assumed" not in {p.code for p in log.problems}
+
+
+_ITERATIONS = "".join(f"iter {at}: loss 2.1, time 500.{at % 9}0ms, mfu 40.12%\n" for at in range(500, 560))
+
+
+@pytest.mark.parametrize(("batch", "is_doubted"), [(12, True), (12 * 1024, False)])
+def test_a_given_batch_of_sequences_is_doubted_where_the_rate_is_in_tokens(
+    read: Reader, batch: int, is_doubted: bool
+) -> None:
+    """An excerpt of nanoGPT without "tokens per iteration"."""
+    log = read(_ITERATIONS, given=Facts(gpus=1, batch_per_device=batch))
+
+    assert log.unit == "tokens/s"
+    assert measure_log(log).value == pytest.approx(2 * batch, rel=0.01)
+    assert ("batch-of-sequences" in {problem.code for problem in log.problems}) == is_doubted
+
+
+def test_printed_tokens_of_an_iteration_leave_no_doubt_about_a_given_batch(read: Reader) -> None:
+    log = read(
+        "tokens per iteration will be: 491,520\n" + _ITERATIONS, given=Facts(gpus=1, batch_per_device=12)
+    )
+
+    assert "batch-of-sequences" not in {problem.code for problem in log.problems}

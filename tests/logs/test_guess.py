@@ -326,6 +326,27 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "tokens/s",
             id="tokens-over-elapsed",
         ),
+        pytest.param(  # a file's name is no word of training
+            "".join(
+                f"train.py:80] step {at} loss 2.1 step_time 0.50{at % 9}\n"
+                + "".join(f"train.py:99] val step {one} loss 2.1 step_time 0.1{one}\n" for one in range(2))
+                for at in range(1, 60)
+            ),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="validation-by-train.py",
+        ),
+        pytest.param(  # docker compose
+            "".join(
+                f"trainer-1  | Train step: {at // 4}%|###   | {at}/400 [{at // 60:02}:{at % 60:02}<05:00, 1.00s/it]\n"
+                for at in range(1, 300)
+            ),
+            _ONE,
+            16,
+            "samples/s",
+            id="bar-of-a-service",
+        ),
         pytest.param(  # GPT-2 courses
             _block(
                 lambda at: (
@@ -367,12 +388,11 @@ def test_a_mean_since_the_start_is_recognised_by_its_course(
     tmp_path: Path, form: Callable[[int, float], str], given: Facts
 ) -> None:
     """The first step compiles for a minute, which a mean since the start has in all its values."""
-    text = "".join(f"{form(at, 60 + at / 2)}\n" for at in range(10, 610, 10))
+    for steps in (range(10, 610, 10), range(260, 610, 10)):
+        row = _row(tmp_path, "".join(f"{form(at, 60 + at / 2)}\n" for at in steps), given)
 
-    row = _row(tmp_path, text, given)
-
-    assert row["throughput"] == pytest.approx(64, rel=0.01)
-    assert "is the mean since the start" in row["problems"][0]["message"]
+        assert row["throughput"] == pytest.approx(64, rel=0.01)
+        assert "is the mean since the start" in row["problems"][0]["message"]
 
 
 def test_speeds_of_steps_that_become_faster_are_no_mean_since_the_start(tmp_path: Path) -> None:
@@ -944,6 +964,9 @@ def test_a_rate_in_a_line_of_its_own_is_used_before_the_stamps_of_the_counter(tm
         lambda at: f"wrote shard {at}\n  speed: {500 + at % 3} docs/s\n",
         lambda at: f"step {at}\n  throughput: {500 + at % 3} GB/s\n",
         lambda at: f"step {at} throughput: {500 + at % 3} TFLOP/s\n",
+        lambda at: f"Loading batch {at} took 0.0{1 + at % 9}s\n",
+        lambda at: f"frame={at} fps={30 + at % 3} bitrate=2000.1kbits/s speed=1.0{at % 9}x\n",
+        lambda at: f"batch {at} packets loss 0.{at % 9} 12.{at % 9} ms\n",
     ],
 )
 def test_a_block_of_other_work_and_a_rate_of_something_else_give_no_number(

@@ -9,6 +9,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from trainmark.logs.assumptions import batch_of_sequences, with_accumulation
 from trainmark.logs.batches import count_batch
 from trainmark.logs.columns import Column, rounding_of
 from trainmark.logs.ends import (
@@ -210,12 +211,14 @@ def conclude_log(
     if known.required is not None and not known.required.search(context.text):
         return unknown_format_log(collected, name, merge_facts(Facts(), hints, given).facts)
     settled = _settle(known, context, hints, given)
-    facts, assumed = _with_accumulation(_with_batch(settled.facts, read), known, read.records, given)
+    facts, assumed = with_accumulation(_with_batch(settled.facts, read), known, read.records, given)
+    unit = _unit(known, collected.pattern)
     ending = _ending(collected, known, read, context, damage, in_progress=in_progress)
     problems = [
         *read.problems,
         *settled.problems,
         *assumed,
+        *batch_of_sequences(facts, unit, read.records, given),
         *_contradictions(collected, known, read, context),
         *ending.problems,
     ]
@@ -228,7 +231,7 @@ def conclude_log(
         status=ending.status,
         format=known.name,
         framework=known.framework or words.get("framework"),
-        unit=words.get("unit", known.unit) if known.own_run else _unit(known, collected.pattern),
+        unit=words.get("unit", known.unit) if known.own_run else unit,
         scope=known.find_scope(context) if known.find_scope else known.scope,
         meaning=_meaning(known, collected.pattern),
         end_state=ending.end_state,
@@ -278,23 +281,6 @@ def _with_batch(facts: Facts, read: Read) -> Facts:
     ):
         return facts
     return replace(facts, global_batch=count_batch(records))
-
-
-def _with_accumulation(
-    facts: Facts, known: Format, records: Records, given: Facts
-) -> tuple[Facts, tuple[Problem, ...]]:
-    """Return the facts with one micro-batch a step if the reader gives the batch and the log states no accumulation.
-
-    Only records without a rate need it.
-    """
-    needed = known.accumulates and records.rate is None and records.count
-    if not needed or facts.accumulation or facts.global_batch or given.batch_per_device is None:
-        return facts, ()
-    sentence = (
-        "the log does not state the micro-batches of a step (gradient accumulation): 1 is assumed, and with n the rate "
-        "is n times as high (add --batch with the samples of all micro-batches)"
-    )
-    return replace(facts, accumulation=1), (Problem("accumulation-assumed", sentence),)
 
 
 def _settle(known: Format, context: LogContext, hints: Hints, given: Facts) -> MergedFacts:

@@ -50,7 +50,9 @@ _LONGEST_BLOCK = 40
 """Most lines between the counter and another line of its block."""
 _MOST_COLUMNS = 64
 _PROGRESS_BAR = re.compile(
-    rb"^(?P<stamp>" + STAMP + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
+    rb"^(?P<service>[\w.-]{1,40} +\| )?(?P<stamp>"
+    + STAMP
+    + rb" ?)?(?:(?P<words>[^|\n]*?) *\d+%\|[^|\n]*\| *(?P<step>\d+)/\d+ \[[\d:]+<"
     rb"| *(?P<drawn>\d+)/\d+ (?:\[[=>.]*\] |(?:\xe2\x94\x81)+ ).*/step\b)",
     re.MULTILINE,
 )
@@ -230,7 +232,7 @@ def guess_bar(text: bytes) -> Guess | None:
         before = (match["words"] or b"").decode("utf-8", "replace").strip()
         words = _KERAS if match["drawn"] else re.sub(r"\d+", "#", before)
         bar = bars[words[-_SOME_WORDS:]]
-        bar.is_whole &= len(words) <= _SOME_WORDS
+        bar.is_whole &= len(words) <= _SOME_WORDS and match["service"] is None
         bar.lines += 1
         bar.steps.add(match["step"] or match["drawn"])
         bar.stamped += match["stamp"] is not None

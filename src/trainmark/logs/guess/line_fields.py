@@ -31,6 +31,8 @@ _SAME = 0.1
 
 _SEVERAL = 2
 _FEWEST_MEANS = 8
+_EARLY = 0.4
+"""Least part of the change of a mean since the start that is in its first third; of a linear one it is a third."""
 _ROUNDED = 0.02
 """Deviation of a mean since the start from the time of a step between lines up to which it does not matter."""
 
@@ -342,9 +344,9 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
     changes = np.diff(means)
     early = len(means) // 3
     change = means[-1] - means[0]
-    approaches = (
-        np.mean(changes * np.sign(change) >= 0) >= _MOSTLY and abs(means[early] - means[0]) > abs(change) / 2
-    )
+    approaches = np.mean(changes * np.sign(change) >= 0) >= _MOSTLY and abs(
+        means[early] - means[0]
+    ) > _EARLY * abs(change)
     if not change or not approaches:
         return False
     between = np.diff(covered * means) / rises

@@ -40,6 +40,9 @@ _LONGEST_HEAD = 1e9
 """More lines than any part of a log that is guessed from."""
 _OF_A_STEP = re.compile(r"step|batch|iter|update")
 """In the name of a time that is that of one step."""
+_LOADS = re.compile(r"\W*(?:load|fetch|read|writ|sav|cop[iy])(?:ing|ed)\b", re.IGNORECASE)
+_OF_BOTH = 10
+"""Lines with words of training and of other work, such as a validation by ``train.py:7``, are used after others."""
 _OF_A_PART = re.compile(r"\bmicro[ _-]?(?:batch|step)", re.IGNORECASE)
 """In the lines of each micro-batch, which are used only if no line is of a whole step."""
 _IS_BAR = re.compile(r"#%\|\|")
@@ -73,6 +76,8 @@ def guess_format(text: bytes) -> Guess | None:
         weight = float(family.count * (3 if rated else 1))
         if found.counts_epochs or _OF_A_PART.search(family.text):
             weight /= _LONGEST_HEAD
+        if NOT_TRAINING.search(family.text):
+            weight /= _OF_BOTH
         if bar is not None and (not rated or _IS_BAR.search(family.text)):
             continue
         if best is None or weight > best[0]:
@@ -107,7 +112,9 @@ def _shown(family: Family) -> str:
 
 
 def _is_other_work(family: Family) -> bool:
-    """Return whether the words of the lines are those of evaluation or inference."""
+    """Return whether the words of the lines are those of evaluation or inference, or begin with those of loading."""
+    if _LOADS.match(family.text):
+        return True
     return NOT_TRAINING.search(family.text) is not None and not re.search(
         r"\btrain", family.text, re.IGNORECASE
     )

@@ -73,7 +73,7 @@ _ELAPSED = re.compile(
 NOT_TRAINING = re.compile(
     r"\b(?:val(?:id(?:ation)?)?|eval(?:uat\w*)?|test(?:ing)?|predict\w*|(?<!policy )infer\w*|prefill|decode|decoding|"
     r"ttft|tpot|request\w*|latency|generat\w*|download\w*|upload\w*|shards?|"
-    r"prompts?|kv[ _-]?cache|serving|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
+    r"prompts?|kv[ _-]?cache|serving|bitrate|packets?|tokeniz\w*|preprocess\w*|map|warm[- ]?up)\b",
     re.IGNORECASE,
 )
 _SECONDS = {
