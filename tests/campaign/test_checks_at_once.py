@@ -112,3 +112,26 @@ def test_an_error_ends_the_other_checks(tmp_path: Path, monkeypatch: pytest.Monk
 
     with pytest.raises(OSError, match="the disk is full"):
         certified(8, CASES, tmp_path, answer, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("reason", "checks"), [("timeout: after 120 s", 2), ("oom: 1 GiB", 2), ("failed: x", 1)]
+)
+def test_a_check_that_lacked_time_is_made_again_by_the_next_call(
+    reason: str, checks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = LocalHost(machine=NodeResources(cores=2, gpus=0))
+    run_env = RunEnvironment(Suite(name="s", cases=CASES[:1]), load_workloads(), (host,), tmp_path / "home")
+    (question,) = certifying.questions(run_env, CASES[:1])
+    made: list[Path] = []
+
+    def observe(_case: Case, _env: RunEnvironment, folder: Path, *_rest: object) -> str:
+        made.append(folder)
+        return reason
+
+    monkeypatch.setattr(certifying, "observe", observe)
+    for _ in range(2):
+        found = certifying.answer(question, run_env, tmp_path / "out", Limits(), lambda _what: None)
+        assert found.absent == {"pytorch": reason}
+
+    assert len(made) == checks

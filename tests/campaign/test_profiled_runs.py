@@ -22,7 +22,8 @@ SMALL: dict[str, Any] = {
     "image_size": 32,
     "device": "cpu",
 }
-SHORT = {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1}
+SHORT = {"name": "adaptive", "steps": profiling.PLAIN_STEPS + 4, "warmup_steps": 2, "repeats": 1}
+"""A few more steps than a profiled run makes, as every real protocol has."""
 
 
 class Readings(Silent):

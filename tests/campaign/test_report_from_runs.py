@@ -193,8 +193,8 @@ def test_a_campaign_that_is_not_there_is_reported_with_those_that_are(
     bench.run()
     assert main(["report", str(bench.out / "results.sqlite"), "--json", "--campaign", "other"]) == 2
     assert (
-        "0 campaigns match; choose one with --campaign (the database has: 1: fakes in .)"
-        in capsys.readouterr().err
+        "0 campaigns match; choose one by its number, as STORE#NUMBER or --campaign NUMBER "
+        "(the database has: 1: fakes in .)" in capsys.readouterr().err
     )
     assert main(["report", str(bench.folder / "nothing"), "--json"]) == 2
     assert "neither a result directory nor a database" in capsys.readouterr().err

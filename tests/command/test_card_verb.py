@@ -76,6 +76,31 @@ def test_a_check_shows_what_is_read_and_what_is_not_known(
     assert "not known: data, loader, compiler: " in printed
 
 
+def test_a_check_runs_the_command_in_its_own_python(folder: Path) -> None:
+    (python := folder.parent / "other" / "bin" / "python").parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    card = {
+        "name": "trainer",
+        "description": "python train.py",
+        "framework": "unknown",
+        "task": "program",
+        "environment": "system",
+        "source": {"kind": "files", "files": ["train.py"]},
+        "launcher": "command",
+        "working_directory": "./",
+        "log_format": "nanogpt",
+        "command": [str(python), "train.py"],
+        "axes": {"nodes": {}, "devices_per_node": {}},
+    }
+    Path("trainer.yaml").write_text(yaml.safe_dump(card))
+
+    assert main(["card", "check", "--dry", "--out", "trial", "trainer.yaml"]) == 0
+    assert yaml.safe_load(Path("trial/suite.yaml").read_text())["environment"] == str(python)
+
+    assert main(["card", "check", "--dry", "--out", "trial", "--environment", "pytorch", "trainer.yaml"]) == 0
+    assert yaml.safe_load(Path("trial/suite.yaml").read_text())["environment"] == "pytorch"
+
+
 def test_a_check_names_a_mistake_with_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(folder, log_format="nanogtp")
     assert main(["card", "check", "--dry", "card.yaml"]) == 2

@@ -144,6 +144,18 @@ def test_the_program_is_its_script_and_the_sources_next_to_it(tmp_path: Path) ->
     assert names == ["train.py", "weights.bin", "config.yaml", "model.py", "pkg/net.py"]
 
 
+@pytest.mark.parametrize("marker", ["suite.yaml", "command.yaml", "blocks.json", "bisect.json"])
+def test_results_next_to_a_program_are_no_part_of_it(marker: str, tmp_path: Path) -> None:
+    (tmp_path / "results" / "pair").mkdir(parents=True)
+    for name in ("train.py", f"results/pair/{marker}", "results/pair/card.yaml"):
+        (tmp_path / name).write_text("pass\n")
+    words = ["python", "train.py"]
+
+    files = program_files(words, recognise(words, tmp_path, {"PATH": ""}), tmp_path)
+
+    assert files == (str((tmp_path / "train.py").resolve()),)
+
+
 def test_the_python_of_mpirun_is_one_of_its_words(tmp_path: Path) -> None:
     python = tmp_path / "python3"
     python.touch(mode=0o755)

@@ -19,6 +19,7 @@ INLINE: dict[str, Any] = {
 MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
     "name": ({"name": "../x"}, "name", "string should match pattern"),
     "description": ({"description": 3}, "description", "input should be a valid string"),
+    "environment path": ({"environment": "/opt/python"}, "environment", "only a suite's key 'environment' and --env"),
     "framework": ({"framework": "two words"}, "framework", "string should match pattern"),
     "environment": (
         {"environment": "pytorhc"},

@@ -134,15 +134,15 @@ def answer(
     """Run the check in each framework, save everything under ``folder``, and return the certificate.
 
     A certificate from an earlier call, in ``folder`` or in ``saved``, is reused if nothing that affects the result has
-    changed; one that holds is stored in ``saved``. A framework that cannot be checked is in ``absent`` with the
-    reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
+    changed and no check lacked time or memory; one that holds is stored in ``saved``. A framework that cannot be
+    checked is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError if nothing can be written.
     """
     rules, precision = dict(question.rules), question.precision
     golden, rounding = golden_of(question.model, rules), golden_rounding(question.model, rules, precision)
     low = None if precision is Precision.FP32 else rounding
     basis, form = _basis(question, run_env), equal_work_of(question.model, rules).observation
     stored = read_certificate(folder / CERTIFICATE)
-    if stored is not None and stored.basis == basis:
+    if stored is not None and stored.basis == basis and not _lacked(stored, Outcome.TIMEOUT, Outcome.OOM):
         return stored
     folder.mkdir(parents=True, exist_ok=True)
     copy = None if saved is None else saved / f"{basis.partition(':')[2]}.json"
@@ -257,17 +257,18 @@ def certificates(
             pool.shutdown(cancel_futures=True)
             raise
     for index, certificate in enumerate(answers):
-        if at_once > 1 and _lacked_memory(certificate):
+        if at_once > 1 and _lacked(certificate, Outcome.OOM):
             (out / FOLDER / _name(found[index]) / CERTIFICATE).unlink()
             answers[index] = answered(found[index])
     return tuple(answers)
 
 
-def _lacked_memory(certificate: Certificate) -> bool:
-    """Return whether a check has no result because memory was too small."""
+def _lacked(certificate: Certificate, *outcomes: Outcome) -> bool:
+    """Return whether a check has no result because of one of these outcomes: another call may have one."""
     variants = [variant.absent for party in certificate.parties for variant in party.variants]
     reasons = (*certificate.absent.values(), *variants)
-    return any(reason is not None and reason.startswith(Outcome.OOM.value) for reason in reasons)
+    ends = tuple(outcome.value for outcome in outcomes)
+    return any(reason is not None and reason.startswith(ends) for reason in reasons)
 
 
 def certify_environments(

@@ -147,7 +147,8 @@ def epochs_shown(log: RunLog) -> int:
 class Request:
     """A requested run in ``folder``; ``case`` is ``requested`` with values for all axes that it leaves open.
 
-    ``more_words`` follow the words of the program.
+    ``more_words`` follow the words of the program. A run of the same program for another number of steps, which is to
+    be compared with the measured ones, names their protocol in ``identified_by``.
     """
 
     requested: Case
@@ -156,6 +157,7 @@ class Request:
     repeat: int
     folder: Path
     more_words: tuple[str, ...] = ()
+    identified_by: Protocol | None = None
 
     def not_started(self, why: CannotStart) -> OutcomeRecord:
         """Return the record of a run that could not be started."""
@@ -309,7 +311,8 @@ class Executor:
         """Return the identity's parts of a run that is ready to start; raise if earlier runs of the case differ."""
         case, requested, protocol = request.case, request.requested, request.protocol
         folder = request.folder.absolute()
-        spec = self.run_env.spec(case, protocol, setting.interpreter, request.repeat, folder)
+        named = request.identified_by or protocol
+        spec = self.run_env.spec(case, named, setting.interpreter, request.repeat, folder)
         parts = self.identifier.parts(spec, plan, setting.manifest)
         if folder != self.directory.run(requested, request.repeat).absolute():
             return parts

@@ -73,9 +73,10 @@ def _profile(executor: Executor, case: Case, measured: RunResult) -> None:
         executor.listener.readying(f"{case.id}: no profile: {found.outcome}: {found.reason}")
         return
     executor.listener.readying(f"{case.id}: profiling {PROFILED_STEPS} steps, in a run that is not measured")
-    protocol = profile_protocol(executor.suite.protocol)
+    measured_by = executor.suite.protocol
     words = ("--profile", str(PROFILED_STEPS))
-    record = run_requested(executor, Request(case, case, protocol, 1, folder, words))
+    request = Request(case, case, profile_protocol(measured_by), 1, folder, words, measured_by)
+    record = run_requested(executor, request)
     with deferred_signals():
         write_record(folder, record)
         found = _result(folder, record, measured, case.framework)

@@ -489,7 +489,8 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         if len(meant) != 1:
             there = ", ".join(f"{one.id}: {one.suite} in {one.directory}" for one in campaigns) or "nothing"
             raise InputError(
-                f"{len(meant)} campaigns match; choose one with --campaign (the database has: {there})"
+                f"{len(meant)} campaigns match; choose one by its number, as STORE#NUMBER or --campaign NUMBER "
+                f"(the database has: {there})"
             )
         return campaign_results(store, meant[0], address)
     finally:

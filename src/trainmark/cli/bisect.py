@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainmark.cli.command_words import WithCommand, words_of
+from trainmark.schema.names import BISECTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from trainmark.schema.bisection import Bisection, Candidate, CandidateKind, MeasuredRun, Skipped
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-_STATE = "bisect.json"
 
 
 @app.command(cls=WithCommand)
@@ -88,7 +87,7 @@ def bisect(
         build=tuple(_split("--build", build)),
         run_options=tuple(_split("--run", options)),
     )
-    state = _stored(out / _STATE, state, resume=resume)
+    state = _stored(out / BISECTION, state, resume=resume)
     workshop = Workshop(
         out=out.resolve(),
         folder=Path.cwd(),
@@ -100,7 +99,7 @@ def bisect(
         axis=axis,
     )
     search = Search(state, confidence, least / 100, most_runs)
-    _run(search, workshop.measure, out / _STATE)
+    _run(search, workshop.measure, out / BISECTION)
     found = search.state
     workshop.remove_trees()
     sys.stdout.write(found.model_dump_json(indent=1) + "\n" if as_json else render_bisection(found))

@@ -21,7 +21,7 @@ _COMMENTS = {
     "description": "shown in reports",
     "framework": "the framework that the program uses; a label of its results",
     "task": "`program`: only what a suite, the card or the log states is a fact of a run",
-    "environment": "where the suite's `environment: auto` runs it: an environment, a Python, docker or apptainer",
+    "environment": "where a suite's `environment: auto` runs it: an environment's name, system, docker or apptainer",
     "source": "the files that identify the program: runs of changed files are not pooled",
     "launcher": "`command`: the command as it is; others start the ranks (docs/reference/workloads.md)",
     "working_directory": "relative to this file; or `run` (the run's own folder), `source`",

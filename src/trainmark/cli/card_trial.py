@@ -45,11 +45,22 @@ def check_card(
         place = Path(folder or ".")
         place.mkdir(parents=True, exist_ok=True)
         document = trial_card(read_document(path).values, workload, path, seconds)
-        suite = write_trial_suite(place, document, environment, values)
+        suite = write_trial_suite(place, document, environment or _own_python(card), values)
         if dry:
             return 0
         results = run_once(suite, place / "run", f"trainmark card check {path}")
         return _print_trial(results, card, place / "run")
+
+
+def _own_python(card: "Card") -> str | None:
+    """Return the Python that a card's command names, in which `trainmark run -- COMMAND` would run it; None without."""
+    from trainmark.cli.command_suite import python_of
+    from trainmark.schema.suite import Launcher
+    from trainmark.workload import recognise
+
+    if card.launcher is not Launcher.COMMAND or card.environment != "system":
+        return None
+    return python_of(recognise(card.command, Path(card.working_directory), os.environ))
 
 
 def _case_values(card: "Card", given: Sequence[str]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
             card[key] = value
     return CommandSuite(
         name,
-        {"environment": _environment(recognised), **_suite(name, framework, card, given, options, devices)},
+        {"environment": python_of(recognised), **_suite(name, framework, card, given, options, devices)},
         card,
         recognised,
         _assumptions(given, recognised, devices),
@@ -314,7 +314,8 @@ def default_directory(name: str) -> Path:
     return next(path for path in taken if not (path / SUITE).exists() and not (path / COMMAND_CARD).exists())
 
 
-def _environment(recognised: Recognised) -> str:
+def python_of(recognised: Recognised) -> str:
+    """Return the environment of a suite in which a command runs: its own Python, or else trainmark's."""
     return "system" if recognised.interpreter is None else str(recognised.interpreter)
 
 

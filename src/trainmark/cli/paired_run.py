@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
-from trainmark.schema.names import COMMAND_CARD
+from trainmark.schema.names import BLOCKS, COMMAND_CARD
 
 if TYPE_CHECKING:
     from trainmark.campaign.alternating import AlternationResult, SideProgram
     from trainmark.measure.paired_blocks import Side
-
-FILE = "blocks.json"
-"""The file of the result directory with the ratio and every block."""
 
 SCHEMA = "trainmark.blocks/1"
 
@@ -75,7 +72,7 @@ def compare_commands(
     programs = {side: _program(side, command, given, directory) for side, command in commands.items()}
     found = alternate(programs, how, _say)
     document = _document(found, commands, how.seed, how.block_s)
-    write_atomically(directory / FILE, to_json(document))
+    write_atomically(directory / BLOCKS, to_json(document))
     if as_json:
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
     else:
@@ -196,5 +193,5 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
         lines.append(
             "The logs do not state the same unit of work: a step of A counts as much as a step of B."
         )
-    lines.append(f"stored in {directory}: {FILE}, and the log of each in a/ and b/")
+    lines.append(f"stored in {directory}: {BLOCKS}, and the log of each in a/ and b/")
     return lines

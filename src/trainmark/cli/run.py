@@ -462,10 +462,24 @@ def _work_in_doubt(results: "Results") -> str:
     """Return one line on the cases whose work is in doubt, which is why the exit code is 1; empty if there are none."""
     cases = {case.id: doubts for case in results.cases if (doubts := _doubts_of_work(case))}
     if not cases:
-        return ""
+        return _unequal_work(results)
     first, doubts = next(iter(cases.items()))
     more = f", nor is that of {counted(len(cases) - 1, 'other case')}" if len(cases) > 1 else ""
     return f"exit code 1: the work of {first} is not certain ({', '.join(doubts)}){more}\n"
+
+
+def _unequal_work(results: "Results") -> str:
+    """Return one line on a certificate of equal work that does not hold; empty if all do."""
+    first = next((certificate for certificate in results.certificates if not certificate.holds), None)
+    if first is None:
+        return ""
+    if not first.absent:
+        return f"exit code 1: the frameworks do not do equal work on {first.model}; see 'Equal work' in the report\n"
+    framework, reason = next(iter(first.absent.items()))
+    return (
+        f"exit code 1: it could not be checked whether {framework} does equal work on {first.model}: {reason}; "
+        "--resume tries again if time or memory was lacking\n"
+    )
 
 
 def _doubts_of_work(case: "CaseResult") -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def serve(
     from trainmark.extras import import_extra
 
     for module in ("fastapi", "sse_starlette", "uvicorn"):
-        import_extra(module, "trainmark serve")
+        import_extra(module, "a live page")
     from trainmark.site import StoreSource, open_source
     from trainmark.web import LOOPBACK, Ingest, make_app, read_token, start_server
 

@@ -8,7 +8,15 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from trainmark.schema.case import Case, Option, Word, axes_of
 from trainmark.schema.frozen import Frozen
@@ -28,6 +36,15 @@ AUTO_FORMAT = "auto"
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as defined by POSIX."""
+
+
+def _no_path(environment: Any) -> Any:
+    if isinstance(environment, str) and "/" in environment:
+        raise ValueError(
+            f"'{environment}' is a path, which only a suite's key 'environment' and --environment take; name an "
+            "environment here, or system, docker or apptainer"
+        )
+    return environment
 
 
 def _relative_to_the_run(path: str) -> str:
@@ -340,7 +357,7 @@ class Card(Frozen):
     name: Word
     description: str
     framework: Word
-    environment: Word
+    environment: Annotated[Word, BeforeValidator(_no_path)]
     packages: tuple[Requirement, ...] = ()
     source: Source
     task: Word = Field(default_factory=_default_task)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from trainmark.schema.names import BISECTION, BLOCKS, COMMAND_SUITE, SUITE
+
 _FRAMEWORKS = {
     "torch": "pytorch",
     "tensorflow": "tensorflow",
@@ -39,6 +41,9 @@ _DEVICE_FLAGS = {
     "srun": ("-n", "--ntasks"),
 }
 """The flags by which each launcher is told the number of its processes."""
+
+_NO_SOURCES = ("pyvenv.cfg", SUITE, COMMAND_SUITE, BLOCKS, BISECTION)
+"""Files that mark a folder of a virtual environment, or of results that trainmark wrote next to the program."""
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "fish"})
 SRUN = "srun"
@@ -148,8 +153,7 @@ def _sources(folder: Path) -> list[Path]:
             name
             for name in inner
             if not name.startswith((".", "__"))
-            and not Path(place, name, "pyvenv.cfg").exists()
-            and not Path(place, name, "suite.yaml").exists()
+            and not any(Path(place, name, marker).exists() for marker in _NO_SOURCES)
             and name not in ("node_modules", "site-packages")
         )
         found += [Path(place, name) for name in sorted(names) if name.endswith(_PROGRAM_SUFFIXES)]
