@@ -2,13 +2,16 @@
 
 import io
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from trainmark.logs import Facts, ParsedLog
-from trainmark.logs.columns import rounding_of
+from trainmark.logs.columns import Column, rounding_of
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
+from trainmark.measure.rules.witnesses import find_witnesses
 from trainmark.programs import read_stream
 
 _PATTERN = re.compile(rb"step (?P<step>\d+) (?:(?P<steps_per_s>[\d.]+)it/s|(?P<step_time_s>[\d.]+)s/it)")
@@ -58,3 +61,27 @@ def test_whole_seconds_with_the_time_of_the_epoch_are_not() -> None:
     lines = [f"Epoch {epoch}/5\n100/100 - 149s - 1s/step - loss: 2.3\n" for epoch in range(1, 6)]
 
     assert "few-digits" not in _codes("".join(lines))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_clock_counts_where_averages_have_few_digits(seed: int) -> None:
+    # An average of two decimals gives the time of all steps to 0.6 %.
+    ends = np.cumsum(np.random.default_rng(seed).uniform(0.6, 1.6, 80))
+    bars = [
+        f"Epoch 0:   6%|▏  | {step}/1348 [00:00<99:00,  {step / end:.2f}it/s, v_num=0]\r"
+        for step, end in enumerate(ends, 1)
+    ]
+    text = "GPU available: False, used: False\n" + "".join(bars)
+    printed = read_stream(io.BytesIO(text.encode()), given=Facts(gpus=1, batch_per_device=20))
+    log = replace(printed, records=replace(printed.records, clock_s=Column.of(ends)), clock_resolution_s=0.02)
+    rate = 60 * 20 / float(ends[79] - ends[19])
+
+    result = measure_log(log)
+    stamps = [one.value for one in find_witnesses(log, 20, rate) if one.name == "time stamps"]
+    doubts = {problem.code for problem in result.problems}
+
+    # By the averages the number is known to 2 % at best.
+    assert result.value == pytest.approx(rate, rel=1e-6)
+    assert measure_log(printed).value == pytest.approx(rate, rel=0.03)
+    assert stamps == [pytest.approx(rate, rel=0.03)]
+    assert not {"witnesses-disagree", "rates-contradict-clock", "record-contradicts-clock"} & doubts

@@ -201,8 +201,10 @@ class Pace:
 
     def _add_clock(self, block: Intervals, grain: float) -> None:
         clock, own = block.clock_s, block.own
-        both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
-        if not both.any():
+        # Digits may be too few for a difference of averages that is above 0.
+        long_enough = (own > 0) | (own > -block.slack)
+        both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & long_enough
+        if not both.any() or not own[both].sum() > 0:
             return
         records, clock, own, slack = _where(both, block.records, clock, own, block.slack)
         self.clock_s += float(clock.sum())
@@ -213,7 +215,7 @@ class Pace:
         if self.of_last_steps:
             gaps.sort()
             self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
-        ratio = _typical_ratio(clock, own, grain)
+        ratio = _typical_ratio(*_joined(clock, own, slack), grain)
         self.ratios.append(ratio)
         self._add_false(records, clock, own * ratio, 2 * grain + slack)
 
@@ -246,8 +248,25 @@ def _joined_pace(taken: Floats, work: Floats, grain: float) -> float:
     """
     mean = float(taken.sum()) / len(taken)
     size = ceil(min(_FINE * grain / mean, len(taken) / 4)) if mean > 0 else 1
-    first = np.arange(0, max(len(taken) - size, 0) + 1, size)
-    return _median(np.add.reduceat(taken, first) / np.add.reduceat(work, first))
+    return _median(_sums(taken, size) / _sums(work, size))
+
+
+def _joined(clock: Floats, own: Floats, slack: Floats) -> tuple[Floats, Floats]:
+    """Return ``clock`` and ``own`` of intervals joined until the digits of averages hardly matter in each.
+
+    The difference of two averages is known to ``slack``, over however many intervals it is.
+    """
+    size = ceil(min(_FINE * _median(slack) / own.mean(), len(own)))
+    if size > 1:
+        clock, own = _sums(clock, size), _sums(own, size)
+    return clock[own > 0], own[own > 0]
+
+
+def _sums(values: Floats, size: int) -> Floats:
+    """Return the sums of ``size`` neighbours each, of more in the last one."""
+    first = np.arange(0, max(len(values) - size, 0) + 1, size)
+    sums: Floats = np.add.reduceat(values, first)
+    return sums
 
 
 def _typical_ratio(clock: Floats, own: Floats, grain: float) -> float:
@@ -260,8 +279,7 @@ def _typical_ratio(clock: Floats, own: Floats, grain: float) -> float:
     clock, own = clock[is_usual], own[is_usual]
     size = ceil(min(_FINE * grain / _median(own), len(own)))
     if size > 1:
-        first = np.arange(0, max(len(own) - size, 0) + 1, size)
-        clock, own = np.add.reduceat(clock, first), np.add.reduceat(own, first)
+        clock, own = _sums(clock, size), _sums(own, size)
     return _median(clock / own)
 
 

@@ -21,7 +21,14 @@ import numpy as np
 from trainmark.logs.columns import differences
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
-from trainmark.measure.rules.averages import NO_STEPS, by_averages, has_averages, parts
+from trainmark.logs.plausibility.step_timing import MATTERS
+from trainmark.measure.rules.averages import (
+    NO_STEPS,
+    by_averages,
+    has_averages,
+    parts,
+    rounding_of_averages,
+)
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,
@@ -59,6 +66,8 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
         problems.append(doubt)
     if has_averages(log):
         value, skipped, more = by_averages(log, skipped)
+        if (finer := _by_finer_clock(log, skipped, value)) is not None:
+            return finer[0], skipped, [*problems, *more, *finer[1]]
         return value, skipped, [*problems, *more, *_rounded(log)]
     if log.uses_clock:
         try:
@@ -78,6 +87,31 @@ def _rounded(log: ParsedLog) -> Iterator[Problem]:
     if log.figure_rounding > _FEW_DIGITS:
         sentence = f"the figures are printed with so few digits that the number is known to {log.figure_rounding:.0%}"
         yield Problem("few-digits", sentence, Severity.of_effect(log.figure_rounding))
+
+
+def _by_finer_clock(log: ParsedLog, skipped: int, value: float) -> tuple[float, list[Problem]] | None:
+    """Return the number by the time stamps, with a note, if averages of few digits give ``value`` less precisely.
+
+    None if the stamps are not finer, or if the digits do not explain the difference.
+    """
+    clock = log.records.clock_s
+    if clock is None or (share := rounding_of_averages(log, skipped)) <= MATTERS:
+        return None
+    try:
+        by_clock, problems = _by_clock(log, skipped)
+    except NoNumberError:
+        return None
+    span = clock.array(max(skipped - 1, 0), log.records.count)[[0, -1]]
+    finer = 2 * log.clock_resolution_s <= share * (span[1] - span[0])
+    # Where epochs change often, averages know the time that stamps leave out.
+    doubted = any(problem.severity is Severity.DOUBT for problem in problems)
+    if not finer or doubted or abs(by_clock / value - 1) > share:
+        return None
+    sentence = (
+        f"the averages have so few digits that they give the number to {share:.1%} ({value:.6g}): it is that of the "
+        "time stamps"
+    )
+    return by_clock, [*problems, Problem("by-clock", sentence, Severity.NOTE)]
 
 
 def _own(log: ParsedLog, words: OwnRun) -> float:

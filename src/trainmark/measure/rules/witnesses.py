@@ -14,7 +14,7 @@ from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
 from trainmark.logs.plausibility.intervals import Intervals, intervals
 from trainmark.logs.plausibility.step_timing import measure_timing
-from trainmark.measure.rules.averages import has_averages
+from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.formulas import harmonic_mean
 from trainmark.measure.rules.series import NoNumberError, Series, global_batch, series
 
@@ -87,6 +87,9 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
 def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
     """Return the witness of the printed rates, or of the averages of lines whose other figures cover one step."""
     if has_averages(log):
+        if log.records.clock_s is not None:
+            # The number may be that of the clock, if the averages have few digits.
+            value = by_averages(log, skipped)[0]
         return Witness("running average", value, "the difference of two averages since the epoch's start")
     if log.records.rate is None or log.meaning is Meaning.RUNNING:
         return None
