@@ -575,6 +575,16 @@ def test_torchtitans_current_mesh_gives_the_devices(read: Reader) -> None:
     assert log.facts.gpus == 64
 
 
+def test_torchtitans_context_length_is_the_tokens_of_a_sequence(read: Reader) -> None:
+    log = read(
+        "[titan] 2026-08-21 22:20:01,100 - root - INFO - Trainer is initialized with 16384 tokens per DP rank, "
+        "32768 tokens per train step, gradient accumulation steps 1, maximum context length 2048, total steps 120\n"
+        "[titan] 2026-08-21 22:30:50,322 - root - INFO - step: 9  loss:  6.1  memory: 49.66GiB  tps: 5,856  x\n"
+    )
+
+    assert (log.facts.sequence_length, log.facts.global_batch) == (2048, 32768)
+
+
 def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) -> None:
     head = "Namespace(arch='transformer', distributed_world_size=8, max_tokens=3584)\n"
 
