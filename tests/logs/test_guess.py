@@ -337,6 +337,22 @@ _GLOG = "I0301 12:{:02}:{:02}.{:06} 1400235 "
             "samples/s",
             id="validation-by-train.py",
         ),
+        pytest.param(
+            _block(
+                lambda at: f"step={at} loss=2.12 memory(GiB)=45.0 wps(per GPU)={8190 + at % 5:,} tflops=400.1"
+            ),
+            Facts(gpus=4),
+            4 * 8192,
+            "tokens/s",
+            id="device-behind-the-name",
+        ),
+        pytest.param(
+            _block(lambda at: f"Training step {at} | loss: 2.1 | mfu 40.1 | iter time (sec) 0.50{at % 9}"),
+            _ONE,
+            31.8,
+            "samples/s",
+            id="unit-behind-the-name",
+        ),
         pytest.param(  # docker compose
             "".join(
                 f"trainer-1  | Train step: {at // 4}%|###   | {at}/400 [{at // 60:02}:{at % 60:02}<05:00, 1.00s/it]\n"
@@ -677,6 +693,47 @@ def test_untagged_ranks_count_once_and_their_rate_is_in_doubt(tmp_path: Path) ->
     assert row["throughput"] == pytest.approx(100, rel=0.01)
     assert "if each prints its own rate, all are 4 times as fast" in row["problems"][0]["message"]
     assert row["problems"][0]["severity"] == "doubt"
+
+
+@pytest.mark.parametrize("tag", ["[rank{}] ", "cuda:{} | "])
+def test_lines_that_differ_by_a_rank_in_a_word_are_those_of_ranks(tmp_path: Path, tag: str) -> None:
+    text = "".join(
+        tag.format(rank) + f"step {at} loss 2.1 {8 + at % 3}.{rank} samples/s\n"
+        for at in range(1, 60)
+        for rank in range(4)
+    )
+
+    row = _row(tmp_path, text)
+
+    assert "if each prints its own rate, all are 4 times as fast" in row["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_lines_that_count_steps_without_a_time_say_how_to_get_one(tmp_path: Path, is_stream: bool) -> None:
+    """minimind, and PyTorch's examples/mnist."""
+    text = _block(
+        lambda at: (
+            f"Epoch:[1/1]({100 * at}/11040), loss: 5.1{at}, lr: 0.0005, epoch_time: {92 - at // 9}.0min"
+        )
+    )
+    (tmp_path / "a.log").write_text(text)
+
+    log = (
+        read_stream(Once(text.encode()), guess=True)
+        if is_stream
+        else read_log(tmp_path / "a.log", guess=True)
+    )
+
+    assert log.status is Status.UNKNOWN
+    assert "'Epoch:[N/N](N/N), loss: …' count steps without a time" in log.problems[0].message
+    assert "trainmark run -- COMMAND" in log.problems[0].message
+
+
+@pytest.mark.parametrize("form", ["request {} took 0.5 s", "temperature {}", "GET /page/{} 200"])
+def test_lines_of_other_work_are_not_called_steps(tmp_path: Path, form: str) -> None:
+    (tmp_path / "a.log").write_text(_block(form.format))
+
+    assert "count steps" not in read_log(tmp_path / "a.log", guess=True).problems[0].message
 
 
 def test_an_audit_uses_no_guess(tmp_path: Path) -> None:

@@ -49,13 +49,13 @@ def _may_be_guessed(parsed: ParsedLog) -> bool:
 
 def _guessed(parsed: ParsedLog, path: str | Path, given: Facts | None) -> ParsedLog:
     """Return the log of an unknown program by a proposed format; unchanged if it can be read only once."""
-    from trainmark.logs.guess.reading import read_guessed
+    from trainmark.logs.guess.reading import explain_unknown, read_guessed
 
     if not Path(path).is_file():
         return parsed
     try:
         with Path(path).open("rb") as file:
-            return read_guessed(parsed, file, given) or parsed
+            return read_guessed(parsed, file, given) or explain_unknown(parsed, file)
     except OSError:
         return parsed
 
@@ -93,9 +93,9 @@ def read_stream(
         copy = recording.replay()
         if copy is None or not _may_be_guessed(parsed):
             return parsed
-        from trainmark.logs.guess.reading import read_guessed
+        from trainmark.logs.guess.reading import explain_unknown, read_guessed
 
-        return read_guessed(parsed, copy, given) or parsed
+        return read_guessed(parsed, copy, given) or explain_unknown(parsed, copy)
     finally:
         recording.discard()
 

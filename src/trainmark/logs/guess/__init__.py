@@ -4,6 +4,6 @@ A guess is never ``ok``: it states its assumptions, the flags that would replace
 """
 
 from trainmark.logs.guess.model import Guess
-from trainmark.logs.guess.propose import guess_format
+from trainmark.logs.guess.propose import find_untimed, guess_format
 
-__all__ = ["Guess", "guess_format"]
+__all__ = ["Guess", "find_untimed", "guess_format"]

@@ -122,7 +122,13 @@ def _own_name(place: Place, unit_before: str) -> str:
     """Return the name of a number without the unit of the number before it: ``2 it/s, 40``, ``2 it/s (data: 40``."""
     words = place.before.strip()
     rest = words[len(unit_before) :].lstrip()
-    if not unit_before or not words.lower().startswith(unit_before) or rest[:1] not in _SEPARATORS:
+    is_closed = rest.startswith("(") and ")" in rest  # "wps (per GPU): 40" is one name
+    if (
+        not unit_before
+        or not words.lower().startswith(unit_before)
+        or rest[:1] not in _SEPARATORS
+        or is_closed
+    ):
         return place.name
     return replace(place, before=rest).name
 
@@ -200,6 +206,16 @@ def _is_named(family: Family, at: int) -> bool:
     if is_counter_name(name) or unit_of_counter(name) is not None or _is_step_of_epoch(family, at):
         return True
     return is_of_a_total(family, at) and not is_epoch_name(name)
+
+
+def counts_without_time(family: Family) -> bool:
+    """Return whether lines with a loss count steps, and nothing in them is a time or a speed."""
+    if not _has_loss(family) or find_fields(family) is not None:
+        return False
+    _, of_epochs = _counters_of_epochs(family)
+    return bool(of_epochs) or any(
+        _is_named(family, at) and _is_counter(place) for at, place in enumerate(family.places)
+    )
 
 
 def _counters_of_epochs(family: Family) -> tuple[int | None, list[int]]:

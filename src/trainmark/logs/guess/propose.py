@@ -12,6 +12,7 @@ from trainmark.logs.guess.families import STAMPED, Family, Place, blocks, famili
 from trainmark.logs.guess.line_fields import (
     SECONDS,
     Fields,
+    counts_without_time,
     find_fields,
     has_rate,
     is_of_a_total,
@@ -91,19 +92,44 @@ def guess_format(text: bytes) -> Guess | None:
     return bar
 
 
+def find_untimed(text: bytes) -> str | None:
+    """Return the beginning of the lines that count training steps without any time or speed; None if none does."""
+    untimed = (one for one in families(text) if not _is_other_work(one) and counts_without_time(one))
+    return next(map(_shown, untimed), None)
+
+
 def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Family]) -> Guess:
-    """Return the guess with an assumption if other lines print the same steps with figures of their own."""
+    """Return the guess with an assumption if other lines print the same steps with figures of their own.
+
+    Lines that differ by a number within a word alone (``[rank0]``, ``cuda:1``) are those of ranks.
+    """
     steps = family.places[fields.counter].values
+    twins: list[Family] = []
     for other in known:
         if other is family or _is_other_work(other) or (found := find_fields(other)) is None:
             continue
         kinds = {one.field for one in found.meant.values()} & {one.field for one in fields.meant.values()}
-        if kinds & {"rate", "steps_per_s", *SECONDS} and np.array_equal(
-            other.places[found.counter].values, steps
-        ):
-            sentence = f"lines such as '{_shown(other)}' print the same steps: they are taken for other figures of them"
-            return replace(guess, assumed=(*guess.assumed, sentence))
-    return guess
+        own = other.places[found.counter].values
+        if kinds & {"rate", "steps_per_s", *SECONDS} and np.array_equal(own, steps):
+            twins.append(other)
+    if not twins:
+        return guess
+    ranks = [one for one in twins if _without_digits(one) == _without_digits(family)]
+    sentence = (
+        _of_ranks(len(ranks) + 1, fields)
+        if ranks
+        else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken for other figures of them"
+    )
+    return replace(guess, assumed=(*guess.assumed, sentence))
+
+
+def _without_digits(family: Family) -> str:
+    return re.sub(r"\d+", "", family.text)
+
+
+def _of_ranks(count: int, fields: Fields) -> str:
+    either = f" (if each prints its own rate, all are {count} times as fast)" if has_rate(fields) else ""
+    return f"{count} ranks print each step, and the first one's line is of all of them{either}"
 
 
 def _shown(family: Family) -> str:
@@ -350,8 +376,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         yield "it begins anew in each epoch"
     copies = _copies(counter.values)
     if copies > 1 and not fields.counts_epochs:
-        either = f" (if each prints its own rate, all are {copies} times as fast)" if has_rate(fields) else ""
-        yield f"{copies} ranks print each step, and the first one's line is of all of them{either}"
+        yield _of_ranks(copies, fields)
     units = units_behind(family)
     for at, found in fields.meant.items():
         place = family.places[at]

@@ -14,7 +14,7 @@ from trainmark.logs.description import build_format
 from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.gathering import HEAD_BYTES
-from trainmark.logs.guess import Guess, guess_format
+from trainmark.logs.guess import Guess, find_untimed, guess_format
 from trainmark.logs.model import Witness
 from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import longest_rank, strip_colours
@@ -73,6 +73,24 @@ def read_guessed(
     problems = (Problem(NAME, sentence), *log.problems)
     witnesses = (*log.witnesses, *_of_samples(log, guess))
     return replace(log, status=Status.GUESSED, format=NAME, problems=problems, witnesses=witnesses)
+
+
+def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
+    """Return the unknown log in ``stream``, with the reason if its lines count steps but have no time."""
+    stream.seek(0)
+    head = _head_of(stream)
+    shown = find_untimed(head[: head.rfind(b"\n") + 1])
+    if shown is None or unknown.format is not None:
+        return unknown
+    sentence = (
+        f"no line matches a known log format, and lines such as '{shown}' count steps without a time of a step, a "
+        "speed per second or a time stamp: time the run from outside (trainmark run -- COMMAND, or COMMAND | ts "
+        "'%Y-%m-%d %H:%M:%.S'), or describe the lines that have one (--format FILE.yaml)"
+    )
+    problems = (
+        replace(one, message=sentence) if one.code == "unknown-format" else one for one in unknown.problems
+    )
+    return replace(unknown, problems=tuple(problems))
 
 
 def _merge_given(given: Facts | None, logged: Facts) -> Facts:

@@ -25,13 +25,14 @@ _PER_S = rf"(?:(?: ?/ ?|_per_|[ _]?per[ _]?){_DEVICE})?(?: ?/ ?|_per_|[ _]?per[ 
 _UNDER_S = r"(?:(?<=tok)|(?<=[a-z]{3}s))_s(?:ec)?"
 """``tok_s`` and ``samples_s`` are rates, but ``step_s`` is a time."""
 _STEPS_PER_S = re.compile(r"(?:\bit(?:er(?:ation)?)?s?|\bsteps?|\bbatch(?:es)?|\bupdates?)" + _PER_S + r"\b")
-_BARE_RATE = re.compile(r"(?:^|[\W_])(?:tps|tgs|tokps|wps)\W*$")
+_OF_ONE = rf"(?: ?\(? ?(?:per[ _]?|/ ?){_DEVICE}\)?)?"
+_BARE_RATE = re.compile(rf"(?:^|[\W_])(?:tps|tgs|tokps|wps){_OF_ONE}\W*$")
 _AMBIGUOUS_RATE = re.compile(r"(?:^|\W)sps\W*$")
 """Samples per second, or steps."""
 _IMAGES = re.compile(r"(?:^|\W)imps\W*$")
 _NAMES_OF_RATES = (("tokens/s", _BARE_RATE), ("samples/s", _AMBIGUOUS_RATE), ("images/s", _IMAGES))
 _FRAMES = re.compile(r"(?:^|\W)fps(?: (?:total|step|train\w*))?\W*$")
-_THROUGHPUT = re.compile(r"(?:^|[\W_])(?:throughput|speed|ips)\W*$")
+_THROUGHPUT = re.compile(rf"(?:^|[\W_])(?:throughput|speed|ips){_OF_ONE}\W*$")
 _OTHER_RATE = re.compile(r"[a-z]+(?:/s(?:ec(?:ond)?)?|ps)|tflops?")
 """The unit of what no training counts: bytes, requests, floating-point operations."""
 _PER_DEVICE = re.compile(rf"(?:/ ?|per[ _]?){_DEVICE}|device/|\btgs\b|\blocal_")
@@ -57,6 +58,8 @@ _TIME = re.compile(
 
 _STEP = re.compile(r"(?:time[/ _](?:per[ _])?)?(?:iter(?:ation)?|it|step|batch)\W*")
 """The whole name of a time of one step, if its unit is behind the number: ``[iter: 345.1 ms]``."""
+_UNIT_OF_NAME = re.compile(r"[\W_]+\(?(ms|us|s|secs?|seconds)\)?\W*$")
+"""The unit at the end of the name of a time: ``iter time (s)``, ``step_time_ms``."""
 _NOT_THE_STEP = re.compile(
     r"data|load|eta|remain|total|elapsed|forward|backward|fwd|bwd|eval|val|optim|ckpt|save|comm|epoch|gpu|cpu|kernel|sync"
     r"|queue|idle|bubble|wait"
@@ -203,18 +206,19 @@ def _meaning(name: str, unit: str, after: str) -> Meant | None:
 def _meaning_of_time(name: str, unit: str) -> Meant | None:
     if _OTHER_TIME.fullmatch(unit) or _PER_SAMPLE.search(name):
         return None
-    if _ELAPSED.search(name):
-        return Meant("clock_ms" if unit == "ms" else "clock_s")
+    ending = _UNIT_OF_NAME.search(name)
+    bare = name[: ending.start()] if ending else name
+    word = "s" if ending is None or ending[1].startswith("s") else ending[1]
+    if _ELAPSED.search(bare):
+        return Meant("clock_ms" if unit == "ms" or word == "ms" else "clock_s")
     if unit in _SECONDS and ("/" in unit or " per " in unit):
         return Meant(_SECONDS[unit])
     if (last := name.split()[-1:]) and "/" in last[0] and last[0].strip(":=") in _SECONDS:
         return Meant(_SECONDS[last[0].strip(":=")])
     if unit in _SECONDS and _STEP.fullmatch(name):
         return Meant(_SECONDS[unit])
-    in_ms = re.search(r"[\W_]\(?(ms|us)\)?\W*$", name)
-    bare = re.sub(r"[\W_]*\(?(?:ms|us|s|sec)\)?\W*$", "", name) if in_ms else name
-    if _DATA.search(bare) and (unit in _DATA_SECONDS or in_ms or re.search(r"time|wait", bare)):
-        return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if in_ms and in_ms[1] == "ms" else "data_time_s"))
+    if _DATA.search(bare) and (unit in _DATA_SECONDS or ending or re.search(r"time|wait", bare)):
+        return Meant(_DATA_SECONDS.get(unit, "data_time_ms" if word == "ms" else "data_time_s"))
     if _TIME.search(bare) and not _NOT_THE_STEP.search(bare):
-        return Meant(_SECONDS.get(unit, f"step_time_{in_ms[1]}" if in_ms else "step_time_s"))
+        return Meant(_SECONDS.get(unit, f"step_time_{word}"))
     return None
