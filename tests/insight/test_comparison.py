@@ -500,6 +500,25 @@ class TestPairsOfOneResult:
         assert (found["axis"], found["judged"], len(found["cases"])) == ("precision", 3, 3)
         assert {case["change"] for case in found["cases"]} == {"faster"}
 
+    def test_frameworks_with_layouts_of_their_own_are_paired_if_the_layout_is_ignored(
+        self, results: Results
+    ) -> None:
+        case = results.cases[0]
+        other = case.case.varied(framework="jax", layout="nchw", compiler="xla")
+        both = (case, case.model_copy(update={"id": "jax", "case": other}))
+        two = results.model_copy(update={"cases": both, "findings": None})
+
+        with pytest.raises(InputError, match="differ in layout,compiler: --ignoring layout,compiler pairs"):
+            compare_axis(two, "framework")
+        found = compare_axis(two, "framework", ignoring=["layout", "compiler"])
+
+        assert [(one.case, one.against) for one in found.cases] == [(case.id, "jax")]
+        assert [one.what for one in found.differences] == ["framework", "layout", "compiler"]
+
+    def test_an_ignored_axis_may_not_give_a_case_two_partners(self, capsys: CAN) -> None:
+        assert main(["compare", self.H200, "--axis", "precision", "--ignoring", "layout"]) == 2
+        assert "are the same case when layout is ignored: choose one" in capsys.readouterr().err
+
     def test_options_of_cards_are_axes(self, results: Results) -> None:
         case = results.cases[0]
         cases = tuple(

@@ -15,6 +15,7 @@ import numpy as np
 
 from trainmark.campaign.log_measurement import RunLog, last_line_of, read_run_log
 from trainmark.errors import TrainmarkError
+from trainmark.logs import Meaning, ParsedLog, Scope
 from trainmark.logs.arrivals import are_buffered
 from trainmark.logs.columns import Floats
 from trainmark.measure.paired_blocks import (
@@ -39,6 +40,9 @@ from trainmark.workload import Card
 STEPS = "steps/s"
 WARMUP_RECORDS = 10
 LIMIT_S = 3600.0
+
+_AGREEMENT, _MOST = 0.02, 0.9
+"""Lines state the work of a step if, for most of them, rate times time differs by less than this share."""
 
 _LOOK_S = 0.5
 """Seconds between two looks at the log of a program that warms up."""
@@ -83,6 +87,7 @@ class AlternationResult:
     blocks: tuple[Block, ...]
     rates: tuple[float | None, ...]
     ratios: tuple[float, ...]
+    work_per_step: Mapping[Side, int | None]
 
     @property
     def disturbance(self) -> Disturbance | None:
@@ -167,10 +172,10 @@ def _result(
 ) -> AlternationResult:
     logs = {side: read_run_log(program.card, program.folder) for side, program in programs.items()}
     times = {side: _times(side, log) for side, log in logs.items()}
-    batches = {side: log.parsed.facts.global_batch for side, log in logs.items()}
+    works = {side: _work_of_step(log.parsed) for side, log in logs.items()}
     units = {log.parsed.unit for log in logs.values()}
-    known = len(units) == 1 and None not in units and None not in batches.values()
-    done = {side: _steps(log) * _work_of_step(log, known) for side, log in logs.items()}
+    known = len(units) == 1 and None not in units and None not in works.values()
+    done = {side: _steps(log) * ((works[side] if known else None) or 1) for side, log in logs.items()}
     rates = [block_rate(times[block.side], done[block.side], block) for block in blocks]
     slopes = disturbance_slopes(blocks, rates)
     ratios = ratios_of_rounds(blocks, rates, slopes)
@@ -179,15 +184,26 @@ def _result(
         raise TrainmarkError(_why_no_ratio(len(ratios), len(blocks), rates, how, ended))
     (unit,) = units if known else {STEPS}
     return AlternationResult(
-        ratio, unadjusted, slopes, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios)
+        ratio, unadjusted, slopes, unit or STEPS, tuple(blocks), tuple(rates), tuple(ratios), works
     )
 
 
-def _work_of_step(log: RunLog, known: bool) -> int:
-    """Return the units of work of one step, or 1 where steps are compared or the log counts samples."""
-    if not known or log.parsed.counts_samples:
-        return 1
-    return log.parsed.facts.global_batch or 1
+def _work_of_step(log: ParsedLog) -> int | None:
+    """Return the units of work of one step of all devices; None if neither the log's facts nor its lines show it.
+
+    Of a line with a rate of all devices and the time of a step, it is their product, if the lines agree. A log that
+    counts samples has one for each of its steps.
+    """
+    batch = log.facts.global_batch
+    if batch is not None:
+        return 1 if log.counts_samples else batch
+    rate, time_s = log.records.rate, log.records.step_time_s
+    if log.scope is not Scope.GLOBAL or log.meaning is not Meaning.INTERVAL or rate is None or time_s is None:
+        return None
+    products = rate.array() * time_s.array()
+    work = round(float(np.median(products)))
+    agree = np.abs(products - work) <= _AGREEMENT * work
+    return work if work > 0 and float(np.mean(agree)) >= _MOST else None
 
 
 def _why_no_ratio(

@@ -16,9 +16,9 @@ from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import BoundFinding, PerDeviceFinding
-from trainmark.schema.measurement import Estimate, ModelFlops, Suspicion
+from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS, STEPS_UNIT
-from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult
 
 _LABEL = 12
 _NOT_INSTALLED = "No module named 'trainmark'"
@@ -127,9 +127,10 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
         if _NOT_INSTALLED in (case.reason or ""):
             yield "what to do", "PYTHON -m pip install --no-deps trainmark, with the Python of your program"
         return
-    first = measured[0].measurement
-    assert first is not None
-    yield first.unit, _number(case.estimate, measured)
+    first = _median_run(case.estimate, measured)
+    yield first.unit, _number(case.estimate, first)
+    if (missed := _missed_target(case)) is not None:
+        yield "target", missed
     if found.per_device is not None:
         yield "per device", _per_device(found.per_device)
     if found.bound is not None:
@@ -153,7 +154,27 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     yield from _clocks(measured)
     yield from _inspections(measured)
     for doubt in in_causal_order(_doubts(case, measured)):
-        yield "doubt", f"{doubt.sentence} ({doubt.code})"
+        having = sum(any(one.code == doubt.code for one in run.suspicions) for run in measured)
+        some = f", in {having} of {len(measured)} runs" if 0 < having < len(measured) else ""
+        yield "doubt", f"{doubt.sentence} ({doubt.code}{some})"
+
+
+def _median_run(estimate: Estimate, measured: list[RunResult]) -> Measurement:
+    """Return the measurement that is nearest to the median over the runs, so that its times fit the number."""
+    found = [run.measurement for run in measured if run.measurement is not None]
+    return min(found, key=lambda one: abs(one.throughput - estimate.median))
+
+
+def _missed_target(case: CaseResult) -> str | None:
+    """Return why the interval is not as narrow as requested; None if it is, or if no width was requested."""
+    found = case.repeats
+    if found is None or found.target is None or found.ended_by in (EndedBy.TARGET, EndedBy.EQUAL_RUNS):
+        return None
+    width = (
+        "there is no interval" if found.half_width is None else f"half the interval is {found.half_width:.1%}"
+    )
+    more = "" if found.to_target is None else f"; about {found.to_target.runs} runs would reach it"
+    return f"{found.target:.1%} of the number is not reached by {found.runs} runs: {width}{more}"
 
 
 def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
@@ -222,9 +243,7 @@ def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _number(estimate: Estimate, measured: list[RunResult]) -> str:
-    first = measured[0].measurement
-    assert first is not None
+def _number(estimate: Estimate, first: Measurement) -> str:
     interval = estimate.interval
     within = "" if interval is None else f"  [{interval.low:.5g}, {interval.high:.5g}]"
     runs = f"{estimate.n} run{'s' if estimate.n != 1 else ''}"

@@ -101,11 +101,14 @@ def compare(
     from trainmark.cli.log_compare import compare_two_logs, is_log
 
     if axis is not None:
-        if any(option is not None for option in (to, history, ignoring, gpus, batch, skip, format_name)):
+        if any(option is not None for option in (to, history, gpus, batch, skip, format_name)):
             from trainmark.errors import InputError
 
-            raise InputError("--axis takes one result; of the other options only --only, --within and --json")
-        raise typer.Exit(_compare_axis(sources, axis, (within or 0.0) / 100, only, as_json=as_json))
+            raise InputError(
+                "--axis takes one result; of the other options only --only, --ignoring, --within and --json"
+            )
+        share = (within or 0.0) / 100
+        raise typer.Exit(_compare_axis(sources, axis, share, only, ignoring, as_json=as_json))
     baselines, candidate = _sides(sources, to)
     logs = [is_log(source) for source in (*baselines, candidate)]
     if all(logs) and len(logs) == 2:
@@ -159,7 +162,9 @@ def _compare_results(
     return 0 if found.holds else 1
 
 
-def _compare_axis(sources: list[str], given: str, within: float, only: str | None, *, as_json: bool) -> int:
+def _compare_axis(
+    sources: list[str], given: str, within: float, only: str | None, ignoring: str | None, *, as_json: bool
+) -> int:
     """Print the comparison of the cases of one result that differ in one axis; return 1 if a number is missing."""
     from trainmark.cli.results import results_at, selected
     from trainmark.errors import InputError
@@ -168,7 +173,9 @@ def _compare_axis(sources: list[str], given: str, within: float, only: str | Non
     if len(sources) != 1:
         raise InputError(f"--axis pairs the cases of one result: {len(sources)} are given")
     axis, _, base = given.partition("=")
-    found = compare_axis(selected(results_at(sources[0]), only), axis, base or None, sources[0], within)
+    results = selected(results_at(sources[0]), only)
+    ignored = axes_to_ignore(ignoring, [results])
+    found = compare_axis(results, axis, base or None, sources[0], within, ignored)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:

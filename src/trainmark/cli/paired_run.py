@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
-from trainmark.schema.names import BLOCKS, COMMAND_CARD
+from trainmark.schema.names import BLOCKS, COMMAND_CARD, STEPS_UNIT
 
 if TYPE_CHECKING:
     from trainmark.campaign.alternating import AlternationResult, SideProgram
@@ -140,6 +140,7 @@ def _document(
         "seed": seed,
         "block_s": block_s,
         "unit": found.unit,
+        "work_per_step": {side.value: work for side, work in found.work_per_step.items()},
         "rates": {side.value: found.rate(side) for side in commands},
         "ratio": ratio.value,
         "interval": [ratio.low, ratio.high],
@@ -178,6 +179,9 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
         f"{side.upper()}  {found.rate(side):.4g} {found.unit}  {printable_line(shlex.join(words))}"
         for side, words in commands.items()
     ]
+    if found.unit != STEPS_UNIT and len(set(found.work_per_step.values())) > 1:
+        work = " and ".join(f"{side.upper()} {work:,}" for side, work in found.work_per_step.items())
+        lines.append(f"The work of a step differs ({found.unit.removesuffix('/s')}): {work}")
     lines.append(
         f"A/B = {ratio.value:.4f}, {ratio.level:.0%} interval [{ratio.low:.4f}, {ratio.high:.4f}] over {ratio.rounds} "
         f"rounds of four blocks: A {verdict} B"
@@ -189,9 +193,10 @@ def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", 
             f"{found.disturbance.waited:.1%} of the time; the rates are compared at equal disturbance (as they are: "
             f"{plain.value:.4f} [{plain.low:.4f}, {plain.high:.4f}])."
         )
-    if found.unit == "steps/s":
+    if found.unit == STEPS_UNIT:
         lines.append(
-            "The logs do not state the same unit of work: a step of A counts as much as a step of B."
+            "The logs do not state the same unit of work: a step of A counts as much as a step of B. If a step of one "
+            "trains more samples than a step of the other, the verdict is about steps only."
         )
     lines.append(f"stored in {directory}: {BLOCKS}, and the log of each in a/ and b/")
     return lines

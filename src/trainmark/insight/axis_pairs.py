@@ -1,6 +1,6 @@
 """Pairs of cases of one result that differ in one axis or option, compared like two results."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from trainmark.errors import InputError, nearest
 from trainmark.insight.comparison import (
@@ -17,20 +17,28 @@ from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import Comparison, Side
 from trainmark.schema.results import CaseResult, Results
 
+_SEARCHED = 200
+"""The most cases among which the reason is searched why none can be paired."""
+
 
 def compare_axis(
-    results: Results, axis: str, base: str | None = None, path: str = "", within: float = 0.0
+    results: Results,
+    axis: str,
+    base: str | None = None,
+    path: str = "",
+    within: float = 0.0,
+    ignoring: Collection[str] = (),
 ) -> Comparison:
     """Return the comparison of cases that differ in ``axis`` only, each with the one that has the value ``base``.
 
     Without ``base``, the value of the suite's first case is the baseline. Verdicts have one level for the whole table.
-    Raises ``InputError`` for an unknown axis or value, and if no two cases differ in the axis alone.
+    The axes and options in ``ignoring`` may differ as well.
+    Raises ``InputError`` for an unknown axis or value, if no two cases differ in the axis alone, and if ``ignoring``
+    gives a case two partners.
     """
     results = judged(results)
     _require_axis(results, axis)
-    groups: dict[tuple[tuple[str, str], ...], dict[str, CaseResult]] = {}
-    for case in results.cases:
-        groups.setdefault(_without(case.case, axis), {})[_value(case.case, axis)] = case
+    groups = _groups(results, axis, ignoring)
     first = _value(results.cases[0].case, axis) if base is None else base
     known = dict.fromkeys(value for group in groups.values() for value in group)
     if first not in known:
@@ -45,7 +53,9 @@ def compare_axis(
         if value != first
     ]
     if not rows:
-        raise InputError(f"{path}: no two cases differ in {axis} only ({axis}: {', '.join(known)})")
+        also = _also_differing(results, axis)
+        way = f"; they also differ in {also}: --ignoring {also} pairs them all the same" if also else ""
+        raise InputError(f"{path}: no two cases differ in {axis} only ({axis}: {', '.join(known)}){way}")
     doubted, correlation = doubted_cases(results), correlation_of_runs(rows)
     compared = compared_rows(rows, None, within, [doubted, doubted], correlation)
     paired = {case.id for row in rows for case in (row.baseline, row.candidate)}
@@ -59,13 +69,44 @@ def compare_axis(
         run_correlation=correlation,
         within=within,
         cases=compared,
-        differences=all_differences(rows, [results], results, _other_axes(results, axis)),
+        differences=all_differences(rows, [results], results, (*_other_axes(results, axis), *ignoring)),
         only={
             Side.BASELINE: _alone((group for group in groups.values() if first in group), paired),
             Side.CANDIDATE: _alone((group for group in groups.values() if first not in group), paired),
         },
         axis=axis,
     )
+
+
+def _groups(
+    results: Results, axis: str, ignoring: Collection[str]
+) -> dict[tuple[tuple[str, str], ...], dict[str, CaseResult]]:
+    """Return the cases that are alike but for the axis and the ignored ones, by their value of the axis."""
+    groups: dict[tuple[tuple[str, str], ...], dict[str, CaseResult]] = {}
+    for case in results.cases:
+        group = groups.setdefault(_without(case.case, {axis, *ignoring}), {})
+        value = _value(case.case, axis)
+        if value in group:
+            raise InputError(
+                f"{group[value].id} and {case.id} are the same case when {', '.join(ignoring)} is ignored: "
+                "choose one of them with --only"
+            )
+        group[value] = case
+    return groups
+
+
+def _also_differing(results: Results, axis: str) -> str:
+    """Return the axes and options, besides ``axis``, in which the two most similar cases of two values differ."""
+    held = [
+        (_value(case.case, axis), dict(_without(case.case, {axis}))) for case in results.cases[:_SEARCHED]
+    ]
+    apart = [
+        [name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name)]
+        for number, (value, one) in enumerate(held)
+        for other_value, other in held[number + 1 :]
+        if value != other_value
+    ]
+    return ",".join(name.removeprefix("option ") for name in min(apart, key=len, default=[]))
 
 
 def _alone(groups: Iterable[Mapping[str, CaseResult]], paired: set[str]) -> tuple[str, ...]:
@@ -81,10 +122,13 @@ def _value(case: Case, axis: str) -> str:
     return value_text(case.value(axis) if axis in case.axes else case.options.get(axis, "none"))
 
 
-def _without(case: Case, axis: str) -> tuple[tuple[str, str], ...]:
-    """Return what the case has besides the axis."""
-    axes = [(name, value_text(case.value(name))) for name in case.axes if name not in (axis, "options")]
-    options = [(f"option {name}", value_text(value)) for name, value in case.options.items() if name != axis]
+def _without(case: Case, left_out: Collection[str]) -> tuple[tuple[str, str], ...]:
+    """Return what the case has besides these axes and options."""
+    shown = [name for name in case.axes if name != "options" and name not in left_out]
+    axes = [(name, value_text(case.value(name))) for name in shown]
+    options = [
+        (f"option {name}", value_text(value)) for name, value in case.options.items() if name not in left_out
+    ]
     return (*axes, *sorted(options))
 
 

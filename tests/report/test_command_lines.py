@@ -1,0 +1,82 @@
+"""What ``trainmark run -- COMMAND`` prints of a case with several runs."""
+
+import sample_results as sample
+
+from trainmark.cli.command_output import _case_lines, _Findings
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.results import CaseResult, EndedBy, Expected, Repeats
+
+NOTHING = _Findings(None, None)
+
+
+def case_of(throughputs: tuple[float, ...]) -> CaseResult:
+    """Return a case whose runs have these throughputs, and windows in proportion."""
+    case = sample.two_frameworks().cases[0]
+    (first, *_) = [run for run in case.runs if run.measurement is not None]
+    assert first.measurement is not None
+    assert case.estimate is not None
+    runs = tuple(
+        first.model_copy(
+            update={
+                "repeat": number,
+                "suspicions": (),
+                "measurement": first.measurement.model_copy(
+                    update={"throughput": rate, "window_s": 1000 / rate}
+                ),
+            }
+        )
+        for number, rate in enumerate(throughputs, start=1)
+    )
+    median = sorted(throughputs)[len(throughputs) // 2]
+    estimate = case.estimate.model_copy(update={"median": median, "n": len(throughputs)})
+    return case.model_copy(update={"runs": runs, "estimate": estimate, "suspicions": ()})
+
+
+def test_the_window_is_that_of_the_run_nearest_to_the_number() -> None:
+    lines = dict(_case_lines(case_of((400.0, 100.0, 200.0)), NOTHING))
+
+    assert lines["images/s"].startswith("200")
+    assert lines["images/s"].endswith(", 5 s of wall time")
+
+
+def test_a_doubt_of_some_runs_says_of_how_many() -> None:
+    case = case_of((400.0, 100.0, 200.0))
+    stall = Suspicion(code="stall", sentence="a stall", about=About.WINDOW)
+    uneven = Suspicion(code="uneven-steps", sentence="uneven", about=About.WINDOW)
+    doubts = ((stall, uneven), (uneven,), (uneven,))
+    runs = tuple(
+        run.model_copy(update={"suspicions": found}) for run, found in zip(case.runs, doubts, strict=True)
+    )
+
+    shown = [
+        text
+        for label, text in _case_lines(case.model_copy(update={"runs": runs}), NOTHING)
+        if label == "doubt"
+    ]
+
+    assert sorted(shown) == ["a stall (stall, in 1 of 3 runs)", "uneven (uneven-steps)"]
+
+
+def test_a_width_that_was_not_reached_is_said() -> None:
+    case = case_of((400.0, 100.0, 200.0))
+    more = Expected(runs=92, half_width=0.05, seconds=1.0)
+    missed = Repeats(
+        ended_by=EndedBy.MAXIMUM,
+        runs=10,
+        spoiled=0,
+        spent_s=1.0,
+        target=0.05,
+        half_width=0.151,
+        to_target=more,
+    )
+
+    def target(repeats: Repeats) -> str | None:
+        return dict(_case_lines(case.model_copy(update={"repeats": repeats}), NOTHING)).get("target")
+
+    assert target(missed) == (
+        "5.0% of the number is not reached by 10 runs: half the interval is 15.1%; about 92 runs would reach it"
+    )
+    without = missed.model_copy(update={"half_width": None, "to_target": None})
+    assert target(without) == "5.0% of the number is not reached by 10 runs: there is no interval"
+    assert target(missed.model_copy(update={"ended_by": EndedBy.TARGET})) is None
+    assert target(missed.model_copy(update={"target": None})) is None
