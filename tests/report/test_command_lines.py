@@ -57,7 +57,7 @@ def test_a_doubt_of_some_runs_says_of_how_many() -> None:
     assert sorted(shown) == ["a stall (stall, in 1 of 3 runs)", "uneven (uneven-steps)"]
 
 
-def test_a_width_that_was_not_reached_is_said() -> None:
+def test_a_width_that_was_not_reached_is_printed() -> None:
     case = case_of((400.0, 100.0, 200.0))
     more = Expected(runs=92, half_width=0.05, seconds=1.0)
     missed = Repeats(

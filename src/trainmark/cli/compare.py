@@ -107,8 +107,8 @@ def compare(
             raise InputError(
                 "--axis takes one result; of the other options only --only, --ignoring, --within and --json"
             )
-        share = (within or 0.0) / 100
-        raise typer.Exit(_compare_axis(sources, axis, share, only, ignoring, as_json=as_json))
+        pairs_within = (within or 0.0) / 100
+        raise typer.Exit(_compare_axis(sources, axis, pairs_within, only, ignoring, as_json=as_json))
     baselines, candidate = _sides(sources, to)
     logs = [is_log(source) for source in (*baselines, candidate)]
     if all(logs) and len(logs) == 2:

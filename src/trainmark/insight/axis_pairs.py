@@ -100,13 +100,13 @@ def _also_differing(results: Results, axis: str) -> str:
     held = [
         (_value(case.case, axis), dict(_without(case.case, {axis}))) for case in results.cases[:_SEARCHED]
     ]
-    apart = [
+    differing = [
         [name for name in dict.fromkeys((*one, *other)) if one.get(name) != other.get(name)]
         for number, (value, one) in enumerate(held)
         for other_value, other in held[number + 1 :]
         if value != other_value
     ]
-    return ",".join(name.removeprefix("option ") for name in min(apart, key=len, default=[]))
+    return ",".join(name.removeprefix("option ") for name in min(differing, key=len, default=[]))
 
 
 def _alone(groups: Iterable[Mapping[str, CaseResult]], paired: set[str]) -> tuple[str, ...]:
