@@ -65,7 +65,7 @@ def test_a_loader_that_sleeps_is_a_wait_for_data(tmp_path: Path, capsys: pytest.
     assert f"| data wait | {found['share'] * 100:.1f} % |" in (tmp_path / "out" / "report.md").read_text()
     (run,) = (tmp_path / "out" / "runs").glob("*/1")
     main(["explain", str(run)])
-    assert "bound  by data wait: the program waits for data in " in capsys.readouterr().out
+    assert "bound by data wait: the program waits for data in " in capsys.readouterr().out
 
 
 def test_a_loader_that_nothing_reports_is_never_called_clean(tmp_path: Path) -> None:

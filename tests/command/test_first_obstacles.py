@@ -1,6 +1,7 @@
 """What stopped the first users of cards: how a program is started, where, and how it ends its lines."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,5 +134,91 @@ def test_epochs_that_count_as_steps_have_the_work_of_an_epoch(
     main(["run", "--repeats", "1", "--out", str(tmp_path / "out"), "--", *command])
 
     printed = capsys.readouterr().out
+    assert printed.startswith("epochs/s ")
     assert "so an epoch counts as one step" in printed
-    assert "if an epoch counts as one step, N is an epoch's samples" in printed
+    assert "--work-per-step N --unit samples/s, where N is an epoch's samples" in printed
+    assert "no known program prints these lines" in printed
+    assert "three lines with trainmark.measure, or a callback for Keras, Lightning" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("run", "--", "pyton", "train.py"), "pyton: no such program; the words after '--' are the command"),
+        (("run", "--", "python3", "tran.py"), "tran.py: no such file in "),
+        (("run", "--", "./train.py"), "is no executable program; write: trainmark run -- python ./train.py"),
+        (
+            ("run", "train.py"),
+            "is a program and no suite's file; measure it by: trainmark run -- python train.py",
+        ),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_named_before_anything_runs(
+    words: tuple[str, ...],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n")
+
+    assert main(list(words)) == 2
+
+    error = capsys.readouterr().err
+    assert line in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.process
+def test_a_program_that_fails_has_its_output_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.py").write_text("raise SystemExit('no data')\n")
+    out = tmp_path / "out"
+
+    assert (
+        main(["run", "--repeats", "1", "--out", str(out), "--", "python3", str(tmp_path / "broken.py")]) == 1
+    )
+
+    named = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("output"))
+    assert "no data" in Path(named.split(maxsplit=1)[1]).read_text()
+
+
+@pytest.mark.process
+def test_a_doubt_that_every_run_has_is_printed_in_full_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(BY_EPOCH.replace("13", "9"))
+
+    main(
+        ["run", "--repeats", "2", "--out", str(tmp_path / "out"), "--", "python3", str(tmp_path / "train.py")]
+    )
+
+    progress = capsys.readouterr().err
+    assert progress.count("no known program prints these lines") == 1
+    assert "suspect: guessed, as before" in progress
+
+
+MEASURED = """
+import time
+import trainmark
+with trainmark.measure(unit="images") as loop:
+    for _ in range(30):
+        time.sleep(0.01)
+        loop.step(8)
+"""
+
+
+@pytest.mark.process
+def test_the_report_has_the_steps_of_a_program_that_measures_itself(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MEASURED)
+    out = tmp_path / "out"
+
+    main(["run", "--repeats", "1", "--out", str(out), "--", sys.executable, str(tmp_path / "train.py")])
+
+    report = (out / "report.md").read_text()
+    assert "10 records are left out as warm-up, and 20 are measured" in report
+    assert "A run has" not in report
+    assert "unknown training" not in report

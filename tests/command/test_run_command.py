@@ -198,7 +198,7 @@ def test_without_the_work_of_a_step_the_number_is_in_steps(
 
     (run,) = runs(results)
     assert run["measurement"]["unit"] == "steps/s"
-    assert "the work of a step is unknown (--work-per-step N --unit samples/s; " in capsys.readouterr().out
+    assert "the work of a step is unknown (--work-per-step N --unit samples/s)" in capsys.readouterr().out
 
 
 def test_buffered_output_is_noticed(tmp_path: Path) -> None:
@@ -309,13 +309,14 @@ def test_a_call_that_cannot_be_used_is_one_line_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_command_that_does_not_exist_is_the_outcome_of_its_run(tmp_path: Path) -> None:
+def test_a_command_that_does_not_exist_is_refused_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.chdir(tmp_path)
-    assert main(["run", "--out", "out", "--repeats", "1", "--", "no-such-program"]) == 1
+    assert main(["run", "--out", "out", "--repeats", "1", "--", "no-such-program"]) == 2
 
-    (run,) = runs(json.loads((tmp_path / "out" / "results.json").read_text()))
-    assert run["outcome"] == "failed"
-    assert "no-such-program" in run["reason"]
+    assert "no-such-program: no such program" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_switch_of_the_command_is_a_fact_that_the_log_need_not_print(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ def test_the_directory_of_another_suite_is_refused_by_name(bench: Bench) -> None
 def test_finished_runs_are_not_overwritten_without_resume(bench: Bench) -> None:
     bench.write()
     bench.run()
-    with pytest.raises(InputError, match="holds finished runs of this suite; --resume goes on with them"):
+    with pytest.raises(
+        InputError,
+        match="holds finished runs of this suite; add --resume to go on with them, or",
+    ):
         bench.run()
 
 

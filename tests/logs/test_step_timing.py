@@ -8,7 +8,7 @@ import pytest
 from conftest_logs import Reader
 
 from trainmark.logs import Facts, Severity
-from trainmark.logs.plausibility import stalls
+from trainmark.logs.plausibility import stalls, with_timing_by
 from trainmark.logs.plausibility.step_timing import Chunk, change_of_pace, measure_timing
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
@@ -110,3 +110,37 @@ def test_a_stall_shows_in_a_progress_bar_of_whole_seconds(read: Reader, pause_s:
     log = read(text, given=Facts(gpus=1, batch_per_device=4))
 
     assert ("stall" in {problem.code for problem in log.problems}) == bool(pause_s)
+
+
+@pytest.mark.parametrize(("early_ms", "is_odd"), [(11, False), (40, True)])
+def test_a_log_that_is_timed_by_arrival_has_the_doubts_of_that_clock(
+    early_ms: int, is_odd: bool, tmp_path: Path
+) -> None:
+    """A step that arrives 11 ms early is within two looks at the log; a step of a fifth of the time is not."""
+    path = tmp_path / "run.txt"
+    at_ms = [50 * step - (early_ms if step == 18 else 0) for step in range(20)]
+    path.write_text(
+        "".join(f"2026-11-27 10:00:00.{ms:03} step {step} loss 1.0\n" for step, ms in enumerate(at_ms))
+    )
+    log = read_log(path, guess=True)
+    assert "too-fast" in {problem.code for problem in log.problems}
+
+    timed = with_timing_by(log, 0.01)
+
+    assert ("too-fast" in {problem.code for problem in timed.problems}) is is_odd
+
+
+def test_no_record_matters_more_than_the_resolution_of_the_clock(tmp_path: Path) -> None:
+    """A progress bar shows whole seconds: the record at which one passes did not take a second."""
+    path = tmp_path / "run.txt"
+    path.write_text(
+        "".join(
+            f"Epoch 1/1: {step:3}%|###| {step}/100 [00:0{step // 50}<00:00, 50.0it/s]\n"
+            for step in range(0, 101, 5)
+        )
+    )
+
+    log = read_log(path, guess=True)
+
+    assert log.records.count == 21
+    assert "few-records" not in {problem.code for problem in log.problems}

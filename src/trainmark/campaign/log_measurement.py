@@ -11,13 +11,14 @@ from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
 from trainmark.campaign.suspicion import contradictions, missing_facts
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Status
+from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
 from trainmark.logs.guess import Guess
 from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
+from trainmark.logs.plausibility import with_timing_by
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.measure.rules.steady_records import log_suspicions
@@ -28,7 +29,7 @@ from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
-from trainmark.schema.names import ARRIVALS, LOG, STEPS_UNIT
+from trainmark.schema.names import ARRIVALS, EPOCHS_UNIT, LOG, STEPS_UNIT
 from trainmark.schema.outcome import TIME_LIMIT, Outcome, OutcomeRecord
 from trainmark.schema.suite import Launcher
 from trainmark.workload import Card, hides_output, work_of_step
@@ -146,6 +147,11 @@ class RunLog:
         text = b"".join(piece for _, piece in stamped(pieces(log, read_arrivals(arrivals))))
         return read_stream_by_format(io.BytesIO(text), str(log), self.known, None)
 
+    @property
+    def counted_unit(self) -> str:
+        """Return the unit of the rate if nothing states the work of a step: a record may be of a whole epoch."""
+        return EPOCHS_UNIT if self.guess is not None and self.guess.counts_epochs else STEPS_UNIT
+
     def times(self) -> Floats | None:
         """Return the arrival of each record in Unix time; None if it is not known."""
         return None if self.known is None else record_times(self.arrived, self.parsed, self.known)
@@ -255,11 +261,14 @@ def _measure_log(
     _require_format(card, read, log)
     work = work_of_step(case, card)
     printed = read.facts.global_batch
-    read, result = _measured_by_rule(card, work, warmup_steps, _with_arrivals(_with_work(work, read), clock))
+    timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
+    read, result = _measured_by_rule(card, work, warmup_steps, timed, found.counted_unit)
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
-        reasons = "; ".join(problem.message for problem in problems) or result.status.value
+        # The rule's own problem comes first: it is the one that stops it.
+        doubts = (one for one in (*result.problems, *read.problems) if one.severity is Severity.DOUBT)
+        reasons = "; ".join(dict.fromkeys(one.message for one in doubts)) or result.status.value
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     window = clock.window(result.skipped, result.used)
     return Measurement(
@@ -296,9 +305,9 @@ def _unit(card: Card, read: ParsedLog, work: int | None) -> str:
 
 
 def _measured_by_rule(
-    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
+    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog, counted_unit: str
 ) -> tuple[ParsedLog, RuleResult]:
-    """Return the log and the result of the card's rule; in steps per second if nothing states the work of a step."""
+    """Return the log and the result of the card's rule; in ``counted_unit`` if nothing states the work of a step."""
     rule = _rule_of(card, warmup_steps, read)
     result = measure_log(read, rule)
     if result.value is None and rule is not None and card.rule is None and card.skip is None:
@@ -306,7 +315,7 @@ def _measured_by_rule(
         rule, result = None, measure_log(read, None)
     if result.value is not None or work is not None or read.global_batch is not None:
         return read, result
-    in_steps = replace(read, unit=STEPS_UNIT, facts=replace(read.facts, global_batch=1))
+    in_steps = replace(read, unit=counted_unit, facts=replace(read.facts, global_batch=1))
     return in_steps, measure_log(in_steps, rule)
 
 
@@ -352,7 +361,10 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
 
 
 _SILENT = "; the program printed nothing"
-_DESCRIBE_LINES = "describe its lines (docs/how-to/describe-a-log.md) and give --format"
+_DESCRIBE_LINES = (
+    "describe its lines (docs/how-to/describe-a-log.md) and give --format, or let it count its own steps by "
+    "trainmark.measure (docs/tutorials/measure-your-script.md)"
+)
 _MEASURE_ITSELF = (
     "let it print a line a step, or use trainmark.measure (docs/tutorials/measure-your-script.md)"
 )
@@ -378,13 +390,18 @@ def _work_differs(stated: int | None, printed: int | None) -> tuple[Suspicion, .
     return (Suspicion(code="work-per-step-differs", sentence=sentence, about=About.WORK),)
 
 
-def _with_arrivals(read: ParsedLog, clock: ArrivalClock) -> ParsedLog:
-    """Return the log with the arrival of its records as their clock, which is finer than a stamp in seconds."""
+def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) -> ParsedLog:
+    """Return the log with the arrival of its records as their clock, which is finer than a stamp in seconds.
+
+    The problems of its timing are then those of this clock, also if it was read with it (``is_stamped``).
+    """
+    if is_stamped:
+        return with_timing_by(read, INTERVAL_S)
     fine = read.records.clock_s is not None and read.clock_resolution_s < 1
     if clock.times is None or clock.buffered or fine or read.restarts:
         return read
     records = replace(read.records, clock_s=Column.of(clock.times))
-    return replace(read, records=records, clock_resolution_s=2 * INTERVAL_S)
+    return with_timing_by(replace(read, records=records, clock_resolution_s=2 * INTERVAL_S), INTERVAL_S)
 
 
 def _buffering(clock: ArrivalClock) -> tuple[Suspicion, ...]:

@@ -2,11 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.cli.command_suite import CommandSuite
+from trainmark.errors import counted
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
@@ -17,12 +18,18 @@ from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import BoundFinding, PerDeviceFinding
 from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, Suspicion
-from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, RESULTS, STEPS_UNIT
+from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
+from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult
 
 _LABEL = 12
 _NOT_INSTALLED = "No module named 'trainmark'"
 """The end of a program that uses `trainmark.measure`, by a Python without trainmark."""
+_NOT_IMPORTED = "does not import"
+"""A part of the reason of a run whose Python lacks the framework that its script imports."""
+_OF_A_SHORT_LOG = frozenset({"few-records", "short-log"})
+_OF_A_LOG = frozenset({"guessed", "few-digits", "rates-contradict-clock", "witnesses-disagree"})
+"""The doubts about a log that a program which counts its own steps does not have."""
 _CLOCKS_DIFFER_S = 1.0
 """Clocks that differ by less are not named on the terminal."""
 _MOST_RANKS = 8
@@ -37,8 +44,11 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         if several:
             lines += ["", case.id]
         found_here = _findings(results, case.id)
-        lines += (f"{label:<{_LABEL}}{text}" for label, text in _case_lines(case, found_here))
-    lines += advice_of(results)
+        lines += (
+            f"{label:<{_LABEL}}{text}"
+            for label, text in (*_case_lines(case, found_here), *_output(case, directory))
+        )
+    lines += advice_of(results, [*_log_advice(results)])
     assumed = [*found.assumed, *_assumed_of(results)]
     lines += (f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(assumed))
     lines += (
@@ -53,10 +63,13 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
 
 def _assumed_of(results: Results) -> Iterator[str]:
     """Yield what the numbers themselves show to be unknown."""
-    if any(case.unit == STEPS_UNIT for case in results.cases):
+    units = {case.unit for case in results.cases}
+    if STEPS_UNIT in units:
+        yield "steps are counted, because the work of a step is unknown (--work-per-step N --unit samples/s)"
+    if EPOCHS_UNIT in units:
         yield (
-            "steps are counted, because the work of a step is unknown "
-            "(--work-per-step N --unit samples/s; if an epoch counts as one step, N is an epoch's samples)"
+            "epochs are counted, because no line counts steps (--work-per-step N --unit samples/s, where N is an "
+            "epoch's samples)"
         )
 
 
@@ -68,13 +81,40 @@ def _comparisons(results: Results, directory: Path) -> Iterator[str]:
             yield shlex.join(("trainmark", "compare", str(directory), "--axis", name))
 
 
-def advice_of(results: Results) -> Iterator[str]:
-    """Yield the ways out for the cases whose number has no interval because of their machine."""
-    steps = dict.fromkeys(
+def advice_of(results: Results, further: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the ways out for the cases whose number has no interval because of their machine, and ``further`` ones."""
+    of_machine = (
         step for advice in (results.findings.advice if results.findings else ()) for step in advice.steps
     )
+    steps = dict.fromkeys([*of_machine, *further])
     for number, step in enumerate(steps):
         yield f"{'what to do' if number == 0 else '':<{_LABEL}}{step}"
+
+
+def _log_advice(results: Results) -> Iterator[str]:
+    """Yield the way out for numbers that a log gives only in doubt, or does not give."""
+    runs = [run for case in results.cases for run in case.runs]
+    measured = [run.measurement for run in runs if run.measurement is not None]
+    doubted = any(doubt.code in _OF_A_SHORT_LOG for run in runs for doubt in run.suspicions)
+    if doubted:
+        yield "let the program train for more steps or epochs: its log has too few records for a sure number"
+    by_log = any(doubt.code in _OF_A_LOG for run in runs for doubt in run.suspicions)
+    own_total = any(one.samples is None and not one.measured_steps for one in measured)
+    without = any(run.outcome is Outcome.INVALID for run in runs)
+    if doubted or by_log or own_total or without:
+        yield (
+            "let the program count its own steps: three lines with trainmark.measure, or a callback for Keras, "
+            "Lightning or the Hugging Face Trainer (docs/tutorials/measure-your-script.md, step 7)"
+        )
+    if any(_NOT_IMPORTED in (run.reason or "") for run in runs):
+        yield "name the Python that has the framework: trainmark run -- /path/to/its/bin/python SCRIPT"
+
+
+def _output(case: CaseResult, directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield where the output of a program is that failed."""
+    failed = next((run for run in case.runs if run.outcome in (Outcome.FAILED, Outcome.INVALID)), None)
+    if case.estimate is None and failed is not None:
+        yield "output", str(directory / RUNS / case.id / str(failed.repeat) / LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +279,7 @@ def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
         least = min(whole, key=lambda one: one.samples or 0)
         yield (
             "looked",
-            f"{least.samples} samples over {least.seconds:.3g} s, in {len(whole)} of {len(found)} runs",
+            f"{least.samples} samples over {least.seconds:.3g} s, in {len(whole)} of {counted(len(found), 'run')}",
         )
 
 
@@ -247,7 +287,11 @@ def _number(estimate: Estimate, first: Measurement) -> str:
     interval = estimate.interval
     within = "" if interval is None else f"  [{interval.low:.5g}, {interval.high:.5g}]"
     runs = f"{estimate.n} run{'s' if estimate.n != 1 else ''}"
-    records = f"{first.measured_steps} records each after {first.warmup_steps}"
+    records = (
+        f"{counted(first.measured_steps, 'record')} each after {first.warmup_steps}"
+        if first.measured_steps
+        else "the program's own figure for its whole training, warm-up included"
+    )
     steady = {True: "steady", False: "not steady", None: "steadiness not known"}[first.steadiness.steady]
     wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time"
     return f"{estimate.median:.5g}{within}   {runs}, {records}, {steady}{wall}"

@@ -146,7 +146,7 @@ def _other(
         return side_of_figure(choose_reference(run, load_references()))
     except InputError:
         if run.bound is not None and not quiet:
-            sys.stdout.write(f"bound  by {bound_line(run.bound)}\n")
+            sys.stdout.write(f"bound by {bound_line(run.bound)}\n")
         raise
 
 

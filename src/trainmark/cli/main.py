@@ -11,7 +11,7 @@ from trainmark.errors import TrainmarkError, nearest
 VERBS = {
     "init": "Write a small suite for this machine.",
     "suites": "List, show and copy the suites that come with trainmark.",
-    "run": "Run a suite: measure every case, save all results, print a table.",
+    "run": "Measure your program (trainmark run -- COMMAND), or every case of a suite.",
     "check": "Check whether this machine or the given hosts are ready to run a suite.",
     "plan": "Print the commands that a suite would run, without running them.",
     "report": "Write a report as Markdown, HTML, CSV or JSON, or export results as rows.",

@@ -17,6 +17,7 @@ from trainmark.insight.causes import with_causes
 from trainmark.node import RecentPace
 from trainmark.printable import printable, unfiltered
 from trainmark.schema.case import Case
+from trainmark.schema.measurement import Suspicion
 from trainmark.schema.results import RunResult
 
 _PULSE_INTERVAL_S = 15.0
@@ -52,6 +53,7 @@ class ProgressPrinter:
         self._pace = RecentPace()
         self._case: str | None = None
         self._work: dict[str, tuple[float, str]] = {}
+        self._printed: set[str] = set()
 
     def __enter__(self) -> Self:
         """Start the live line."""
@@ -129,7 +131,7 @@ class ProgressPrinter:
         measured = result.measurement
         if measured is not None:
             doubts = with_causes(result, result.suspicions)
-            doubt = "".join(f"; suspect: {doubt.sentence}" for doubt in doubts)
+            doubt = "".join(f"; suspect: {self._new(doubt)}" for doubt in doubts)
             cpu = result.cpu_s_per_sample
             cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
             self._print(f"    {measured.throughput:.4g} {measured.unit}{cost}{_inspected(result)}{doubt}")
@@ -137,6 +139,13 @@ class ProgressPrinter:
             self._print(f"    {result.outcome.label}: {result.reason}")
         if self._live:
             self._live.update(Text(""))
+
+    def _new(self, doubt: Suspicion) -> str:
+        """Return the sentence of a doubt, or its code if the sentence was printed for an earlier run."""
+        if doubt.sentence in self._printed:
+            return f"{doubt.code}, as before"
+        self._printed.add(doubt.sentence)
+        return doubt.sentence
 
     def _print(self, text: str) -> None:
         self._console.print(Text(printable(text)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trainmark.cli.command_words import WithCommand, check_no_command, words_of
+from trainmark.cli.command_words import WithCommand, check_no_command, check_program, words_of
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, counted, nearest
 
@@ -306,6 +306,8 @@ def run(
     call = replace(call, hosts=hosts or hosts_of(words, given, os.environ))
     given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())
+    if call.hosts is None:
+        check_program(words, Path.cwd())
     directory = out or default_directory(found.name)
     call.measure_command(found, directory, None if baseline is None else _baseline(baseline))
 

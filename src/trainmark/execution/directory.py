@@ -232,7 +232,9 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
             "give another --out, or run that file itself to go on with it"
         )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
-        raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
+        raise InputError(
+            f"{path}: holds finished runs of this suite; add --resume to go on with them, or give another --out"
+        )
 
 
 def _without_effect(suite: Suite) -> dict[str, Any]:

@@ -42,3 +42,5 @@ def name_on(file: str, node: int) -> str:
 
 STEPS_UNIT = "steps/s"
 """The unit of a run whose work per step is unknown."""
+EPOCHS_UNIT = "epochs/s"
+"""The unit of a run whose log counts epochs and no steps."""

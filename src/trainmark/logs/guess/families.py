@@ -255,10 +255,9 @@ def guess_bar(text: bytes) -> Guess | None:
         else rf"^{start}{before}{{bar}}"
     )
     name = f"the progress bar '{words.replace('#', 'N').rstrip(':')}'" if words else "the progress bar"
-    assumed = (
-        f"{name} counts {'epochs, each of which counts as one step' if _counts_epochs(words) else 'steps'}"
-    )
-    return Guess(_document(records), (assumed,), len(bar.steps))
+    counts_epochs = _counts_epochs(words)
+    assumed = f"{name} counts {'epochs, each of which counts as one step' if counts_epochs else 'steps'}"
+    return Guess(_document(records), (assumed,), len(bar.steps), counts_epochs=counts_epochs)
 
 
 def _document(records: str) -> Mapping[str, object]:

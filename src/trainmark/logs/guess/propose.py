@@ -191,7 +191,7 @@ def _propose(family: Family, fields: Fields, record: Mapping[str, Any] | None = 
     }
     assumed = tuple(_assumptions(family, fields, unit, _OF[scope]))
     lines = family.count // _copies(family.places[fields.counter].values)
-    return Guess(document, assumed, lines, _may_count_samples(family, fields))
+    return Guess(document, assumed, lines, _may_count_samples(family, fields), fields.counts_epochs)
 
 
 def _may_count_samples(family: Family, fields: Fields) -> tuple[str, str] | None:

@@ -56,7 +56,9 @@ def read_guessed(
     guess = guess or _propose(_head_of(stream))
     if guess is None:
         return None
-    if unknown.format is not None:
+    # A log that is read again, with further facts, was recognised by no program either.
+    recognised = None if unknown.format == NAME else unknown.format
+    if recognised is not None:
         given = _merge_given(given, unknown.facts)
     known = proposed_format(guess)
     stream.seek(0)
@@ -66,8 +68,8 @@ def read_guessed(
     assumed = "; ".join(guess.assumed)
     what = (
         "no known program prints these lines"
-        if unknown.format is None
-        else f"no line has the form of a record of '{unknown.format}', whose words the log has"
+        if recognised is None
+        else f"no line has the form of a record of '{recognised}', whose words the log has"
     )
     sentence = f"{what}; assumed from their words: {assumed}. {advice}"
     problems = (Problem(NAME, sentence), *log.problems)

@@ -13,9 +13,9 @@ from trainmark.logs.columns import Floats, in_step, median
 from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Scope, Severity, Status
 from trainmark.logs.plausibility.intervals import intervals, last_digit, missing_and_duplicate_records
 from trainmark.logs.plausibility.meaning import with_settled_meaning
-from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems
+from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems, with_timing_by
 
-__all__ = ["Stall", "check_plausibility", "stalls", "with_settled_meaning"]
+__all__ = ["Stall", "check_plausibility", "stalls", "with_settled_meaning", "with_timing_by"]
 FROM_NAME = "from-name"
 ONE_NODE = "one-node-assumed"
 MOST_DEVICES = 200_000

@@ -1,7 +1,7 @@
 """Checks of step times: stalls, changes of pace, implausibly fast steps, clock jumps, contradictions of the clock."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -368,9 +368,26 @@ def timing_problems(log: ParsedLog) -> Iterator[Problem]:
         yield from _disagreement(log, pace)
 
 
+_BY_CLOCK = frozenset({"clock-backwards", "stall", "too-fast", "pace-changes", "few-records"})
+"""The problems that depend on when the records were printed, if the number is that of the clock."""
+
+
+def with_timing_by(log: ParsedLog, resolution_s: float) -> ParsedLog:
+    """Return a log that is timed by its clock with the problems of that clock, of this resolution, for earlier ones.
+
+    The time at which a line arrived is another clock than the one in the line, and coarser than its digits.
+    """
+    if not log.uses_clock or log.records.count < 2:
+        return log
+    timed = replace(log, clock_resolution_s=resolution_s)
+    others = (problem for problem in log.problems if problem.code not in _BY_CLOCK)
+    return replace(log, problems=(*others, *timing_problems(timed)))
+
+
 def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
-    """Yield a doubt if the number depends on a single record."""
+    """Yield a doubt if the number depends on a single record, by more than the clock's resolution explains."""
     most, counted = pace.most, pace.counted
+    grain = 2 * log.clock_resolution_s if pace.by_clock else 0.0
     rest = pace.window_s - most.took
     moved = (most.took - most.usual) / rest if rest > 0 else 0.0
     if counted < 2 or rest <= 0:
@@ -382,7 +399,7 @@ def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
         )
         sentence = f"{cause}, so the reliability of the number cannot be estimated"
         yield Problem("few-records", sentence)
-    elif abs(moved) > MOST_OF_A_NOTE:
+    elif abs(moved) > MOST_OF_A_NOTE and abs(most.took - most.usual) > grain:
         sentence = (
             f"the number is computed from only {counted} records: without record {most.record} it would change by "
             f"{moved:+.1%}"

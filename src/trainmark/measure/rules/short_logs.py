@@ -50,11 +50,10 @@ def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:
     # With two records left, only their agreement shows that neither of them is a warm-up.
     if len(times) - skipped == _FEWEST and _is_off(times[skipped], times[skipped + 1 :]):
         raise only_warm_up(log, usual)
-    left_out = (
-        f"the first {skipped} are left out because their pace is another"
-        if skipped
-        else "none of them is left out"
-    )
+    left_out = "none of them is left out"
+    if skipped:
+        first = "the first one is" if skipped == 1 else f"the first {skipped} are"
+        left_out = f"{first} left out because of another pace"
     sentence = (
         f"the log has only {len(times)} records, fewer than the usual warm-up of {usual}; {left_out}: "
         "pass --skip to decide it yourself"

@@ -14,14 +14,16 @@ from trainmark.schema.manifest import Node
 from trainmark.schema.names import RESULTS, SUITE
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult
+from trainmark.schema.task_catalogue import neutral_task
 
 
 def lead(context: Context) -> str:
     """Return the opening sentence."""
     results, say = context.results, context.say
     runs = [run for case in results.cases for run in case.runs]
+    is_known = any(case.case.framework != UNKNOWN for case in results.cases)
     return say(
-        "lead",
+        "lead" if is_known else "lead_unknown_framework",
         suite=results.suite,
         frameworks=say.joined(_frameworks(context)),
         models=say.joined(_distinct(map(trained, results.cases))),
@@ -95,10 +97,19 @@ def section(context: Context) -> Section:
 def _steps(context: Context) -> list[str]:
     """Return the steps of the protocol, unless all runs are of other projects' programs, and what those measured."""
     say, protocol = context.say, context.results.protocol
-    found = [run.measurement for _, run in context.runs() if run.measurement is not None]
-    # Only the measurement of our own program counts its samples.
-    foreign = [one for one in found if one.samples is None and one.measured_steps]
-    results = [one for one in found if one.samples is None and not one.measured_steps]
+    found = [(case.case.task, run.measurement) for case, run in context.runs() if run.measurement is not None]
+    planned = (protocol.warmup_steps, protocol.measured_steps)
+    # A program that counts its own samples may yet choose its own steps.
+    foreign = [
+        one
+        for task, one in found
+        if one.measured_steps
+        and (
+            one.samples is None
+            or (task == neutral_task() and (one.warmup_steps, one.measured_steps) != planned)
+        )
+    ]
+    results = [one for _, one in found if one.samples is None and not one.measured_steps]
     sentences = []
     if not found or len(foreign) + len(results) < len(found):
         sentences.append(
