@@ -27,7 +27,7 @@ from typing import Any
 from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.campaign.suspicion import missing_facts
 from trainmark.logs.arrivals import pieces, read_arrivals, record_times
-from trainmark.logs.model import Record
+from trainmark.logs.model import Meaning, Record
 from trainmark.programs.reading import read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.names import COMMAND_SUITE, LOG, RESULTS, SUITE
@@ -92,13 +92,15 @@ def witnesses(
 ) -> dict[str, float]:
     """Return the number of a run by its own printed rates or times, and by the separate clock, where they exist."""
     measured, folder = run["measurement"], result / run["directory"]
-    log = read_run_log(card, folder, [])
+    log = read_run_log(card, folder, run["commands"])
     log = log.with_facts(missing_facts(log.parsed.facts, case))
     records = list(log.parsed.records.rows())
     first, units = measured["warmup_steps"], units_of_step(log, case, card, measured["unit"])
     used = records[first : first + measured["measured_steps"]]
     found = {}
-    printed = printed_rate(used, units)
+    # Of several steps, one that is printed is no witness of the others.
+    is_sampled = log.parsed.meaning is Meaning.SAMPLED and log.parsed.step_interval > 1
+    printed = None if is_sampled else printed_rate(used, units)
     if printed is not None:
         found["printed_by_the_program"] = printed
     stamps = clock_folder(result) / folder.relative_to(result)

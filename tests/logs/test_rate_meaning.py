@@ -75,4 +75,6 @@ def test_averages_of_imagenet_follow_counters_from_zero_and_from_one(first: int,
     # 20 steps are left out: those up to the last record that is, or up to the next one if it covers fewer.
     left_out = 21 if interval == 10 else 20
     expected = 2 * (101 - left_out) / sum(times[left_out:])
-    assert measure_log(log, find_rule("window")).value == pytest.approx(expected, rel=1e-5)
+    result = measure_log(log, find_rule("window"))
+    assert result.value == pytest.approx(expected, rel=1e-5)
+    assert result.used * interval == 101 - left_out

@@ -137,7 +137,7 @@ def test_differences_of_averages_include_the_first_steps_of_later_epochs(
 
     from_zero = program in FROM_ZERO
     last = (steps - 1) // every * every + 1 if from_zero else steps // every * every
-    opened = result.skipped * every + (1 if from_zero else 0)
+    opened = (result.skipped - 1) * every + 1 if from_zero else result.skipped * every
     covered = epochs * last - opened
     seconds = (epochs - 1) * FIRST_S + (covered - (epochs - 1)) * USUAL_S
     assert result.value == pytest.approx(covered * BATCH / seconds, rel=0.003)

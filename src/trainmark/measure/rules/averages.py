@@ -70,8 +70,10 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             f"the averages after the restart cover an unknown number of steps: {unknown} records are ignored"
         )
         problems.append(Problem("averages-restarted", sentence))
+    # A record with whose end the window begins is not in it.
+    opened = skipped + (_boundary(log, skipped) == skipped)
     if between is not None and 2 * counts >= last[0]:
-        return between, skipped, problems
+        return between, opened, problems
     if last[0] <= log.warmup_steps:
         raise NoNumberError(
             "only-warm-up", f"the last average covers only {last[0]:.0f} steps, all of them warm-up"
@@ -82,7 +84,7 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             f"the value covers the {counts:.0f} steps that the log shows, which its time stamps confirm; the average "
             f"since the start, over {last[0]:.0f} steps, is {value:.6g}"
         )
-        return between, skipped, [*problems, Problem("by-difference", sentence, Severity.NOTE)]
+        return between, opened, [*problems, Problem("by-difference", sentence, Severity.NOTE)]
     sentence = (
         f"the value is the last line's average over {last[0]:.0f} steps, as the log shows few of these steps"
     )
@@ -179,7 +181,8 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
         raise NoNumberError("no-steps", NO_STEPS)
     factor, batch = _scale(log)
     rate, time = records.average_rate, records.average_time_s
-    skipped -= _is_boundary(log, skipped - 1)
+    if _boundary(log, skipped) == skipped - 1:
+        skipped -= 1
     largest, most = _largest_batches(log, skipped, factor), np.nan
     span = _Span()
     for part in parts(records, skipped, log.restarts):
@@ -211,12 +214,17 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
         yield span
 
 
-def _is_boundary(log: ParsedLog, record: int) -> bool:
-    """Return whether the window can begin with the end of this record, the last one that is left out."""
-    if record < 0 or log.records.step is None or any(one.record == record + 1 for one in log.restarts):
-        return False
-    done = float(log.records.step.array(record, record + 1)[0]) - log.averages_from
-    return done >= (record + 1) * log.step_interval and not _follows_another(log.records, record + 1)
+def _boundary(log: ParsedLog, skipped: int) -> int | None:
+    """Return the record with whose end the window begins; None if that is the start of an epoch.
+
+    It is the last one that is left out, if its average covers all steps of those that are, else the one after it.
+    """
+    records, last = log.records, skipped - 1
+    begins = any(one.record == skipped for one in log.restarts) or _follows_another(records, skipped)
+    if last < 0 or begins or records.step is None:
+        return None
+    done = float(records.step.array(last, skipped)[0]) - log.averages_from
+    return last if done >= skipped * log.step_interval else skipped
 
 
 def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[float]:
