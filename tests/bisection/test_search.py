@@ -8,6 +8,7 @@ import pytest
 
 import bisection as benchmark
 from trainmark.bisection import Search
+from trainmark.bisection.render import render_bisection
 from trainmark.schema.bisection import (
     Bisection,
     Candidate,
@@ -63,6 +64,25 @@ def test_good_and_bad_are_run_a_b_b_a_first_and_the_good_one_after_each_second_r
     order = [run.candidate for run in search.state.runs]
     assert order[:4] == [0, 39, 39, 0]
     assert all(0 in order[i : i + 3] for i in range(4, len(order) - 2))
+
+
+def test_a_change_in_several_steps_is_named_as_that() -> None:
+    search = Search(state(4))
+    random = np.random.default_rng(1)
+    slower = (0.0, 0.0, 0.7, 1.9)
+
+    found = ended(search, lambda candidate: 1000 * math.exp(random.normal(0, 0.01) - slower[candidate]))
+    search.end()
+
+    assert found.between == (2,)
+    assert "commit 2 is between good and bad: more than one candidate changed" in render_bisection(
+        search.state
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_change_leaves_nothing_between(seed: int) -> None:
+    assert ended(Search(state(40)), program(20, spread=0.01, seed=seed)).between == ()
 
 
 def test_a_faster_program_is_found_as_well() -> None:

@@ -64,6 +64,15 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
         load_hosts("slurm", {})
 
 
+def test_a_file_with_slurm_outside_of_an_allocation_is_answered_with_the_ways_out(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text("engine: slurm\nhosts: [gpu01]\n")
+    with pytest.raises(
+        InputError, match=r"hosts\.yaml: engine slurm: this is not .* --as sbatch` prints a job"
+    ):
+        load_hosts(str(path), {})
+
+
 @pytest.mark.parametrize("name", ["OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"])
 def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("gpu01 slots=8\ngpu02 slots=4\n")

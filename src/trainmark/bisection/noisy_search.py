@@ -6,7 +6,8 @@ candidate that cannot be built or has no number is skipped, as git bisect skips 
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +20,8 @@ MOST_RUNS = 60
 _FIRST_ORDER = ("good", "bad", "bad", "good")
 _CERTAIN = 3.5
 """The t-value from which the difference of good and bad is certain."""
+_LOW, _HIGH, _LEAST_RUNS_BETWEEN = 0.25, 0.75, 2
+"""A candidate between these shares of the change, in so many runs, is neither good nor bad."""
 _MOST_BLOCKS = 5
 _MOST_FAILURES = 2
 """A candidate that fails so many times without a number is skipped."""
@@ -176,4 +179,16 @@ class Search:
             ratio=None if size is None else math.exp(size),
             low=None if size is None else math.exp(size - error),
             high=None if size is None else math.exp(size + error),
+            between=() if size is None else tuple(self._between(size)),
         )
+
+    def _between(self, change: float) -> Iterator[int]:
+        """Yield the candidates that certainly differ from the good one by a part of the change only."""
+        counts = Counter(run.candidate for run in self.runs)
+        for candidate in range(1, self.count - 1):
+            # One run may be a disturbed one.
+            if counts[candidate] < _LEAST_RUNS_BETWEEN:
+                continue
+            found = contrast(self.runs, candidate)
+            if found is not None and found.score >= _CERTAIN and _LOW <= found.size / change <= _HIGH:
+                yield candidate

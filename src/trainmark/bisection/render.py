@@ -4,7 +4,7 @@ from statistics import median
 
 from trainmark.errors import counted
 from trainmark.printable import printable
-from trainmark.schema.bisection import Bisection, Ending
+from trainmark.schema.bisection import Bisection, Ending, Verdict
 
 
 def render_bisection(state: Bisection) -> str:
@@ -27,6 +27,18 @@ def render_bisection(state: Bisection) -> str:
     return printable("\n".join([*lines, *skipped, "", *_verdict(state, len(state.runs))])) + "\n"
 
 
+def _between(state: Bisection, verdict: Verdict) -> list[str]:
+    """Return a line on candidates between good and bad: a single change does not explain them."""
+    if not verdict.between:
+        return []
+    names = ", ".join(state.candidates[number].label for number in verdict.between)
+    are = "are" if len(verdict.between) > 1 else "is"
+    return [
+        f"{names} {are} between good and bad: more than one candidate changed the rate, which this search does not "
+        "assume; bisect again up to the first of them"
+    ]
+
+
 def _verdict(state: Bisection, runs: int) -> list[str]:
     verdict = state.verdict
     if verdict is None:
@@ -37,7 +49,8 @@ def _verdict(state: Bisection, runs: int) -> list[str]:
     names = [state.candidates[number].label for number in verdict.culprits]
     after = f"after {counted(runs, 'run')}"
     if verdict.ending is Ending.FOUND:
-        return [f"first bad: {names[0]}: {change}, with a probability of {verdict.confidence:.1%} {after}"]
+        first = f"first bad: {names[0]}: {change}, with a probability of {verdict.confidence:.1%} {after}"
+        return [first, *_between(state, verdict)]
     if verdict.ending is Ending.NO_DIFFERENCE:
         return [f"good and bad cannot be told apart {after}: {change or 'no number'}"]
     if verdict.ending is Ending.ONLY_SKIPPED:
@@ -45,4 +58,7 @@ def _verdict(state: Bisection, runs: int) -> list[str]:
             f"the first bad one is one of {len(names)} that cannot be told apart, because some were skipped: {change}",
             *(f"  {name}" for name in names),
         ]
-    return [f"not certain {after}: most likely {names[0]} ({verdict.confidence:.0%}); {change}"]
+    return [
+        f"not certain {after}: most likely {names[0]} ({verdict.confidence:.0%}); {change}",
+        *_between(state, verdict),
+    ]

@@ -25,7 +25,7 @@ def render_history(report: HistoryReport) -> str:
 
 def _case(case: CaseHistory) -> Iterator[str]:
     machines = "" if len(case.machines) < 2 else f" on {len(case.machines)} machines"
-    yield f"{case.case}: {len(case.points)} results{machines}, {case.unit}"
+    yield f"{case.case}: {counted(len(case.points), 'result')}{machines}, {case.unit}"
     if case.reason is not None:
         yield f"  not analysed: {case.reason}"
         return

@@ -274,7 +274,7 @@ def _quotient(gap: Ratio, measured: Ratio) -> Ratio:
 def closing_sentence(found: Decomposition) -> str:
     """Return in one sentence whether the tested factors close the gap, or what is open."""
     if not found.complete:
-        return "Runs are missing: continue with --resume."
+        return "Runs are missing: continue with --resume, and with a larger --budget if the given one is used up."
     if found.measured is None:
         return "A or B has no number in the experiment, so that nothing can be said about the gap."
     recorded = found.gap.value if found.gap is not None else found.measured.value

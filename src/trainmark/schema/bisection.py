@@ -55,7 +55,8 @@ class Ending(StrEnum):
 class Verdict(Frozen):
     """The result: the first bad candidate is one of ``culprits``, with the probability ``confidence``.
 
-    ``ratio`` is the bad over the good rate, with the ends of its 95 % interval.
+    ``ratio`` is the bad over the good rate, with the ends of its 95 % interval. ``between`` are candidates
+    whose rate is neither the good nor the bad one.
     """
 
     ending: Ending
@@ -64,6 +65,7 @@ class Verdict(Frozen):
     ratio: float | None
     low: float | None
     high: float | None
+    between: tuple[int, ...] = ()
 
 
 class Bisection(Frozen):

@@ -61,7 +61,7 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
         found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
         found = found if engine is None else found.model_copy(update={"engine": engine})
         if found.engine is EngineName.SLURM:
-            ours = {entry.name for entry in _allocated(environ)}
+            ours = {entry.name for entry in _allocated(environ, f"{given}: engine slurm")}
             here = tuple(entry for entry in found.hosts if entry.name in ours)
             if not here:
                 raise InputError(
@@ -249,11 +249,12 @@ def _chosen(document: Document, entries: Mapping[str, HostEntry], group: str | N
     return tuple(entries[name] for name in names)
 
 
-def _allocated(environ: Mapping[str, str]) -> Iterator[HostEntry]:
+def _allocated(environ: Mapping[str, str], by: str = "--hosts slurm") -> Iterator[HostEntry]:
     nodes = environ.get("SLURM_JOB_NODELIST")
     if not nodes:
         raise InputError(
-            "--hosts slurm: this is not a Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch"
+            f"{by}: this is not a Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch. "
+            "Outside of one, `trainmark plan SUITE --hosts FILE --as sbatch` prints a job, --engine ssh the commands"
         )
     try:
         result = subprocess.run(
