@@ -64,7 +64,7 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
         load_hosts("slurm", {})
 
 
-def test_a_file_with_slurm_outside_of_an_allocation_is_answered_with_the_ways_out(tmp_path: Path) -> None:
+def test_a_hosts_file_with_slurm_needs_an_allocation_or_a_job(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text("engine: slurm\nhosts: [gpu01]\n")
     with pytest.raises(
