@@ -166,6 +166,15 @@ def test_only_the_paths_of_a_card_are_fetched_and_in_the_tree(bench: Bench, repo
     assert run(again, document).outcome is Outcome.OK
 
 
+def test_a_repository_without_some_files_of_the_commit_is_named(bench: Bench, repository: Repository) -> None:
+    document = part_of(repository, first_commit(repository), "code")
+    del document["source"]["paths"]
+    result = run(bench, document)
+    assert result.outcome is Outcome.FAILED
+    assert f"{repository.url} lacks files of " in (result.reason or "")
+    assert "paths: [" in (result.reason or "")
+
+
 def test_a_tampered_cache_of_a_part_is_refused(bench: Bench, repository: Repository) -> None:
     commit = first_commit(repository)
     document = part_of(repository, commit, "code")

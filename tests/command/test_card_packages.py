@@ -88,6 +88,7 @@ def test_a_program_imports_the_cards_packages_and_the_runs_have_their_lock(
 
     assert main(["run", str(path), "--out", str(tmp_path / "out")]) in (0, 1)
 
+    assert capsys.readouterr().err.count("the card's packages: tinypart==1.0") == 1
     (case,) = json.loads((tmp_path / "out" / "results.json").read_text())["cases"]
     (run,) = case["runs"]
     assert run["outcome"] == "ok", run["reason"]

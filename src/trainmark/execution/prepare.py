@@ -160,12 +160,16 @@ class Preparer:
         if workshop is not None:
             # A killed trainmark may have left an unverified tree.
             discard(workshop, git)
+        announced = None
         try:
             for number, task in left:
                 with self._once(f"{host.name} {folder} {_digest(task)}"):
                     if workshop is not None and not host.has(workshop.tree):
                         check_out(workshop, preparation.subfolder, git)
-                    self._say(f"preparing {folder.name}: {task.description}")
+                    # The commands that install a card's packages have one description.
+                    if task.description != announced:
+                        announced = task.description
+                        self._say(f"preparing {folder.name}: {task.description}")
                     if task.present is None:
                         host.remove(folder / _DONE)
                     _do(task, folder, folder / f"prepare-{number}.log", runner)

@@ -36,6 +36,7 @@ _SAFE = (
 _RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
 """For ``info/attributes``, which overrides the repository's own ``.gitattributes``."""
 
+_LACKS_FILES = b"repository corruption on the remote side"
 _UNKNOWN_PATH = re.compile(r"pathspec '(.*)' did not match any file")
 
 _ELSEWHERE = (
@@ -112,6 +113,11 @@ def fetch(checkout: Checkout, git: Git) -> None:
     reported = _complaint(done)
     if done.code == 0 or "not our ref" in reported:
         raise SourceError(f"{checkout.url} has no commit {checkout.commit}")
+    if _LACKS_FILES in done.err:
+        raise SourceError(
+            f"{checkout.url} lacks files of {checkout.commit}; if the program needs none of them, name those that it "
+            "needs (the card's source: {paths: […]})"
+        )
     raise SourceError(f"{checkout.url} cannot be fetched: {reported}")
 
 
