@@ -252,7 +252,10 @@ def test_a_number_of_printed_figures_alone_is_named_as_such(tmp_path: Path, log:
     mine = _described(tmp_path, _MINE.replace("done {step}", "{stamp} done {step}"))
     confirmed = call_trainmark("parse", stamped, "--format", mine, "--explain")
 
-    assert "no clock confirms the printed figures" in unconfirmed.stdout
+    assert "no clock confirms the printed figures: they may leave out loading" in unconfirmed.stdout
+    log.with_name("train.arrivals").write_text("")
+    of_run = call_trainmark("parse", log, "--format", _described(tmp_path), "--explain")
+    assert "no clock confirms the printed figures: train.arrivals next to the log has one" in of_run.stdout
     assert "no clock confirms" not in confirmed.stdout
 
 

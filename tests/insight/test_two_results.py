@@ -15,6 +15,7 @@ from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.insight import ExplainedRun, Explanation, StatedRecipe, explain, render_text, to_document
 from trainmark.insight.difference import Basis, DifferenceOf, OwnCause, RecipeDifference
+from trainmark.insight.evidence import load_effects
 from trainmark.insight.factors import FactorEvidence
 from trainmark.insight.from_log import run_from_log
 from trainmark.insight.from_results import run_from_case
@@ -294,6 +295,40 @@ def test_packages_variables_and_words_of_commands_are_compared() -> None:
     }
     alone = {one.name for one in program_differences(here, there, commands=False)}
     assert alone == {"package torch", "variable OMP_NUM_THREADS"}
+
+
+def test_packages_and_source_of_two_frameworks_are_one_difference_each() -> None:
+    packages = ({"torch": "2.11", "numpy": "1.26"}, {"jax": "0.10", "flax": "0.12", "numpy": "2.0"})
+    sources = ({"pytorch/backend.py": "a"}, {"jax/backend.py": "b"})
+    sides = [
+        side(
+            framework,
+            100 * (number + 1),
+            BUSY,
+            recipe={Condition.FRAMEWORK: framework},
+            entries={PartName.PACKAGES: packages[number], PartName.SOURCE: sources[number]},
+        )
+        for number, framework in enumerate(("pytorch", "jax"))
+    ]
+
+    found = explained(*sides).differences
+
+    programs = {
+        one.axis: (one.here.value, one.there.value) for one in found if one.of is DifferenceOf.PROGRAM
+    }
+    assert programs == {
+        "packages of another framework": ("2 entries", "3 entries"),
+        "source of another framework": ("1 entries", "1 entries"),
+    }
+
+
+def test_the_same_evidence_is_printed_once() -> None:
+    layouts = ({"layout": "nchw"}, {"layout": "nhwc"})
+    here, there = (side(name, 100, BUSY, recipe=recipe) for name, recipe in zip("ab", layouts, strict=True))
+    printed = render_text(explain(here, side_of_run(replace(there, throughput=150)), load_effects(), ()))
+
+    sources = [line for line in printed.splitlines() if "evidence  claimed x1.30" in line]
+    assert len(sources) == 1
 
 
 def test_a_number_of_threads_is_limited_by_the_cpus_in_use() -> None:

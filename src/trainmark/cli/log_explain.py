@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmark.schema.names import ARRIVALS
+
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
     from trainmark.logs.format import Format
@@ -39,6 +41,15 @@ def explain_logs(paths: list[str], rule: "Rule | None", given: "Facts", format_n
     return 1 if doubtful else 0
 
 
+def _arrivals_hint(path: str) -> str:
+    """Return where the arrival of the log's lines is known from, or how it becomes known."""
+    if Path(path).with_name(ARRIVALS).is_file():
+        return f"{ARRIVALS} next to the log has one, which `trainmark run` and `report` read and this verb does not"
+    return (
+        "they may leave out loading, or be CPU time; `trainmark run -- COMMAND` notes when each line arrives"
+    )
+
+
 def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
     """Yield how a log was read: its lines, facts, witnesses, number and problems."""
     from trainmark.logs.guess.reading import NAME, proposal, propose
@@ -67,10 +78,7 @@ def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "For
             and log.own_run is None
             and not has_averages(log)
         ):
-            yield (
-                "  no clock confirms the printed figures: they may leave out loading, or be CPU time; "
-                "`trainmark run -- COMMAND` notes when each line arrives"
-            )
+            yield f"  no clock confirms the printed figures: {_arrivals_hint(path)}"
     for problem in reading_problems(log, result):
         yield f"  {problem.severity} [{problem.code}] {problem.message}"
     if result.needs:

@@ -241,8 +241,10 @@ def _fact_differences(run: ExplainedRun, other: OtherSide, *, commands: bool) ->
     if other.run is None:
         return
     here, there = run.facts, other.run.facts
+    frameworks = {side.recipe.value(Condition.FRAMEWORK) for side in (run, other.run)} - {None}
+    programs = program_differences(here, there, commands=commands, one_framework=len(frameworks) < 2)
     for of, found in (
-        (DifferenceOf.PROGRAM, program_differences(here, there, commands=commands)),
+        (DifferenceOf.PROGRAM, programs),
         (DifferenceOf.MACHINE, machine_differences(here, there)),
     ):
         yield from (_of_fact(of, fact, run, other.run) for fact in found)

@@ -102,8 +102,9 @@ def _difference(number: int, difference: RecipeDifference) -> Iterator[str]:
         yield f"   gap       {_share(difference.share)} of the gap (of its logarithm, because effects multiply)"
     elif difference.opposite:
         yield "   gap       none of the gap: it has the opposite effect"
-    for match in difference.evidence:
-        yield from _wrapped("   evidence  ", _evidence(match))
+    # One source may hold for several conditions, none of which is that of the run.
+    for text in dict.fromkeys(_evidence(match) for match in difference.evidence):
+        yield from _wrapped("   evidence  ", text)
     yield from (f"   test      {text}" for text in _tests(difference))
 
 

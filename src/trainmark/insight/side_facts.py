@@ -194,14 +194,22 @@ class FactDifference:
     where: str
 
 
-def program_differences(here: SideFacts, there: SideFacts, *, commands: bool) -> Iterator[FactDifference]:
+def program_differences(
+    here: SideFacts, there: SideFacts, *, commands: bool, one_framework: bool = True
+) -> Iterator[FactDifference]:
     """Yield the packages, variables, files and words of commands that differ, and printed settings.
 
-    ``commands`` is false where differing axes or options explain why the commands differ.
+    ``commands`` is false where differing axes or options explain why the commands differ. Packages and source files of
+    two frameworks differ by nature, so that they are one difference each.
     """
     for part in _LISTED:
         one, other = (_named(part, side.entries.get(part)) for side in (here, there))
         if one is None or other is None or one == other or (part is PartName.COMMANDS and not commands):
+            continue
+        if part in _OF_FRAMEWORK and not one_framework:
+            where = f"identity of the run, {part.value}"
+            label = f"{part.value} of another framework"
+            yield FactDifference(label, f"{len(one)} entries", f"{len(other)} entries", where)
             continue
         yield from _of_part(part, one, other)
     for name in here.settings.keys() & there.settings.keys():
@@ -218,6 +226,8 @@ def _named(part: PartName, entries: Mapping[str, str] | None) -> Mapping[str, st
     short = {name.rpartition("/")[2]: value for name, value in entries.items()}
     return short if len(short) == len(entries) else entries
 
+
+_OF_FRAMEWORK = (PartName.PACKAGES, PartName.SOURCE)
 
 _WORDS = {
     PartName.PACKAGES: "package",
