@@ -200,7 +200,7 @@ def test_explain_prints_the_proposed_format_of_an_unknown_log(log: Path) -> None
 
     assert done.returncode == 1
     assert "guessed" in done.stdout
-    assert "records:\n- done +{step}.*?at +{rate} +\n" in done.stdout
+    assert "records:\n- ^ *done +{step}.*?at +{rate} +\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import sample_results as sample
 
-from trainmark.cli.command_output import _case_lines, _Findings
+from trainmark.cli.command_output import _case_lines, _Findings, _heading
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.results import CaseResult, EndedBy, Expected, Repeats
 
@@ -37,6 +37,18 @@ def test_the_window_is_that_of_the_run_nearest_to_the_number() -> None:
 
     assert lines["images/s"].startswith("200")
     assert lines["images/s"].endswith(", 5 s of wall time")
+
+
+def test_a_case_whose_value_is_no_word_is_shown_with_its_values() -> None:
+    case = case_of((400.0, 100.0, 200.0))
+    of_program = case.case.model_copy(update={"options": {"amp": "", "batch": 4}})
+    short = case.model_copy(update={"id": "mlp-amp.acec17-batch4", "case": of_program})
+    words = case.model_copy(
+        update={"id": "mlp-batch4", "case": case.case.model_copy(update={"options": {"batch": 4}})}
+    )
+
+    assert _heading(short) == "mlp-amp.acec17-batch4 (amp=, batch=4)"
+    assert _heading(words) == "mlp-batch4"
 
 
 def test_a_doubt_of_some_runs_says_of_how_many() -> None:

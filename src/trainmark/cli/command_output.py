@@ -42,7 +42,7 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
     lines: list[str] = []
     for case in results.cases:
         if several:
-            lines += ["", case.id]
+            lines += ["", _heading(case)]
         found_here = _findings(results, case.id)
         lines += (
             f"{label:<{_LABEL}}{text}"
@@ -59,6 +59,14 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
         f"{'stored in':<{_LABEL}}{directory}; {COMMAND_SUITE} and {COMMAND_CARD} there can be edited and run again"
     )
     sys.stdout.write("\n".join(lines).lstrip("\n") + "\n")
+
+
+def _heading(case: CaseResult) -> str:
+    """Return the id of a case, with its values if one of them is no word of a path (``amp=``, ``lr=1/3``)."""
+    shown = {name: value_text(value) for name, value in case.case.options.items()}
+    if all(f"-{name}{value}" in case.id and value for name, value in shown.items()):
+        return case.id
+    return f"{case.id} ({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
 
 def _assumed_of(results: Results) -> Iterator[str]:
