@@ -736,6 +736,26 @@ def test_lines_of_other_work_are_not_called_steps(tmp_path: Path, form: str) -> 
     assert "count steps" not in read_log(tmp_path / "a.log", guess=True).problems[0].message
 
 
+def test_several_runs_of_an_unknown_program_are_called_that(tmp_path: Path) -> None:
+    text = "".join(
+        f"step {at} loss 2.1 {8192 + at % 3} tok/s\n" for end in (200, 77, 50) for at in range(1, end)
+    )
+
+    row = _row(tmp_path, text)
+
+    assert (row["status"], row["throughput"]) == ("invalid", None)
+    assert "the file contains 3 runs" in next(
+        p["message"] for p in row["problems"] if p["code"] == "several-runs"
+    )
+
+
+def test_a_given_batch_of_sequences_is_no_witness_against_tokens(tmp_path: Path) -> None:
+    row = _row(tmp_path, _block(lambda at: f"step {at} loss 2 step_time 0.50{at % 9} tok/s 8192"), _ONE)
+
+    assert row["throughput"] == pytest.approx(8192)
+    assert "witnesses-disagree" not in {each["code"] for each in row["problems"]}
+
+
 def test_an_audit_uses_no_guess(tmp_path: Path) -> None:
     text = _lines(lambda at: f"step {at} throughput 512.0 samples/s")
     assert _row(tmp_path, text)["throughput"] == pytest.approx(512)

@@ -29,12 +29,18 @@ def with_accumulation(
 def batch_of_sequences(facts: Facts, unit: str, records: Records, given: Facts) -> tuple[Problem, ...]:
     """Return a doubt if a rate in tokens comes from a given batch that is too small to be one of tokens."""
     batch = given.batch_per_device
-    if unit != "tokens/s" or batch is None or batch >= _SHORTEST_TOKENS or not records.count:
+    if unit != "tokens/s" or batch is None or not is_of_sequences(facts):
         return ()
-    if facts.global_batch is not None or records.rate is not None:
+    if records.rate is not None or not records.count:
         return ()
     sentence = (
         f"the number is in tokens/s, but --batch {batch} is probably of sequences, so that it is sequences/s: give "
         "batch x sequence length"
     )
     return (Problem("batch-of-sequences", sentence),)
+
+
+def is_of_sequences(facts: Facts) -> bool:
+    """Return whether the batch of a device is too small to be one of tokens, and the log has no other."""
+    batch = facts.batch_per_device
+    return facts.global_batch is None and batch is not None and batch < _SHORTEST_TOKENS

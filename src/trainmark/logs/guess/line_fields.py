@@ -30,6 +30,7 @@ _SAME = 0.1
 
 
 _SEVERAL = 2
+_MOST_RUNS = 8
 _FEWEST_MEANS = 8
 _EARLY = 0.4
 """Least part of the change of a mean since the start that is in its first third; of a linear one it is a third."""
@@ -66,7 +67,9 @@ def find_fields(family: Family) -> Fields | None:
         epoch = None
     elif not of_epochs:
         restarting = [at for at in range(len(family.places)) if _restarts(family, at)]
-    named = named or of_epochs or restarting
+    # Lines of several runs give no number, but a reason for that.
+    runs = range(len(family.places)) if not (named or of_epochs or restarting) else ()
+    named = named or of_epochs or restarting or [at for at in runs if _counts_runs(family, at)]
     if not counters and not named:
         return None
     # A counter of samples next to one of steps is a witness.
@@ -262,7 +265,22 @@ def _is_step_of_epoch(family: Family, at: int) -> bool:
         return False
     before = family.places[at - 1]
     is_constant = bool((before.values == before.values[0]).all())
-    return is_constant and is_counter_name(before.name) and _counts(family.places[at].values)
+    return is_constant and is_counter_name(before.name) and _counts_in_parts(family.places[at].values)
+
+
+def _counts_in_parts(values: Floats) -> bool:
+    """Return whether values that may fall now and then count between these falls."""
+    falls = np.flatnonzero(np.diff(values) < 0) + 1
+    parts = [part for part in np.split(values, falls) if len(part) > 1]
+    return bool(parts) and all(map(_counts, parts))
+
+
+def _counts_runs(family: Family, at: int) -> bool:
+    """Return whether a named number counts the steps of a few runs, one after the other."""
+    place = family.places[at]
+    is_counter = is_counter_name(place.name) and place.is_whole
+    falls = int((np.diff(place.values) < 0).sum())
+    return is_counter and 0 < falls <= _MOST_RUNS and _counts_in_parts(place.values)
 
 
 def _restarts(family: Family, at: int) -> bool:

@@ -63,7 +63,8 @@ def read_guessed(
     known = proposed_format(guess)
     stream.seek(0)
     log = logs.read_stream(stream, GivenFormats((known,)), unknown.log, given)
-    if log.status is not Status.OK or log.records.count < guess.lines // 2:
+    is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
+    if not is_readable or log.records.count < guess.lines // 2:
         return None
     assumed = "; ".join(guess.assumed)
     what = (
@@ -74,7 +75,8 @@ def read_guessed(
     sentence = f"{what}; assumed from their words: {assumed}. {advice}"
     problems = (Problem(NAME, sentence), *log.problems)
     witnesses = (*log.witnesses, *_of_samples(log, guess))
-    return replace(log, status=Status.GUESSED, format=NAME, problems=problems, witnesses=witnesses)
+    status = Status.GUESSED if log.status is Status.OK else log.status
+    return replace(log, status=status, format=NAME, problems=problems, witnesses=witnesses)
 
 
 def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainmark.logs.assumptions import is_of_sequences
 from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
 from trainmark.logs.plausibility.intervals import Intervals, intervals
@@ -135,6 +136,8 @@ def _of_summary(log: ParsedLog) -> Iterator[Witness]:
 
 
 def _batch(log: ParsedLog) -> int | None:
+    if (log.unit or "").startswith("tokens/") and is_of_sequences(log.facts):
+        return None  # its tokens are unknown
     try:
         return global_batch(log)
     except NoNumberError:
