@@ -48,4 +48,5 @@ __getattr__ = attach(
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # A loaded subpackage is an attribute, but none of the library's names.
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

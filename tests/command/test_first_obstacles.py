@@ -139,6 +139,7 @@ def test_epochs_that_count_as_steps_have_the_work_of_an_epoch(
     assert "--work-per-step N --unit samples/s, where N is an epoch's samples" in printed
     assert "no known program prints these lines" in printed
     assert "three lines with trainmark.measure, or a callback for Keras, Lightning" in printed
+    assert "\nno interval " in printed
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,14 @@ def in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+def test_a_page_that_is_not_named_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion"]) == 2
+
+    error = capsys.readouterr().err
+    assert "Choose from: bash, zsh, fish, man" in error
+    assert error.count("\n") == 1
+
+
 def test_all_suites_are_listed_with_a_description(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["suites", "list", "--json"]) == 0
 

@@ -376,7 +376,8 @@ def test_ignored_axes_are_listed_as_differences(results: Results) -> None:
     case = results.cases[0]
     other = case.case.model_copy(update={"compiler": "xla"})
     changed = results.model_copy(update={"cases": (case.model_copy(update={"id": other.id, "case": other}),)})
-    with pytest.raises(InputError, match=r"here .* and there .* have no case in common"):
+    hint = r"here .* and there .* have no case in common; if they .* differ in compiler, add --ignoring compiler$"
+    with pytest.raises(InputError, match=hint):
         compare([results], changed, ("here", "there"))
     found = compare([results], changed, ignoring=("compiler",))
     assert [(one.case, one.against) for one in found.cases] == [(case.id, other.id)]

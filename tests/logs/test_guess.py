@@ -1150,3 +1150,22 @@ def test_any_line_of_words_and_numbers_is_read_or_refused(lines: list[tuple[str,
 
     assert log.status is not Status.UNREADABLE
     measure_log(log)
+
+
+def test_a_time_per_batch_by_its_first_letter_is_that_of_a_step(tmp_path: Path) -> None:
+    text = "".join(f">> it {at:05} || cls 1.8 || t/batch 0.400s\n" for at in range(20, 420, 20))
+
+    row = _row(tmp_path, text, Facts(gpus=1, batch_per_device=16))
+
+    assert row["throughput"] == pytest.approx(16 / 0.4)
+
+
+def test_a_time_between_counts_of_samples_is_of_samples_and_not_of_as_many_steps(tmp_path: Path) -> None:
+    text = "".join(
+        f"Train Epoch: 1 [{at}/60000 (1%)]\tLoss: 2.3\ttook 0.110s\n" for at in range(0, 12800, 640)
+    )
+
+    assumed = _row(tmp_path, text)["problems"][0]["message"]
+
+    assert "if it is that of all 640 samples since the line before, add --batch 640" in assumed
+    assert "640 steps" not in assumed

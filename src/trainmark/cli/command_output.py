@@ -17,7 +17,7 @@ from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
 from trainmark.schema.findings import BoundFinding, PerDeviceFinding
-from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, Suspicion
+from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, NoInterval, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult
@@ -131,13 +131,28 @@ class _Findings:
 
     bound: BoundFinding | None
     per_device: PerDeviceFinding | None
+    no_interval: str | None
+    """The reason why the number has no interval, if the machine or too few runs are it."""
 
 
 def _findings(results: Results, case: str) -> _Findings:
     found = results.findings
     if found is None:
-        return _Findings(None, None)
-    return _Findings(found.bound(case), next((one for one in found.per_device if one.case == case), None))
+        return _Findings(None, None, None)
+    return _Findings(
+        found.bound(case),
+        next((one for one in found.per_device if one.case == case), None),
+        next((one.reason for one in found.advice if one.case == case), None),
+    )
+
+
+_TOO_FEW = {
+    NoInterval.ONE_RUN: "one run: it needs at least 3 (--repeats 3)",
+    NoInterval.TWO_RUNS: "two runs: it needs at least 3 (--repeats 3)",
+    NoInterval.EQUAL_RUNS: "all runs have the same number, to the last printed digit",
+    NoInterval.STEPS_DIFFER: "the runs measured different numbers of steps",
+    NoInterval.MACHINES_DIFFER: "the runs were measured on different machines",
+}
 
 
 def _per_device(found: PerDeviceFinding) -> str:
@@ -201,6 +216,10 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     yield from _ranks(measured)
     yield from _clocks(measured)
     yield from _inspections(measured)
+    if case.estimate.interval is None:
+        why = found.no_interval or _TOO_FEW.get(case.estimate.no_interval or NoInterval.ONE_RUN)
+        if why is not None:
+            yield "no interval", why
     for doubt in in_causal_order(_doubts(case, measured)):
         having = sum(any(one.code == doubt.code for one in run.suspicions) for run in measured)
         some = f", in {having} of {len(measured)} runs" if 0 < having < len(measured) else ""

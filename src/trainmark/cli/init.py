@@ -46,6 +46,8 @@ def init(
 ) -> None:
     """Write a small commented suite for this machine, which `trainmark plan` and `trainmark run` accept.
 
+    The suite trains a model that comes with trainmark. A program of your own needs no suite: trainmark run -- COMMAND.
+
     On a terminal it asks for what no option gives; elsewhere it takes the defaults.
     """
     from trainmark.files import write_atomically

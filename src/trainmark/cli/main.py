@@ -159,6 +159,8 @@ def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
                 return INTERRUPTED
             raise
         message = error.format_message().replace(": Value error, ", ": ")
+        if "Choose from:" in message:
+            message = " ".join(message.split()).rstrip(",")
         # A verb that needs a subcommand reports its whole help text, which needs no pointer to the help.
         more = f" (see trainmark {verb} --help)" if "\n" not in message else ""
         sys.stderr.write(f"trainmark {verb}: {message}{more}\n")

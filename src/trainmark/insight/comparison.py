@@ -116,7 +116,7 @@ def compare(
     if not rows:
         raise InputError(
             f"{' and '.join(paths[:-1])} ({_few(known.values())}) and {paths[-1]} ({_few(cases.values())}) have no "
-            "case in common; use --ignoring for axes that are meant to differ"
+            f"case in common; {_what_to_ignore(known, cases)}"
         )
     for row in rows:
         _require_one_baseline(row, befores, paths)
@@ -513,6 +513,17 @@ def _word(value: Any) -> str | None:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
     return None if value is None else str(value)
+
+
+def _what_to_ignore(befores: Iterable[_Axes], cases: Iterable[_Axes]) -> str:
+    """Return how to compare cases that have no counterpart: by the axes in which the nearest two of them differ."""
+    pairs = ({name for name, _ in set(one) ^ set(other)} for one in befores for other in cases)
+    nearest = min(pairs, key=len, default=set())
+    if not nearest or "options" in nearest:
+        return "use --ignoring for axes that are meant to differ"
+    names = ",".join(sorted(nearest))
+    name = " (workload is the name of the program)" if "workload" in nearest else ""
+    return f"if they are meant to differ in {names}, add --ignoring {names}{name}"
 
 
 def _few(cases: Iterable[CaseResult]) -> str:

@@ -392,10 +392,13 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
             and family.clock_s is None
             and not _OF_A_STEP.search(place.name)
         ):
-            yield (
-                f"{label} is the time of one step (if it is that of all {rise} steps since the line before, "
-                f"they are {rise} times as fast)"
+            # Lines that count samples do not show how many steps are between them.
+            either = (
+                f"all {rise} samples since the line before, add --batch {rise}"
+                if _unit_counted(family, fields)
+                else f"all {rise} steps since the line before, they are {rise} times as fast"
             )
+            yield f"{label} is the time of one step (if it is that of {either})"
         else:
             yield f"{label} is the time of one step"
     agreed = _agreement(family, fields)

@@ -52,7 +52,7 @@ _AVERAGE = re.compile(
 _PER_SAMPLE = re.compile(rf"per[ _-]?{COUNTED}\b")
 """In the name of a time that is not that of a step."""
 _TIME = re.compile(
-    r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|time(?:[_ ]?per[_ ]|/)(?:step|iter\w*|batch|update)"
+    r"(?:^|[\W_])(?:step[_ ]?time|iter[_ ]?time|t(?:ime)?(?:[_ ]?per[_ ]|/)(?:step|iter\w*|it|batch|update)"
     r"|batch[_ ]?time|dt|time|took|duration)\W*$"
 )
 
