@@ -19,7 +19,8 @@ SESSIONS = sorted(
     page
     for folder in ("tutorials", "how-to")
     for page in (DOCS / folder).glob("*.md")
-    if "```console" in page.read_text(encoding="utf-8")
+    # A Chinese page shows the commands of the English one.
+    if ".zh" not in page.name and "```console" in page.read_text(encoding="utf-8")
 )
 BLOCK = re.compile(
     r'^```(?P<kind>\w+)(?: title="(?P<file>[\w.-]+)")?\n(?P<text>.*?)^```', re.MULTILINE | re.DOTALL
