@@ -86,9 +86,9 @@ def test_a_width_that_was_not_reached_is_printed() -> None:
         return dict(_case_lines(case.model_copy(update={"repeats": repeats}), NOTHING)).get("target")
 
     assert target(missed) == (
-        "5.0% of the number is not reached by 10 runs: half the interval is 15.1%; about 92 runs would reach it"
+        "±5.0% is not reached by 3 runs: the interval is ±15.1%; about 92 runs would reach it"
     )
-    without = missed.model_copy(update={"half_width": None, "to_target": None})
-    assert target(without) == "5.0% of the number is not reached by 10 runs: there is no interval"
+    without = missed.model_copy(update={"half_width": None, "to_target": None, "runs": 1, "spoiled": 2})
+    assert target(without) == "±5.0% is not reached by 3 runs, of which 2 disturbed: there is no interval"
     assert target(missed.model_copy(update={"ended_by": EndedBy.TARGET})) is None
     assert target(missed.model_copy(update={"target": None})) is None

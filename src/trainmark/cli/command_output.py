@@ -237,11 +237,11 @@ def _missed_target(case: CaseResult) -> str | None:
     found = case.repeats
     if found is None or found.target is None or found.ended_by in (EndedBy.TARGET, EndedBy.EQUAL_RUNS):
         return None
-    width = (
-        "there is no interval" if found.half_width is None else f"half the interval is {found.half_width:.1%}"
-    )
+    width = "there is no interval" if found.half_width is None else f"the interval is ±{found.half_width:.1%}"
     more = "" if found.to_target is None else f"; about {found.to_target.runs} runs would reach it"
-    return f"{found.target:.1%} of the number is not reached by {found.runs} runs: {width}{more}"
+    runs = sum(run.measurement is not None for run in case.runs)
+    disturbed = f", of which {found.spoiled} disturbed" if found.spoiled else ""
+    return f"±{found.target:.1%} is not reached by {counted(runs, 'run')}{disturbed}: {width}{more}"
 
 
 def _doubts(case: CaseResult, measured: list[RunResult]) -> list[Suspicion]:
