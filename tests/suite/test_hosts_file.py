@@ -7,7 +7,7 @@ import pytest
 from trainmark.errors import InputError
 from trainmark.node.engines import agent_command
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
-from trainmark.suite.hosts import expanded, load_hosts
+from trainmark.suite.hosts import expanded, load_hosts, load_job
 
 FILE = """\
 engine: ssh
@@ -62,6 +62,13 @@ def test_openmpis_hostfile_is_read(tmp_path: Path) -> None:
 def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does() -> None:
     with pytest.raises(InputError, match="this is not a Slurm allocation"):
         load_hosts("slurm", {})
+
+
+def test_an_option_of_sbatch_in_a_job_gets_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yaml"
+    path.write_text("hosts: [gpu01]\njob: {out: /results, partition: a100}\n")
+    with pytest.raises(InputError, match=r"job: 'partition' is .* slurm: \{options: \[--partition=a100\]\}"):
+        load_job(str(path))
 
 
 def test_a_hosts_file_with_slurm_needs_an_allocation_or_a_job(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
@@ -72,6 +72,9 @@ class KubernetesJob(Frozen):
     ssh_folder: PurePosixPath = PurePosixPath("/root/.ssh")
 
 
+_OPTIONS_OF_SBATCH = ("partition", "account", "qos", "constraint", "reservation", "gres", "mail-user")
+
+
 class JobSettings(Frozen):
     """The section ``job`` of a hosts file.
 
@@ -89,6 +92,17 @@ class JobSettings(Frozen):
     gpus: Annotated[int, Field(ge=0, le=64)] | None = None
     slurm: SlurmJob = SlurmJob()
     kubernetes: KubernetesJob | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_sbatch(cls, values: Any) -> Any:
+        """Refuse an option of sbatch as a key, with its place."""
+        for name in _OPTIONS_OF_SBATCH:
+            if isinstance(values, Mapping) and name in values:
+                raise ValueError(
+                    f"'{name}' is an option of sbatch: write slurm: {{options: [--{name}={values[name]}]}}"
+                )
+        return values
 
     @model_validator(mode="after")
     def _results_stay(self) -> Self:
