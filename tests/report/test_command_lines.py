@@ -6,7 +6,7 @@ from trainmark.cli.command_output import _case_lines, _Findings, _heading
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.results import CaseResult, EndedBy, Expected, Repeats
 
-NOTHING = _Findings(None, None)
+NOTHING = _Findings(None, None, None)
 
 
 def case_of(throughputs: tuple[float, ...]) -> CaseResult:
