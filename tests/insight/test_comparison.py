@@ -501,6 +501,24 @@ class TestPairsOfOneResult:
         assert (found["axis"], found["judged"], len(found["cases"])) == ("precision", 3, 3)
         assert {case["change"] for case in found["cases"]} == {"faster"}
 
+    def test_commands_that_differ_by_the_axis_are_no_difference_of_their_own(self, results: Results) -> None:
+        def case_with(value: int) -> CaseResult:
+            parts = [
+                Part(name=name, word="of the run", digest=f"sha256:{value}")
+                for name in (PartName.COMMANDS, PartName.VARIABLES)
+            ]
+            runs = tuple(
+                run.model_copy(update={"identity": Identity.of(tuple(parts))})
+                for run in results.cases[0].runs
+            )
+            case = results.cases[0].case.varied(options={"lr": value})
+            return results.cases[0].model_copy(update={"id": f"c{value}", "case": case, "runs": runs})
+
+        cases = (case_with(1), case_with(2))
+        found = compare_axis(results.model_copy(update={"cases": cases, "findings": None}), "lr")
+
+        assert [one.what for one in found.differences] == ["lr", "variables"]
+
     def test_frameworks_with_layouts_of_their_own_are_paired_if_the_layout_is_ignored(
         self, results: Results
     ) -> None:

@@ -15,6 +15,7 @@ from trainmark.insight.findings import judged
 from trainmark.measure.campaigns import TABLE_LEVEL
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import Comparison, Side
+from trainmark.schema.identity import PartName
 from trainmark.schema.results import CaseResult, Results
 
 _SEARCHED = 200
@@ -69,7 +70,12 @@ def compare_axis(
         run_correlation=correlation,
         within=within,
         cases=compared,
-        differences=all_differences(rows, [results], results, (*_other_axes(results, axis), *ignoring)),
+        differences=tuple(
+            found
+            for found in all_differences(rows, [results], results, (*_other_axes(results, axis), *ignoring))
+            # The words of the commands differ because the axis does.
+            if found.what != PartName.COMMANDS
+        ),
         only={
             Side.BASELINE: _alone((group for group in groups.values() if first in group), paired),
             Side.CANDIDATE: _alone((group for group in groups.values() if first not in group), paired),
