@@ -223,3 +223,18 @@ def test_the_report_has_the_steps_of_a_program_that_measures_itself(tmp_path: Pa
     assert "10 records are left out as warm-up, and 20 are measured" in report
     assert "A run has" not in report
     assert "unknown training" not in report
+
+
+@pytest.mark.process
+def test_a_long_reason_is_printed_in_full_with_its_run_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "prints.py").write_text(f"print('{'x' * 190}')")
+    command = ["python3", str(tmp_path / "prints.py")]
+
+    assert main(["run", "--repeats", "1", "--out", str(tmp_path / "out"), "--", *command]) == 1
+
+    progress = capsys.readouterr().err.splitlines()
+    last = next(line for line in progress if line.startswith("run 1 of prints"))
+    assert sum("x" * 190 in line for line in progress) == 1
+    assert "xxx…); repeat it with: " in last

@@ -447,13 +447,20 @@ class Call:
         raise typer.Exit(0 if ending.results.holds else 1)
 
 
+_LONGEST_REASON = 120
+"""Characters of a reason in the last line of a run."""
+
+
 def _retry_advice(results: "Results") -> str:
     """Return one line on the failed runs and how to repeat them; empty if there are none."""
     failed = [(case, run) for case in results.cases for run in case.runs if run.outcome.is_retried]
     if not failed:
         return ""
     case, run = failed[0]
-    runs = f"run {run.repeat} of {case.id} gave no number ({run.outcome}, {run.reason})"
+    # The whole reason was printed when the run ended.
+    reason = run.reason or ""
+    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[: _LONGEST_REASON - 1]}…"
+    runs = f"run {run.repeat} of {case.id} gave no number ({run.outcome}, {reason})"
     more = f", nor did {counted(len(failed) - 1, 'other run')}" if len(failed) > 1 else ""
     again = shlex.join(shlex.split(results.command or "trainmark run"))
     them = "them" if len(failed) > 1 else "it"
