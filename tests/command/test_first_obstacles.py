@@ -238,3 +238,28 @@ def test_a_long_reason_is_printed_in_full_with_its_run_only(
     last = next(line for line in progress if line.startswith("run 1 of prints"))
     assert sum("x" * 190 in line for line in progress) == 1
     assert "xxx…); repeat it with: " in last
+
+
+ARGUMENTS = (
+    "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr')\nparser.parse_args()\n"
+)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (ARGUMENTS, "unrecognized arguments: --rl"),
+        ("print(losss)\n", "NameError: name 'losss' is not defined"),
+    ],
+)
+def test_a_mistake_that_every_run_has_is_made_once(program: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "mistaken.py").write_text(program)
+    out = tmp_path / "out"
+
+    assert main(["run", "--out", str(out), "--", "python3", str(tmp_path / "mistaken.py"), "--rl", "1"]) == 1
+
+    (case,) = json.loads((out / "results.json").read_text())["cases"]
+    (run,) = case["runs"]
+    assert run["outcome"] == "failed"
+    assert reason in run["reason"]

@@ -73,7 +73,10 @@ from trainmark.store import Store, StoredCampaign, StoredRuns, existing_store, i
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, recorded_workloads
 
-_REPEATS = re.compile(r"ModuleNotFoundError|ImportError|SyntaxError|cannot start \S+:")
+_REPEATS = re.compile(
+    r"ModuleNotFoundError|ImportError|SyntaxError|IndentationError|NameError|cannot start \S+:|can't open file"
+    r"|error: (?:unrecognized arguments|the following arguments are required|argument \S+:)"
+)
 """Reasons of a failure that another run would only repeat."""
 
 Finished = tuple[Case, Sequence[RunResult]]
