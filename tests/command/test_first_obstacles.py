@@ -263,3 +263,20 @@ def test_a_mistake_that_every_run_has_is_made_once(program: str, reason: str, tm
     (run,) = case["runs"]
     assert run["outcome"] == "failed"
     assert reason in run["reason"]
+
+
+@pytest.mark.process
+def test_a_training_that_is_too_short_for_its_clock_is_to_be_longer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short.py").write_text(BY_EPOCH.replace("0.1", "0.011").replace("13", "7"))
+
+    main(
+        ["run", "--repeats", "1", "--out", str(tmp_path / "out"), "--", "python3", str(tmp_path / "short.py")]
+    )
+
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "no number   invalid: train.log gives no number by the rule 'window': the time stamps"
+    )
+    assert "what to do  let the program train for more steps or epochs" in printed

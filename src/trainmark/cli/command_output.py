@@ -27,6 +27,8 @@ _NOT_INSTALLED = "No module named 'trainmark'"
 """The end of a program that uses `trainmark.measure`, by a Python without trainmark."""
 _NOT_IMPORTED = "does not import"
 """A part of the reason of a run whose Python lacks the framework that its script imports."""
+_TOO_SHORT = "the time stamps are too coarse"
+"""A part of the reason of a run whose records span too little time for a number."""
 _OF_A_SHORT_LOG = frozenset({"few-records", "short-log"})
 _OF_A_LOG = frozenset({"guessed", "few-digits", "rates-contradict-clock", "witnesses-disagree"})
 """The doubts about a log that a program which counts its own steps does not have."""
@@ -104,6 +106,7 @@ def _log_advice(results: Results) -> Iterator[str]:
     runs = [run for case in results.cases for run in case.runs]
     measured = [run.measurement for run in runs if run.measurement is not None]
     doubted = any(doubt.code in _OF_A_SHORT_LOG for run in runs for doubt in run.suspicions)
+    doubted |= any(_TOO_SHORT in (run.reason or "") for run in runs)
     if doubted:
         yield "let the program train for more steps or epochs: its log has too few records for a sure number"
     by_log = any(doubt.code in _OF_A_LOG for run in runs for doubt in run.suspicions)
