@@ -246,7 +246,7 @@ def test_a_commit_that_no_longer_runs_is_a_regression_and_no_number(tmp_path: Pa
     found = run_action(tmp_path, workspace, command="python train.py", options=OPTIONS)
 
     assert (found.code, found.outputs["verdict"]) == (1, "regression"), found.text
-    assert "0 of 1 cases have a number" in found.summary
+    assert "0 of 1 case measured" in found.summary
     assert "failed: the baseline has a number" in found.summary
 
 

@@ -291,7 +291,7 @@ def test_a_summary_is_added_to_the_file_of_the_step(
     text = step.read_text()
     assert json.loads(capsys.readouterr().out)["written"] == [str(step)]
     assert text.startswith("# Before\n\n### trainmark: resnet50-v100\n")
-    assert "1 of 1 cases have a number; 1 slower than the baseline." in text
+    assert "1 of 1 case measured; 1 slower than the baseline." in text
     assert "| case | throughput | bound by | against the baseline |" in text
     assert "slower: 0.800" in text
 
@@ -302,7 +302,7 @@ def test_a_summary_escapes_names_and_shows_outcomes_as_words(tmp_path: Path) -> 
     text = (tmp_path / "summary.md").read_text()
     assert "oom: because of oom" in text
     assert "the model \\| is &lt;another> one" in text
-    assert "1 of 7 cases have a number" in text
+    assert "1 of 7 cases measured" in text
 
 
 def test_a_summary_of_many_cases_fits_and_counts_the_rest(tmp_path: Path) -> None:

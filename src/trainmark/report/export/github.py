@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from trainmark.errors import counted
 from trainmark.files import write_atomically
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.report.export.wording import doubts_of, throughput_of, verdict_of
@@ -37,13 +38,13 @@ def summary(source: ExportedResults) -> str:
     doubts = [f"- {escape(case.id)}: {escape(text)}" for case in source.cases for text in doubts_of(case)]
     if doubts:
         lines = "\n".join(_fitting(doubts, "doubt", _HALF - 10_000))
-        parts.append(f"<details><summary>{len(doubts)} doubts</summary>\n\n{lines}\n\n</details>")
+        parts.append(f"<details><summary>{counted(len(doubts), 'doubt')}</summary>\n\n{lines}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
 def _headline(source: ExportedResults) -> str:
     measured = sum(bool(case.figures) for case in source.cases)
-    words = [f"{measured} of {len(source.cases)} cases have a number"]
+    words = [f"{measured} of {counted(len(source.cases), 'case')} measured"]
     if source.comparison is not None:
         slower = sum(case.change is Change.SLOWER for case in source.comparison.cases)
         lost = sum(case.lost for case in source.comparison.cases)
