@@ -48,7 +48,7 @@ def test_each_option_is_tested_alone_and_the_product_is_the_gap(
     assert "From A to B, factor by factor" in page
 
     assert main(words) == 2
-    assert "--resume goes on with them" in capsys.readouterr().err
+    assert "add --resume to go on with them" in capsys.readouterr().err
     main([*words, "--resume"])
     again = json.loads((tmp_path / "test" / DECOMPOSITION).read_text())
     assert again["factors"] == found["factors"]
