@@ -309,6 +309,14 @@ def test_axes_that_neither_side_states_are_listed(tmp_path: Path) -> None:
     assert RecipeAxis.PREFETCH in explanation.only_here
 
 
+def test_a_program_of_no_known_model_lacks_no_axis() -> None:
+    run = ExplainedRun("one", StatedRecipe(), 100.0, "steps/s")
+
+    found = explain(run, side_of_run(replace(run, throughput=50.0)), load_effects(), load_references())
+
+    assert found.neither == ()
+
+
 def test_equal_numbers_have_no_gap_to_explain(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log(rate=1156.0))))
 

@@ -120,6 +120,8 @@ def explain(
         effects = (*effects, *published_device_ratios(run.recipe, other.figure, figures))
     here_device, there_device = run.recipe.value(Condition.DEVICE), there.value(Condition.DEVICE)
     named = here_device or there_device
+    # What a program of no known model could have stated is unknown.
+    model = there.value(Condition.MODEL) or run.recipe.value(Condition.MODEL)
     device = str(named) if named else None
     axes = tuple(dict.fromkeys((*all_axes(), *run.recipe.readings, *there.readings)))
     both = [axis for axis in axes if axis in run.recipe.readings and axis in there.readings]
@@ -163,7 +165,7 @@ def explain(
         only_there=tuple(a for a in axes if a not in run.recipe.readings and a in there.readings),
         neither=tuple(
             axis
-            for axis in axes_of_model(str(there.value(Condition.MODEL) or run.recipe.value(Condition.MODEL)))
+            for axis in (() if model is None else axes_of_model(str(model)))
             if axis not in run.recipe.readings and axis not in there.readings
         ),
         nearer=() if other.figure is None else _nearer(run, other.figure, len(differing), figures),
