@@ -11,6 +11,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 from PIL import Image
 
+from trainmark.worker.core.task import Verified
 from trainmark.worker.tasks.image_classification.images import Draw, random_resized_crop, randomness
 from trainmark.worker.tasks.image_classification.known_picture import (
     ACROSS,
@@ -32,8 +33,8 @@ from trainmark.worker.tasks.image_classification.training import (
     DEVIATION,
     MEAN,
     Part,
+    check_crops,
     check_labels,
-    judged,
     part_of,
 )
 
@@ -66,7 +67,7 @@ def parts(images: list[Pixels]) -> list[Part]:
 
 def codes(*batches: list[Pixels], side: int = SIDE) -> list[str]:
     sizes = [(batch[0].shape[1], batch[0].shape[2]) for batch in batches]
-    return [code for code, _ in judged([parts(batch) for batch in batches], sizes, side)[1]]
+    return [code for code, _ in check_crops([parts(batch) for batch in batches], sizes, side).doubts]
 
 
 def test_the_picture_is_what_its_formula_says() -> None:
@@ -96,10 +97,10 @@ def test_a_crop_is_solved_from_its_colours() -> None:
 
 def test_a_sound_loader_is_in_no_doubt() -> None:
     first, second = ([loaded(begin + number) for number in range(16)] for begin in (0, 16))
-    said, doubts = judged([parts(first), parts(second)], [(SIDE, SIDE)] * 2, SIDE)
-    assert doubts == []
-    assert said["different_crops"] == said["pictures"] == 32
-    assert said["off_levels"] < 2
+    found = check_crops([parts(first), parts(second)], [(SIDE, SIDE)] * 2, SIDE)
+    assert found.doubts == []
+    assert found.data["different_crops"] == found.data["pictures"] == 32
+    assert found.data["off_levels"] < 2
 
 
 def test_the_second_picture_is_the_first_one_turned_over() -> None:
@@ -107,18 +108,18 @@ def test_the_second_picture_is_the_first_one_turned_over() -> None:
     both = [loaded(number, jpeg=(JPEG, TURNED_OVER)[number % 2]) for number in range(32)]
     found = parts(both)
     assert [part.turned_over for part in found] == [bool(number % 2) for number in range(32)]
-    assert judged([found[:16], found[16:]], [(SIDE, SIDE)] * 2, SIDE)[1] == []
+    assert check_crops([found[:16], found[16:]], [(SIDE, SIDE)] * 2, SIDE).doubts == []
 
 
 def test_a_label_that_belongs_to_another_picture_is_a_doubt() -> None:
     found = parts([loaded(number, jpeg=(JPEG, TURNED_OVER)[number % 2]) for number in range(32)])
     labels = [class_of(number, 10) for number in range(32)]
-    assert check_labels(found, labels) == ({"labels": 32, "wrong_labels": 0}, [])
-    ((code, sentence),) = check_labels(found, [*labels[1:], labels[0]])[1]
+    assert check_labels(found, labels) == Verified({"labels": 32, "wrong_labels": 0})
+    ((code, sentence),) = check_labels(found, [*labels[1:], labels[0]]).doubts
     assert code == "labels-differ"
     assert sentence == "32 of 32 known pictures come from the loader with the label of another picture."
     # In a network of one class all labels are alike.
-    assert check_labels(parts([loaded(number) for number in range(4)]), [0.0] * 4)[1] == []
+    assert check_labels(parts([loaded(number) for number in range(4)]), [0.0] * 4).doubts == []
 
 
 def decoded_at(reduced: int, number: int, side: int) -> Pixels:

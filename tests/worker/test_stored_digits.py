@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from trainmark.worker.core.optimizers import Moments
+from trainmark.worker.core.post_window import check_digits
 from trainmark.worker.core.settings import AdamRecipe
-from trainmark.worker.core.stored_digits import check_digits
+from trainmark.worker.core.task import Verified
+from trainmark.worker.core.update_checks import WitnessedStep
 
 SIZE = 64
 RANDOM = np.random.default_rng(0)
@@ -43,13 +45,13 @@ def checked(
         keeps_fp32_weights=lambda: fp32,
         expected=lambda: SimpleNamespace(compute_dtype=compute, tf32=False),
         task=SimpleNamespace(is_trainable=lambda name: "running" not in name),
+        settings=SimpleNamespace(recipe=recipe(momentum)),
     )
-    settings: Any = SimpleNamespace(recipe=recipe(momentum))
     before, later = {"w": values()}, {"w": values() if after is None else after}
     moments = Moments(9, {"w": values() if first is None else first}, {"w": values() ** 2})
     own = SimpleNamespace(gradients={"w": values() if gradient is None else gradient})
-    report, doubts = check_digits(rank, settings, (before, later), moments, own)
-    return report["narrow"], [code for code, _ in doubts]
+    found = check_digits(WitnessedStep(rank, 0, ({}, before, later), (moments, None), own, None, moves=True))
+    return found.data["narrow"], [code for code, _ in found.doubts]
 
 
 def test_values_of_fp32_are_in_no_doubt() -> None:
@@ -82,10 +84,11 @@ def test_weights_that_did_not_move_are_no_evidence() -> None:
         keeps_fp32_weights=lambda: True,
         expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=False),
         task=SimpleNamespace(is_trainable=lambda _: True),
+        settings=SimpleNamespace(recipe=recipe()),
     )
     still = {"w": narrow(values())}
-    settings: Any = SimpleNamespace(recipe=recipe())
-    assert check_digits(rank, settings, (still, still), None, None) == ({"narrow": []}, [])
+    step = WitnessedStep(rank, 0, (still, still, still), (None, None), None, None, moves=True)
+    assert check_digits(step) == Verified({"narrow": []})
 
 
 def test_sixteen_bits_are_right_where_they_were_requested() -> None:

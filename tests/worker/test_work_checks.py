@@ -9,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.loss_check import binary_cross_entropy, check_loss, cross_entropy
+from trainmark.worker.core.loss_checks import binary_cross_entropy, check_loss, cross_entropy
 from trainmark.worker.core.optimizers import Moments, adam, learning_rates
+from trainmark.worker.core.recipe_checks import UNDECAYED, check_decay, check_rates, scheduled_rate
 from trainmark.worker.core.settings import AdamRecipe, Recipe
-from trainmark.worker.core.update_checks import (
-    UNDECAYED,
-    AdamUpdate,
-    Unexplained,
-    check_decay,
-    check_rates,
-    sampled,
-    scheduled_rate,
-)
+from trainmark.worker.core.task import Verified
+from trainmark.worker.core.update_checks import AdamUpdate, Unexplained, WitnessedStep, sampled
 from trainmark.worker.tasks.causal_lm.task import CausalLM, losses_of_tokens
 
 RANDOM = np.random.default_rng(0)
@@ -36,7 +30,8 @@ def training(loss: float, plain: Any, decay: float = 3e-5, tf32: bool = False) -
         task=task,
         settings=SimpleNamespace(recipe=SimpleNamespace(weight_decay=decay)),
         losses=lambda: [0.0, loss],
-        gather=lambda own: [list(own)],
+        measured_steps=0,
+        mean_over_ranks=list,
         expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=tf32),
     )
 
@@ -55,19 +50,18 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     )
     direction, _, _ = adam(gradient * pattern, first, second, 9, recipe)
     weights = {"w": RANDOM.standard_normal(64)}
-    moments = [Moments(8, {"w": first}, {"w": second}), Moments(9, {"w": after[0]}, {"w": after[1]})]
+    moments = (Moments(8, {"w": first}, {"w": second}), Moments(9, {"w": after[0]}, {"w": after[1]}))
     rank: Any = SimpleNamespace(
         task=SimpleNamespace(is_trainable=lambda _: True, is_lazy=lambda *_: False, decay=lambda *_: 0.0),
-        settings=SimpleNamespace(),
-        read_moments=lambda: moments[1],
+        settings=SimpleNamespace(recipe=recipe),
         expected=lambda: SimpleNamespace(compute_dtype="float32"),
         ranks=SimpleNamespace(place=SimpleNamespace(world_size=1)),
     )
-    doubts: list[tuple[str, str]] = []
-    update = AdamUpdate(rank, recipe, 1e-3, moments[0], 1.0)
     moved = {"w": weights["w"] - 1e-3 * direction}
-    found = update.solved(weights, moved, {"w": sampled({"w": seen * pattern}, "w")}, True, doubts)
-    return found, [code for code, _ in doubts]
+    mean = {"w": sampled({"w": seen * pattern}, "w")}
+    step = WitnessedStep(rank, 1e-3, (weights, weights, moved), moments, alone(), mean, moves=True)
+    found = AdamUpdate(step).check()
+    return found.data, [code for code, _ in found.doubts]
 
 
 def alone(gradients: Any = None, types: Any = None) -> Any:
@@ -76,9 +70,8 @@ def alone(gradients: Any = None, types: Any = None) -> Any:
     )
 
 
-def judged(loss: float, plain: Any, own: Any = None, tf32: bool = False) -> Any:
-    settings: Any = SimpleNamespace()
-    return check_loss(training(loss, plain, tf32=tf32), settings, [1], own or alone(), 1)
+def checked(loss: float, plain: Any, own: Any = None, tf32: bool = False) -> Verified:
+    return check_loss(training(loss, plain, tf32=tf32), [1], own or alone())
 
 
 def smoothed(logits: Any, labels: Any, smoothing: float = 0.1) -> float:
@@ -102,8 +95,8 @@ def test_the_formula_is_cross_entropy_with_smoothed_labels_and_its_gradient() ->
 
 def test_a_right_loss_is_in_no_doubt_and_its_targets_are_counted() -> None:
     plain = cross_entropy(LOGITS, LABELS, 0.1)
-    report, doubts, not_checked = judged(plain.loss * (1 + 1e-6), plain)
-    assert (doubts, not_checked, report["targets_in_loss"]) == ([], [], 8)
+    found = checked(plain.loss * (1 + 1e-6), plain)
+    assert (found.doubts, found.not_checked, found.data["targets_in_loss"]) == ([], [], 8)
 
 
 @pytest.mark.parametrize(
@@ -115,24 +108,24 @@ def test_a_right_loss_is_in_no_doubt_and_its_targets_are_counted() -> None:
     ],
 )
 def test_another_loss_is_a_doubt_that_says_what_it_is(loss: float, reason: str) -> None:
-    report, doubts, _ = judged(loss, cross_entropy(LOGITS, LABELS, 0.1))
-    assert [code for code, _ in doubts] == ["loss-differs"]
-    assert doubts[0][1].endswith(f"for its batch: {reason}.")
-    assert report["targets_in_loss"] is None
+    found = checked(loss, cross_entropy(LOGITS, LABELS, 0.1))
+    assert [code for code, _ in found.doubts] == ["loss-differs"]
+    assert found.doubts[0][1].endswith(f"for its batch: {reason}.")
+    assert found.data["targets_in_loss"] is None
 
 
 def test_rounded_products_may_change_the_loss_but_not_by_a_known_mistake() -> None:
     plain = cross_entropy(LOGITS, LABELS, 0.1)
-    assert judged(plain.loss * 1.01, plain, tf32=True)[1] == []
-    assert judged(plain.mistakes["it has no label smoothing"], plain, tf32=True)[1] != []
+    assert checked(plain.loss * 1.01, plain, tf32=True).doubts == []
+    assert checked(plain.mistakes["it has no label smoothing"], plain, tf32=True).doubts != []
 
 
 def test_a_gradient_that_is_not_that_of_the_formula_is_a_doubt() -> None:
     plain = cross_entropy(LOGITS, LABELS, 0.1)
     own = {"classifier.bias": plain.gradients["classifier.bias"]}
     other = {"classifier.bias": cross_entropy(LOGITS, LABELS, 0).gradients["classifier.bias"]}
-    assert judged(plain.loss, plain, alone(own))[1] == []
-    (doubt,) = judged(plain.loss, plain, alone(other))[1]
+    assert checked(plain.loss, plain, alone(own)).doubts == []
+    (doubt,) = checked(plain.loss, plain, alone(other)).doubts
     assert doubt[0] == "loss-differs"
     assert "The gradient of classifier.bias is off by" in doubt[1]
 
@@ -164,14 +157,14 @@ def test_the_loss_of_clicks_follows_from_logits() -> None:
 def test_the_types_of_logits_and_loss_are_checked_where_they_are_shown() -> None:
     plain = cross_entropy(LOGITS, LABELS, 0.1)
     types = {"softmax of the logits": "bfloat16", "loss": "float32"}
-    (doubt,) = judged(plain.loss, plain, alone(types=types))[1]
+    (doubt,) = checked(plain.loss, plain, alone(types=types)).doubts
     assert doubt == (
         "loss-type-differs",
         "The softmax of the logits is computed in bfloat16, not in float32.",
     )
     nothing = SimpleNamespace(gradients={})
-    assert judged(plain.loss, plain, nothing)[2] == ["types of logits and loss"]
-    assert judged(plain.loss, None)[2] == ["loss"]
+    assert checked(plain.loss, plain, nothing).not_checked == ["types of logits and loss"]
+    assert checked(plain.loss, None).not_checked == ["loss"]
 
 
 RECIPES = st.builds(
@@ -197,12 +190,16 @@ def test_the_second_schedule_is_the_first(recipe: Recipe, rising: int, epoch: in
 
 def test_a_rate_without_its_warm_up_is_a_doubt() -> None:
     recipe = Recipe(0.256, 0.9, 0.0, "cosine", 90, 8, None)
-    settings: Any = SimpleNamespace(recipe=recipe, steps=6, batch_per_device=4)
-    ranks = SimpleNamespace(place=SimpleNamespace(world_size=2))
-    run = SimpleNamespace(epoch_samples=800, ranks=ranks, rates=learning_rates(recipe, 6, 800, 8))
-    assert check_rates(run, settings)[1] == []  # type: ignore[arg-type]
+    run: Any = SimpleNamespace(
+        settings=SimpleNamespace(recipe=recipe),
+        measured_steps=6,
+        epoch_samples=800,
+        global_batch=8,
+        rates=learning_rates(recipe, 6, 800, 8),
+    )
+    assert check_rates(run).doubts == []
     run.rates = [0.256] * 6
-    assert check_rates(run, settings)[1] == [  # type: ignore[arg-type]
+    assert check_rates(run).doubts == [
         ("rate-differs", "The learning rate of step 0 is 0.256, but the recipe's schedule gives 0.00032.")
     ]
 
@@ -219,10 +216,10 @@ def parameters(**decays: float) -> dict[str, Unexplained]:
 
 
 def test_the_recipes_decay_is_in_no_doubt() -> None:
-    report, doubts = check_decay(training(0, None), parameters(block=3e-5, bn=0, classifier=3e-5))
-    assert doubts == []
-    assert report["decay"]["the classifier"] == pytest.approx(3e-5, rel=0.1)
-    assert abs(report["decay"][UNDECAYED]) < 3e-6
+    found = check_decay(training(0, None), parameters(block=3e-5, bn=0, classifier=3e-5))
+    assert found.doubts == []
+    assert found.data["decay"]["the classifier"] == pytest.approx(3e-5, rel=0.1)
+    assert abs(found.data["decay"][UNDECAYED]) < 3e-6
 
 
 @pytest.mark.parametrize(
@@ -234,18 +231,18 @@ def test_the_recipes_decay_is_in_no_doubt() -> None:
     ],
 )  # fmt: skip
 def test_another_decay_is_a_doubt(decays: dict[str, float], sentence: str) -> None:
-    _, doubts = check_decay(training(0, None), parameters(**decays))
+    doubts = check_decay(training(0, None), parameters(**decays)).doubts
     assert [code for code, _ in doubts] == ["decay-differs"]
     assert f"The weight decay of {sentence}" in doubts[0][1]
 
 
 def test_a_decay_that_drowns_in_rounding_is_not_checked_and_never_clean() -> None:
-    report, doubts = check_decay(training(0, None), {"block1.conv.weight": update(0, 1e-3)})
-    assert report["decay"] == {"the other parameters that decay": None}
-    assert doubts == []
+    found = check_decay(training(0, None), {"block1.conv.weight": update(0, 1e-3)})
+    assert found.data["decay"] == {"the other parameters that decay": None}
+    assert found.doubts == []
     # Parameters that contradict each other make the mean uncertain.
     apart = {f"block{seed}.conv.weight": update(3e-5 * (seed % 2) * 8, 2e-6, seed=seed) for seed in range(6)}
-    assert check_decay(training(0, None), apart)[0]["decay"] == {"the other parameters that decay": None}
+    assert check_decay(training(0, None), apart).data["decay"] == {"the other parameters that decay": None}
 
 
 def test_the_gradients_of_adams_step_are_compared_with_the_observed_ones() -> None:
@@ -268,7 +265,7 @@ def test_a_decay_that_one_large_weight_decides_is_no_doubt() -> None:
     rest = 1e-8 * np.random.default_rng(1).standard_normal(32)
     weights[7], rest[7] = 0.018, -0.018 * 2.9e-5
 
-    report, doubts = check_decay(training(0, None), {"stem.bn.bias": Unexplained(weights, rest)})
+    found = check_decay(training(0, None), {"stem.bn.bias": Unexplained(weights, rest)})
 
-    assert doubts == []
-    assert report["decay"][UNDECAYED] is None
+    assert found.doubts == []
+    assert found.data["decay"][UNDECAYED] is None

@@ -2,7 +2,7 @@
 
 ``backends/FRAMEWORK/backend.py`` has a class that implements it, once for all tasks; a class in
 ``models/FRAMEWORK_TASK.py`` adds the network, its loss and the names of its weights. The loop (``window.py``,
-``program.py``) and the verification (``last_look.py``, ``equivalence.py``) call nothing else of a framework.
+``program.py``) and the verification (``post_window.py``, ``equivalence.py``) call nothing else of a framework.
 """
 
 from abc import abstractmethod
@@ -15,10 +15,11 @@ from .facts import Expected, Facts, ObservedConfig, peak_resident_bytes
 from .feed import Feed
 from .optimizers import Moments
 from .place import Place
+from .task import Verified
 
 
 class Gradients(Protocol):
-    """A rank's pass of its batch alone; it may have ``layers`` too, the observations for ``Task.looked``."""
+    """A rank's pass of its batch alone; it may have ``layers`` too, the observations for ``Task.verify_layers``."""
 
     @property
     def gradients(self) -> Mapping[str, Any]:
@@ -208,7 +209,7 @@ class Observing(Protocol):
 
     @abstractmethod
     def observed_step(self, index: int) -> Any:
-        """Run step ``index``, and return the observations of its layers for ``Task.looked``."""
+        """Run step ``index``, and return the observations of its layers for ``Task.verify_layers``."""
 
     @abstractmethod
     def own_pass(self) -> Gradients | None:
@@ -221,8 +222,8 @@ class Observing(Protocol):
     def read_batch(self) -> tuple[Any, ...] | None:
         """Return this rank's current batch as numpy arrays."""
 
-    def loader_path(self) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-        """Return the loader's output for a known sample, for the events, and doubts; None if it cannot be observed."""
+    def loader_path(self) -> Verified | None:
+        """Check the loader's output for a known sample; None if it cannot be observed."""
         return None
 
 

@@ -139,7 +139,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     """Return the peaks and the used shares for the last event. All ranks must call it.
 
     ``mfu`` is the operations' share of the matrix product's rate, by convention; ``roofline`` is the shortest possible
-    time of the step (``roofline.py``) divided by its actual time, on the slowest rank's device.
+    time of the step (``task.py``) divided by its actual time, on the slowest rank's device.
     """
     operations = training.task.operations(settings)
     if not operations:

@@ -1,6 +1,6 @@
 """Verification of the samples: which ones a run read, with which labels, and whether its ranks share them.
 
-A loader records the number of each sample that it makes (``produced.py``), which costs the window nothing more than
+A loader records the number of each sample that it makes (``SampleCounter``), which costs the window nothing more than
 its count did. After the window some more batches are fetched from the same loader, without training, and compared
 row by row. Synthetic data have one batch, which is compared between the ranks.
 """
@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from .settings import Settings
+from .task import Verified
 from .training import Training
-
-Doubts = list[tuple[str, str]]
 
 ROWS = 16
 """The samples of each batch that are compared."""
@@ -50,31 +48,30 @@ SHARED = 0.5
 """The share of the compared samples that two ranks may have in common."""
 
 
-def survey_samples(
-    training: Training, settings: Settings, batches: Sequence[Sequence[Any] | None]
-) -> tuple[dict[str, Any], Doubts, list[str]]:
-    """Return the events' data of the samples, the doubts, and the names of the checks that could not be done.
+def survey_samples(training: Training, batches: Sequence[Sequence[Any] | None]) -> Verified:
+    """Check the samples of ``batches``, which were trained on after the window, and of more if the data are read.
 
-    ``batches`` were trained on after the window; if the data are read, more are fetched. All ranks must call it.
+    All ranks must call it.
     """
     found = [batch for batch in batches if batch is not None]
-    if not settings.synthetic and found:
-        found += _more_batches(training, settings, len(found))
-    digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
-    doubts: Doubts = []
-    not_checked: list[str] = []
-    report = {
-        **_compare_rows(training, settings, digests, doubts, not_checked),
-        **_find_copies(training, settings, found, doubts),
-        **_compare_ranks(training, settings, digests, doubts, not_checked),
-        **_check_numbers(training, settings, doubts, not_checked),
-        **_check_labels(training, settings, found, doubts, not_checked),
-    }
-    return report, doubts, not_checked
+    if not training.settings.synthetic and found:
+        found += _more_batches(training, len(found))
+    digests = [_row_digests(batch, training.settings.batch_per_device) for batch in found]
+    survey = Verified()
+    if not training.settings.synthetic:
+        survey.add(_compare_rows(training, digests))
+    survey.add(_find_copies(training, found))
+    if training.ranks.place.world_size > 1:
+        survey.add(_compare_ranks(training, digests))
+    if not training.settings.synthetic:
+        survey.add(_check_numbers(training))
+    survey.add(_check_labels(training, found))
+    survey.data = {"samples": survey.data}
+    return survey
 
 
-def _more_batches(training: Training, settings: Settings, there: int) -> list[Sequence[Any]]:
-    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
+def _more_batches(training: Training, there: int) -> list[Sequence[Any]]:
+    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / training.settings.batch_per_device)))
     more: list[Sequence[Any]] = []
     for _ in range(wanted - there):
         batch = training.read_batch()
@@ -98,51 +95,43 @@ def _row_digests(batch: Sequence[Any], rows: int) -> list[int]:
     return digests
 
 
-def _compare_rows(
-    training: Training,
-    settings: Settings,
-    digests: Sequence[Sequence[int]],
-    doubts: Doubts,
-    not_checked: list[str],
-) -> dict[str, Any]:
-    if settings.synthetic:
-        return {}
+def _compare_rows(training: Training, digests: Sequence[Sequence[int]]) -> Verified:
     every = [digest for batch in digests for digest in batch]
     if not every:
-        not_checked.append("samples")
-        return {"compared": None, "distinct": None}
+        return Verified({"compared": None, "distinct": None}, not_checked=["samples"])
     distinct, expected = len(set(every)), min(len(every), training.epoch_samples)
+    found = Verified({"compared": len(every), "distinct": distinct})
     again = _repeated_batch(digests)
-    global_batch = settings.batch_per_device * training.ranks.place.world_size
-    if again is not None and len(digests[0]) >= 4 and training.epoch_samples >= 2 * global_batch:
+    if again is not None and len(digests[0]) >= 4 and training.epoch_samples >= 2 * training.global_batch:
         later, earlier = again
-        sentence = f"The loader repeats its batches: batch {later} after the window is batch {earlier} again."
-        doubts.append(("batches-repeat", sentence))
-    elif distinct < FEW_DISTINCT * expected:
-        sentence = f"Only {distinct} of {len(every)} samples after the window are distinct."
-        doubts.append(("samples-repeat", sentence))
-    return {"compared": len(every), "distinct": distinct}
-
-
-def _find_copies(
-    training: Training, settings: Settings, batches: Sequence[Sequence[Any]], doubts: Doubts
-) -> dict[str, Any]:
-    """Return the share of rows that are copies of another row of the same batch, over all batches."""
-    global_batch = settings.batch_per_device * training.ranks.place.world_size
-    # A batch of a small data set spans epochs, and may have a sample twice.
-    if not settings.synthetic and training.epoch_samples < 4 * global_batch:
-        return {"copies": None}
-    compared = [_rows_of(batch, settings.batch_per_device) for batch in batches]
-    rows = settings.batch_per_device * sum(map(bool, compared))
-    if settings.batch_per_device < 4 or not rows:
-        return {"copies": None}
-    share = sum(map(_copies, compared)) / rows
-    if share >= COPIES:
-        sentence = (
-            f"{share:.0%} of the samples after the window are copies of another sample of the same batch."
+        found.doubt(
+            "batches-repeat",
+            f"The loader repeats its batches: batch {later} after the window is batch {earlier} again.",
         )
-        doubts.append(("batch-has-copies", sentence))
-    return {"copies": share}
+    elif distinct < FEW_DISTINCT * expected:
+        found.doubt(
+            "samples-repeat", f"Only {distinct} of {len(every)} samples after the window are distinct."
+        )
+    return found
+
+
+def _find_copies(training: Training, batches: Sequence[Sequence[Any]]) -> Verified:
+    """Find rows that are copies of another row of the same batch, and their share over all batches."""
+    batch_rows = training.settings.batch_per_device
+    compared = [_rows_of(batch, batch_rows) for batch in batches]
+    rows = batch_rows * sum(map(bool, compared))
+    # A batch of a small data set spans epochs, and may have a sample twice.
+    is_small = not training.settings.synthetic and training.epoch_samples < 4 * training.global_batch
+    if is_small or batch_rows < 4 or not rows:
+        return Verified({"copies": None})
+    share = sum(map(_copies, compared)) / rows
+    found = Verified({"copies": share})
+    if share >= COPIES:
+        found.doubt(
+            "batch-has-copies",
+            f"{share:.0%} of the samples after the window are copies of another sample of the same batch.",
+        )
+    return found
 
 
 def _rows_of(batch: Sequence[Any], rows: int) -> list[Any]:
@@ -174,32 +163,26 @@ def _repeated_batch(digests: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     return None
 
 
-def _compare_ranks(
-    training: Training,
-    settings: Settings,
-    digests: Sequence[Sequence[int]],
-    doubts: Doubts,
-    not_checked: list[str],
-) -> dict[str, Any]:
+def _compare_ranks(training: Training, digests: Sequence[Sequence[int]]) -> Verified:
     """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
-    world_size = training.ranks.place.world_size
-    if world_size == 1:
-        return {}
+    synthetic, world_size = training.settings.synthetic, training.ranks.place.world_size
     # Synthetic data have one batch a rank, of which the second one may be a copy.
-    compared = digests[:1] if settings.synthetic else digests
+    compared = digests[:1] if synthetic else digests
     own = [digest for batch in compared for digest in batch]
     epoch, rows = training.epoch_samples, len(compared[0]) if compared else 0
-    if not own or (not settings.synthetic and epoch < 2 * settings.batch_per_device * world_size):
-        not_checked.append("samples shared by ranks")
-        return {"shared_by_ranks": None}
+    if not own or (not synthetic and epoch < 2 * training.global_batch):
+        return Verified({"shared_by_ranks": None}, not_checked=["samples shared by ranks"])
     ranks = training.gather(own)
     # In a small data set later batches are of another epoch, and may have the others' samples: by batches then.
-    part = len(own) if settings.synthetic or epoch >= 2 * len(own) * world_size else rows
+    part = len(own) if synthetic or epoch >= 2 * len(own) * world_size else rows
     share, one, other = _most_shared(ranks, part)
+    found = Verified({"shared_by_ranks": share})
     if share >= SHARED:
-        sentence = f"Ranks {one} and {other} train on the same samples: {share:.0%} of those compared."
-        doubts.append(("ranks-share-samples", sentence))
-    return {"shared_by_ranks": share}
+        found.doubt(
+            "ranks-share-samples",
+            f"Ranks {one} and {other} train on the same samples: {share:.0%} of those compared.",
+        )
+    return found
 
 
 def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> tuple[float, int, int]:
@@ -215,47 +198,42 @@ def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> tuple[float, int,
     return max(shares)
 
 
-def _check_numbers(
-    training: Training, settings: Settings, doubts: Doubts, not_checked: list[str]
-) -> dict[str, Any]:
-    """Return what the loader's own record and an independent count of the data set give."""
-    if settings.synthetic:
-        return {}
-    produced = training.feed.produced
+def _check_numbers(training: Training) -> Verified:
+    """Compare the loader's own record with an independent count of the data set."""
+    produced, task = training.feed.produced, training.task
     numbers = [] if produced is None else produced.numbers()
-    rank = training.ranks.place.rank
-    there = training.task.count_samples(settings) if rank == 0 else None
+    is_first = training.ranks.place.rank == 0
+    there = task.count_samples(training.settings) if is_first else None
+    in_epoch = there or training.epoch_samples
+    found = Verified({"data_set": there, "read": None, "read_distinct": None, "read_digest": None})
     if there is None:
-        not_checked.append("size of the data set")
+        found.not_checked.append("size of the data set")
     elif there != training.epoch_samples:
-        sentence = f"An epoch has {training.epoch_samples} samples, but the data set has {there}."
-        doubts.append(("samples-left-out", sentence))
+        found.doubt(
+            "samples-left-out",
+            f"An epoch has {training.epoch_samples} samples, but the data set has {there}.",
+        )
     if not numbers:
-        not_checked.append("numbers of the samples")
-        return {"data_set": there, "read": None, "read_distinct": None, "read_digest": None}
-    distinct = len(set(numbers))
-    expected = min(len(numbers), there or training.epoch_samples)
-    if len(numbers) >= ROWS and distinct < FEW_DISTINCT * expected:
-        sentence = (
-            f"The loader read {len(numbers)} samples, and only {distinct} different ones; "
-            f"the data set has {there or training.epoch_samples}."
+        found.not_checked.append("numbers of the samples")
+        return found
+    distinct, enough = len(set(numbers)), len(numbers) >= ROWS
+    if enough and distinct < FEW_DISTINCT * min(len(numbers), in_epoch):
+        found.doubt(
+            "samples-repeat",
+            f"The loader read {len(numbers)} samples, and only {distinct} different ones; the data set has {in_epoch}.",
         )
-        doubts.append(("samples-repeat", sentence))
-    in_order = _share_in_order(numbers, training.task.list_samples(settings) if rank == 0 else None)
-    if in_order is not None and len(numbers) >= ROWS and in_order >= IN_ORDER:
-        sentence = (
+    in_order = _share_in_order(numbers, task.list_samples(training.settings) if is_first else None)
+    if in_order is not None and enough and in_order >= IN_ORDER:
+        found.doubt(
+            "samples-not-shuffled",
             f"The loader reads the data set in the order of its list: {in_order:.0%} of {len(numbers)} samples follow "
-            "their predecessor there, but a shuffled order was requested."
+            "their predecessor there, but a shuffled order was requested.",
         )
-        doubts.append(("samples-not-shuffled", sentence))
     digest = hashlib.blake2b(",".join(map(str, sorted(numbers))).encode(), digest_size=8)
-    return {
-        "data_set": there,
-        "read": len(numbers),
-        "read_distinct": distinct,
-        "read_digest": digest.hexdigest(),
-        "in_order": in_order,
-    }
+    found.data.update(
+        read=len(numbers), read_distinct=distinct, read_digest=digest.hexdigest(), in_order=in_order
+    )
+    return found
 
 
 def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> float | None:
@@ -269,27 +247,22 @@ def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> flo
     return following / (len(found) - 1)
 
 
-def _check_labels(
-    training: Training,
-    settings: Settings,
-    batches: Sequence[Sequence[Any]],
-    doubts: Doubts,
-    not_checked: list[str],
-) -> dict[str, Any]:
+def _check_labels(training: Training, batches: Sequence[Sequence[Any]]) -> Verified:
     import numpy as np
 
-    found = [training.task.labels(settings, batch) for batch in batches]
-    if settings.synthetic:
-        found = found[:1]
-    known = [labels for labels in found if labels is not None]
+    settings = training.settings
+    compared = batches[:1] if settings.synthetic else batches
+    labelled = [training.task.labels(settings, batch) for batch in compared]
+    known = [labels for labels in labelled if labels is not None]
     if not known:
-        not_checked.append("labels")
-        return {"labels": None}
+        return Verified({"labels": None}, not_checked=["labels"])
     values = np.concatenate([np.ravel(labels) for labels, _ in known])
     counts = Counter(values.tolist())
     value, most = counts.most_common(1)[0]
+    share = most / len(values)
+    found = Verified(
+        {"labels": {"count": len(values), "distinct": len(counts), "most_frequent_share": share}}
+    )
     if len(counts) == 1 and known[0][1] ** (len(values) - 1.0) < IMPROBABLE:
-        doubts.append(("labels-all-equal", f"All {len(values)} labels after the window are {value:g}."))
-    return {
-        "labels": {"count": len(values), "distinct": len(counts), "most_frequent_share": most / len(values)}
-    }
+        found.doubt("labels-all-equal", f"All {len(values)} labels after the window are {value:g}.")
+    return found

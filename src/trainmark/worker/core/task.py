@@ -10,6 +10,7 @@ The roofline model: Williams, Waterman and Patterson, https://doi.org/10.1145/14
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .facts import Expected
@@ -47,6 +48,25 @@ def share_of_floor(floor: Floor | None, step_s: float) -> dict[str, object]:
         return {"floor": None, "roofline": None}
     share = floor.step_s / step_s
     return {"floor": floor._asdict(), "roofline": share if share <= 1 else None}
+
+
+@dataclass
+class Verified:
+    """The result of checks of a run: data for the events, doubts (codes and sentences), checks that were impossible."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+
+    def doubt(self, code: str, sentence: str) -> None:
+        """Add a doubt."""
+        self.doubts.append((code, sentence))
+
+    def add(self, other: "Verified") -> None:
+        """Add the result of another check."""
+        self.data.update(other.data)
+        self.doubts += other.doubts
+        self.not_checked += other.not_checked
 
 
 class Check(NamedTuple):
@@ -166,7 +186,7 @@ class Task(Generic[Own]):
         return {}
 
     def requested(self, _settings: Own) -> dict[str, Any]:
-        """Return the task's own required observations of ``Training.seen``, by key."""
+        """Return the task's own required observations of the first step, by key."""
         return {}
 
     def synthetic(self, settings: Own, rank: int) -> tuple[Any, ...]:
@@ -182,7 +202,7 @@ class Task(Generic[Own]):
         return None
 
     def list_samples(self, _settings: Own) -> Sequence[int] | None:
-        """Return the numbers that loaders record (``produced.py``), in the order of the data set; None if unknown."""
+        """Return the numbers that loaders record (``SampleCounter``), in the order of the data set; None if unknown."""
         return None
 
     def plain_loss(self, _settings: Own, _batch: Sequence[Any], _alone: Any) -> PlainLoss | None:
@@ -197,11 +217,9 @@ class Task(Generic[Own]):
         """Return the weight decay of a parameter by its shared name."""
         return settings.recipe.weight_decay
 
-    def verify_layers(
-        self, _settings: Own, _expected: Expected, _observed: Any, _alone: Any
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return the events' data and doubts from the observations of ``Training.observed_step`` and ``own_pass``."""
-        return {}, []
+    def verify_layers(self, _settings: Own, _expected: Expected, _observed: Any, _alone: Any) -> Verified:
+        """Check the observations of ``Training.observed_step`` and ``own_pass``."""
+        return Verified()
 
     def another(self, _settings: Own, _batch: Sequence[Any]) -> Sequence[Any] | None:
         """Return the batch of the last step after the window from a synthetic one (numpy); None for the same batch.
@@ -224,12 +242,12 @@ class Task(Generic[Own]):
 
     def rows(
         self, _settings: Own, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return the last step's effect on rows that only the previous step looked up, and the doubts about it.
+    ) -> Verified:
+        """Check the last step's effect on rows that only the previous step looked up.
 
         There are two ``batches`` and three sets of ``weights``: before, between and after the steps.
         """
-        return {}, []
+        return Verified()
 
     def check(self, settings: Own) -> Check:
         """Return the task's part of the check of equal work."""

@@ -87,14 +87,23 @@ class Training(Backend, Steps):
         )
         self.epoch_samples = self.feed.epoch_samples
         self.data_waits_s = [0.0] * settings.steps
-        global_batch = settings.batch_per_device * ranks.place.world_size
-        self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, global_batch)
+        self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, self.global_batch)
         if settings.witness_steps:
             # Another rate than the recipe's: a step that ignores its rate shows.
             rate = WITNESS_RATE * settings.recipe.learning_rate
             still = [0.0] * (settings.witness_steps - WITNESS_STEPS)
             self.rates[-settings.witness_steps :] = [rate] * WITNESS_STEPS + still
         self.batch = self.feed.next()
+
+    @property
+    def global_batch(self) -> int:
+        """Return the samples of one step of all ranks."""
+        return self.settings.batch_per_device * self.ranks.place.world_size
+
+    @property
+    def measured_steps(self) -> int:
+        """Return the number of steps before those that verify the run."""
+        return self.settings.steps - self.settings.witness_steps
 
     def open_numbers(
         self,
@@ -164,6 +173,14 @@ class Training(Backend, Steps):
         """Return every rank's ``values`` (64-bit), by rank. All ranks call it."""
         return self.ranks.gather(values)
 
+    def mean_over_ranks(self, values: Sequence[float]) -> list[float]:
+        """Return the mean over the ranks of each value. All ranks call it."""
+        # Ranks exchange integers, so a number is sent as the bits of a double.
+        doubles, integers = f"<{len(values)}d", f"<{len(values)}q"
+        bits = struct.unpack(integers, struct.pack(doubles, *values))
+        ranks = [struct.unpack(doubles, struct.pack(integers, *part)) for part in self.gather(bits)]
+        return [sum(own) / len(ranks) for own in zip(*ranks)]
+
     def describe(self) -> dict[str, Any]:
         """Return the facts of this run for the PARAMETER event; the recipe is added to the optimizer."""
         facts = self.facts()
@@ -209,11 +226,7 @@ class Training(Backend, Steps):
     def losses(self) -> list[float]:
         """Return the loss of every step, averaged over the ranks; NaN for steps not done. All ranks call it."""
         steps = self.settings.steps
-        own = (self.own_losses() + [float("nan")] * steps)[:steps]
-        # Ranks exchange integers, so a loss is sent as the bits of a double.
-        bits = struct.unpack(f"<{steps}q", struct.pack(f"<{steps}d", *own))
-        ranks = [struct.unpack(f"<{steps}d", struct.pack(f"<{steps}q", *part)) for part in self.gather(bits)]
-        return [sum(step) / len(ranks) for step in zip(*ranks)]
+        return self.mean_over_ranks((self.own_losses() + [float("nan")] * steps)[:steps])
 
     def digest(self) -> int:
         """Return 63 bits of a BLAKE2 digest over all trainable parameters, bit for bit."""

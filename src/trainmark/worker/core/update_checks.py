@@ -1,180 +1,38 @@
-"""Checks of the updates after the window: an adaptive optimizer's update, weight decay, and learning rates.
+"""Verification of the update of the weights after the window, by the formulas of SGD and of adaptive optimizers.
 
-The learning rates are compared with the recipe's schedule, which is written here once more.
+Of SGD the velocity before the step, v = (w_0 - w_1) / l, follows from the weights around the step before. With each
+rank's own gradient g, computed without any exchange and averaged here and not by the framework, the step must be
 
-A decay of 3e-5 changes a weight a thousand times less than its gradient does, so that it does not show in the residual
-of an update. But it changes all elements by the same share of their value, and the errors of the gradients do not:
-over many elements its coefficient can be estimated, with a standard error. If that is too large, as often with
-products of 16 bits, the decay is not checked.
+    w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the requested rate, momentum and decay
 
-Of an adaptive optimizer the gradient that went into an update, and its rate, are solved.
-The optimizer's own moments are read before the step and after it. The first moment must have moved by (1 - b1) g, with
-g the mean of all ranks' own gradients, taken without any exchange: a sum in the place of the mean shows there, which
-the update itself would not show, since an adaptive optimizer divides it away. Where the recipe clips gradients, g is
-clipped. From the moments before and that g follows the direction a, and the weights must have moved by l (a + d w).
-Of LAMB each parameter that decays must have moved by norm(w) / norm(a + d w) of that. Those norms are of the whole
-parameter, with a of the moments after the step: they need no gradient, and are checked with dropout too.
+on elements sampled from every parameter. The best-fitting rate and momentum are reported.
+
+Of an adaptive optimizer the gradient that went into an update, and its rate, are solved. The optimizer's own moments
+are read before the step and after it. The first moment must have moved by (1 - b1) g: a sum in the place of the mean
+shows there, which the update itself would not show, since an adaptive optimizer divides it away. Where the recipe clips
+gradients, g is clipped. From the moments before and that g follows the direction a, and the weights must have moved by
+l (a + d w). Of LAMB each parameter that decays must have moved by norm(w) / norm(a + d w) of that. Those norms are of
+the whole parameter, with a of the moments after the step: they need no gradient, and are checked with dropout too.
 """
 
 import math
-import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .optimizers import Moments, adam
-from .settings import LAMB, AdamRecipe, Recipe, Settings
+from .optimizers import Moments, adam, clipping
+from .settings import LAMB, AdamRecipe
+from .task import Verified
 from .training import Training
 
 SAMPLED = 32
 """The number of sampled elements of each parameter."""
 
-
-def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
-    """Return elements of a parameter, the same of every array of its name, in float64."""
-    import numpy as np
-
-    values = np.asarray(arrays[name]).reshape(-1)
-    random = np.random.RandomState(zlib.crc32(name.encode()))
-    return values[random.randint(0, values.size, elements)].astype(np.float64)
-
-
-def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the sampled elements of the gradients' mean over the ranks. All ranks call it."""
-    import numpy as np
-
-    own = np.concatenate([sampled(gradients, name) for name in names])
-    bits = list(struct.unpack(f"<{own.size}q", own.tobytes()))
-    ranks = [np.frombuffer(struct.pack(f"<{own.size}q", *part)) for part in training.gather(bits)]
-    mean = sum(ranks) / len(ranks)
-    return dict(zip(names, np.split(mean, len(names))))
-
-
 ELEMENTS = 4096
 """Elements that are sampled of each parameter where gradients need not be exchanged."""
 
-STANDARD_ERRORS = 6.0
-"""A deviation of fewer standard errors is no doubt."""
-
-PART = 0.5
-"""A deviation of a smaller part of the recipe's decay is no doubt; a decay must be known this well to be checked."""
-
-OWN_GROUPS = {"classifier": "the classifier", "embedding": "the embedding"}
-DECAYED, UNDECAYED = "the other parameters that decay", "the parameters that do not decay"
-
-
-class Unexplained(NamedTuple):
-    """Elements of one parameter: its weights, and the update by the rate less what all but the decay explains."""
-
-    weights: Any
-    rest: Any
-
-
-class _Estimate(NamedTuple):
-    decay: float
-    error: float
-
-
-def check_decay(
-    training: Training, parameters: Mapping[str, Unexplained]
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the estimated decay of each group of parameters for the events, and doubts; None if it is not known."""
-    requested = training.settings.recipe.weight_decay
-    groups: dict[str, dict[str, Unexplained]] = {}
-    for name, parameter in parameters.items():
-        groups.setdefault(_group(training, name), {})[name] = parameter
-    found: dict[str, Any] = {}
-    doubts: list[tuple[str, str]] = []
-    for group, members in sorted(groups.items()):
-        estimate = _estimate(members)
-        if estimate is None or not requested or STANDARD_ERRORS * estimate.error > PART * requested:
-            found[group] = None
-            continue
-        found[group] = estimate.decay
-        expected = training.task.decay(training.settings, next(iter(members)))
-        if abs(estimate.decay - expected) > max(PART * requested, STANDARD_ERRORS * estimate.error):
-            sentence = f"The weight decay of {group} is {estimate.decay:.2g} instead of {expected:.2g}."
-            doubts.append(("decay-differs", sentence))
-    return {"decay": found}, doubts
-
-
-def _group(training: Training, name: str) -> str:
-    own = OWN_GROUPS.get(name.partition(".")[0])
-    if training.task.decay(training.settings, name) <= 0:
-        return UNDECAYED
-    return own or DECAYED
-
-
-def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
-    """Return the decay of a group: the mean of its parameters' estimates, weighted by their certainty.
-
-    If they differ by more than their errors explain, the error of the mean is larger by that factor. An estimate's
-    error is at least that by each element's residual without it (HC3: MacKinnon and White, "Some heteroskedasticity-
-    consistent covariance matrix estimators", J. Econometrics 29, 1985).
-    """
-    import numpy as np
-
-    estimates: list[_Estimate] = []
-    for weights, rest in members.values():
-        square = float(weights @ weights)
-        if len(weights) < 4 or not square > 0 or not bool(np.isfinite(rest).all()):
-            continue
-        decay = float(weights @ rest) / square
-        left = rest - decay * weights
-        error = math.sqrt(float(left @ left) / (len(weights) - 1) / square)
-        # One weight that is far larger than the others decides the decay alone, and then leaves no residual.
-        without_it = left / np.maximum(1 - weights**2 / square, 1e-9)
-        error = max(error, math.sqrt(float((weights * without_it) @ (weights * without_it))) / square)
-        if error > 0:
-            estimates.append(_Estimate(decay, error))
-    if not estimates:
-        return None
-    certainty = sum(one.error**-2 for one in estimates)
-    decay = sum(one.decay * one.error**-2 for one in estimates) / certainty
-    spread = sum(((one.decay - decay) / one.error) ** 2 for one in estimates)
-    factor = math.sqrt(max(1.0, spread / max(1, len(estimates) - 1)))
-    return _Estimate(decay, factor / math.sqrt(certainty))
-
-
-OFF = 1e-6
-"""The allowed deviation of a rate, relative to the recipe's."""
-
-
-def check_rates(training: Training, settings: Settings) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the rates of the first and the last step for the events, and a doubt if a step has another rate."""
-    recipe, steps = settings.recipe, settings.steps
-    epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)
-    rates = training.rates[:steps]
-    report = {"first": rates[0], "last": rates[-1]}
-    for step, rate in enumerate(rates):
-        expected = scheduled_rate(recipe, step, epoch_steps)
-        if abs(rate - expected) > OFF * abs(recipe.learning_rate):
-            requested = f"but the recipe's schedule gives {expected:.3g}"
-            sentence = f"The learning rate of step {step} is {rate:.3g}, {requested}."
-            return {"rates": report}, [("rate-differs", sentence)]
-    return {"rates": report}, []
-
-
-def scheduled_rate(recipe: Recipe, step: int, epoch_steps: float) -> float:
-    """Return the rate of a step: rising in the warm-up, then by the recipe's schedule; an epoch has ``epoch_steps``."""
-    peak = recipe.learning_rate
-    if isinstance(recipe, AdamRecipe) and step < recipe.warmup_updates:
-        return peak / recipe.warmup_updates * step
-    rising = round(epoch_steps * recipe.warmup_epochs)
-    if step < rising:
-        return peak / rising * (step + 1)
-    epochs_done = step / epoch_steps
-    if recipe.schedule == "cosine":
-        falling = max(recipe.epochs - recipe.warmup_epochs, 1)
-        angle = math.pi * min((epochs_done - recipe.warmup_epochs) / falling, 1.0)
-        return peak * math.cos(angle / 2) ** 2
-    if recipe.schedule == "linear":
-        return peak * max(0.0, 1.0 - epochs_done / recipe.epochs)
-    if recipe.schedule == "step":
-        for milestone in (30, 60, 80):
-            peak = peak / 10 if epochs_done >= milestone else peak
-    return peak
-
+ROUNDING = 2.0**-24
+"""The rounding of FP32, relative to the value."""
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 """How far the fitted factors, and the residual, may be off: in FP32, and with rounded products."""
@@ -188,120 +46,295 @@ Two computations of a gradient in 16 bits differ by noise, which makes the fitte
 NOTICEABLE = 0.01
 """From this deviation on, a rate or momentum that explains the update better than the recipe's is a doubt."""
 
+UNSEEN_DECAY = 0.005
+"""Another decay is reported from this difference on, if it leaves less than ``EXPLAINED`` of the residual."""
+
 TRUST_OFF = 0.02
 """How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
 
-OBSERVABLE = 100 * 2.0**-24
+OBSERVABLE = 100 * ROUNDING
 """An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
 
 
-def _part_left(update: Any, explained: Any) -> float:
-    """Return the size of what ``explained`` leaves of the update, as a part of the update's."""
-    left = update - explained
-    return math.sqrt(float(left @ left) / float(update @ update))
+def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
+    """Return elements of a parameter, the same of every array of its name, in float64."""
+    import numpy as np
+
+    values = np.asarray(arrays[name]).reshape(-1)
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    return values[random.randint(0, values.size, elements)].astype(np.float64)
 
 
-def noticeable(*found_and_requested: tuple[float | None, float]) -> bool:
-    """Return whether a fitted factor is off from the requested one by more than ``NOTICEABLE``."""
-    return any(
-        found is not None and abs(found - wanted) > NOTICEABLE for found, wanted in found_and_requested
-    )
+class Unexplained(NamedTuple):
+    """Elements of one parameter: its weights, and the update by the rate less what all but the decay explains."""
+
+    weights: Any
+    rest: Any
 
 
-class AdamUpdate:
-    """One step of an adaptive optimizer, on elements drawn from each parameter."""
+class WitnessedStep(NamedTuple):
+    """A step after the window, and all that was read around it; values that could not be read are None.
 
-    def __init__(
-        self,
-        training: Training,
-        recipe: AdamRecipe,
-        rate: float,
-        before: Moments | None,
-        clip: float | None,
-    ) -> None:
-        """Take the moments before the step, if the framework shows them; see ``clipping``.
+    ``weights`` are those before the step before, between both and after this one, ``moments`` the optimizer's before
+    and after this one; ``alone`` is this rank's own pass of the step's batch, and ``mean`` the sampled elements of the
+    mean of all ranks' gradients. ``moves``: the step changes weights of FP32.
+    """
 
-        ``clip`` is None where no rank knows it: then it follows from what went into the moments (``_clip_shown``).
+    training: Training
+    rate: float
+    weights: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+    moments: tuple[Moments | None, Moments | None]
+    alone: Any
+    mean: Mapping[str, Any] | None
+    moves: bool
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the parameters."""
+        return [name for name in self.weights[1] if self.training.task.is_trainable(name)]
+
+    def decay(self, name: str) -> float:
+        """Return the requested decay of a parameter."""
+        return self.training.task.decay(self.training.settings, name)
+
+
+def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the sampled elements of the gradients' mean over the ranks. All ranks call it."""
+    import numpy as np
+
+    own = np.concatenate([sampled(gradients, name) for name in names])
+    mean = np.array(training.mean_over_ranks(own.tolist()))
+    return dict(zip(names, np.split(mean, len(names))))
+
+
+class Update:
+    """The update of a step, held against the recipe's on elements sampled from each parameter."""
+
+    def __init__(self, step: WitnessedStep) -> None:
+        self._step = step
+        self._exact = step.training.expected().compute_dtype == "float32"
+
+    def check(self) -> Verified:
+        """Solve rate and momentum from the update; report them and its unexplained part, and doubt other ones."""
+        found = Verified(
+            {
+                "learning_rate_asked": self._step.rate,
+                "momentum_asked": self._step.training.settings.recipe.momentum,
+                "learning_rate": None,
+                "momentum": None,
+                "residual": None,
+            }
+        )
+        reason = self._solve(found.data)
+        if reason is not None:
+            found.doubt(
+                "update-differs",
+                f"The update after the window does not match the recipe and all ranks' batches: {reason}.",
+            )
+        return found
+
+    def unexplained(self) -> dict[str, Unexplained]:
+        """Return the part of the update that only decay explains, by parameter. Called after ``check``."""
+        raise NotImplementedError
+
+    def _solve(self, found: dict[str, Any]) -> str | None:
+        """Add what is solved to ``found``; return why the update differs, or None."""
+        raise NotImplementedError
+
+
+class SgdUpdate(Update):
+    """A step of gradient descent, with or without momentum."""
+
+    def _solve(self, found: dict[str, Any]) -> str | None:
+        import numpy as np
+
+        if self._step.mean is None:
+            return None
+        terms, decays, update = self._equations(self._step.mean)
+        if not len(update):
+            return None
+        requested, requested_rate = self._step.training.settings.recipe.momentum, self._step.rate
+        (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
+
+        def unexplained(*factors: float) -> float:
+            left = update - terms @ factors
+            return float(np.sqrt((left @ left) / (update @ update)))
+
+        residual = unexplained(requested * requested_rate, requested_rate)
+        momentum = float(of_velocity / rate) if rate else None
+        times = rate / requested_rate
+        off, most_left = EXACT if self._exact else ROUNDED
+        decay = _more_decay(terms, decays, update, residual)
+        differs = abs(times - 1) > NOTICEABLE or (
+            momentum is not None and abs(momentum - requested) > NOTICEABLE
+        )
+        if decay is not None:
+            reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
+        elif differs and unexplained(of_velocity, rate) < EXPLAINED * residual:
+            reason = self._what_is_wrong(times, momentum, residual, off, NOTICEABLE)
+        elif (residual <= most_left and abs(times - 1) <= off) or not self._exact:
+            reason = None
+        else:
+            reason = self._what_is_wrong(times, momentum, residual, off, off)
+        # A vague fit neither confirms the recipe nor explains the update by another one: its noise is too large.
+        vague = bool(differs and reason is None)
+        found.update(learning_rate=float(rate), momentum=momentum, residual=residual, fit_is_vague=vague)
+        return reason
+
+    def unexplained(self) -> dict[str, Unexplained]:
+        """Return what neither the velocity nor the gradient explains, by parameter.
+
+        A single rank's gradients are those of its own pass, of which more elements are known.
         """
-        self._clip = clip
-        self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
-        self.unexplained: dict[str, Unexplained] = {}
-        """The part of the update that its direction does not explain, by parameter, after ``solved``."""
+        step, found = self._step, {}
+        if step.mean is None:
+            return {}
+        single = step.training.ranks.place.world_size == 1
+        elements = ELEMENTS if single else SAMPLED
+        momentum = step.training.settings.recipe.momentum
+        for name in step.names:
+            before, between, after = (sampled(weights, name, elements) for weights in step.weights)
+            gradients = sampled(step.alone.gradients, name, elements) if single else step.mean[name]
+            rest = (between - after - momentum * (before - between)) / step.rate - gradients
+            found[name] = Unexplained(between, rest)
+        return found
 
-    def solved(
-        self,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        mean: Mapping[str, Any] | None,
-        moves: bool,
-        doubts: list[tuple[str, str]],
-    ) -> dict[str, Any]:
-        """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another.
+    def _equations(self, mean: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
 
-        ``mean`` has the drawn elements of the gradients, averaged over the ranks. ``moves``: the step was to change
-        weights of FP32.
+        Each parameter's rows are divided by the size of its update.
         """
         import numpy as np
 
-        moments, later = self._moments, self._training.read_moments()
-        requested = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
-        unseen = {**requested, "learning_rate": None, "momentum": None, "residual": None}
-        task, settings, recipe = self._training.task, self._training.settings, self._recipe
-        names = [name for name in before if task.is_trainable(name)]
+        rows, decays, results = [np.zeros((0, 2))], [np.zeros((0, 2))], [np.zeros(0)]
+        for name in self._step.names:
+            before, weights, after = (sampled(arrays, name) for arrays in self._step.weights)
+            update = weights - after
+            size = float(np.sqrt(np.mean(update**2)))
+            # An update that FP32 rounds away does not show the added value.
+            if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
+                continue
+            decay = self._step.decay(name)
+            velocity = (before - weights) / self._step.rate
+            rows.append(np.stack([velocity, mean[name] + decay * weights], axis=1) / size)
+            none = np.zeros_like(weights)
+            decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
+            results.append(update / size)
+        return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
+
+    def _what_is_wrong(
+        self, times: float, momentum: float | None, residual: float, off: float, least: float
+    ) -> str:
+        """Return why the update differs; its rate is ``times`` the requested one.
+
+        A factor is that of a sum over the ranks within ``off``, and another one from ``least`` on.
+        """
+        ranks = self._step.training.ranks.place.world_size
+        if ranks > 1 and abs(times / ranks - 1) <= off:
+            return f"the gradients of the {ranks} ranks are summed instead of averaged"
+        requested = self._step.training.settings.recipe.momentum
+        if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
+            return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
+        if abs(times - 1) > least:
+            return f"the gradients count {times:.3g} times as much as with the learning rate"
+        return f"{residual:.0%} of it is unexplained"
+
+
+def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float | None:
+    """Return the excess of the decay over the requested one, if it explains the rest of the update.
+
+    ``decays`` are the weights: one column for parameters with weight decay, one for those without.
+    """
+    import numpy as np
+
+    whole = np.concatenate([terms, decays], axis=1)
+    factors, *_ = np.linalg.lstsq(whole, update, rcond=None)
+    left = update - whole @ factors
+    if not factors[1] or float(np.sqrt((left @ left) / (update @ update))) >= EXPLAINED * residual:
+        return None
+    more = max(factors[2:] / factors[1], key=abs)
+    return float(more) if abs(more) >= UNSEEN_DECAY else None
+
+
+class AdamUpdate(Update):
+    """A step of an adaptive optimizer: Adam, AdamW or LAMB."""
+
+    def __init__(self, step: WitnessedStep) -> None:
+        super().__init__(step)
+        assert isinstance(step.training.settings.recipe, AdamRecipe)
+        self._recipe: AdamRecipe = step.training.settings.recipe
+        self._unexplained: dict[str, Unexplained] = {}
+
+    def unexplained(self) -> dict[str, Unexplained]:
+        return self._unexplained
+
+    def _solve(self, found: dict[str, Any]) -> str | None:
+        import numpy as np
+
+        step, recipe = self._step, self._recipe
+        (moments, later), mean = step.moments, step.mean
         ratios: dict[str, float] = {}
         trusted = None
-        if moves and recipe.optimizer == LAMB and later is not None:
-            ratios, unseen["trust_ratio_off"], trusted = self._trusted(names, before, after, later)
+        if step.moves and recipe.optimizer == LAMB and later is not None:
+            ratios, found["trust_ratio_off"], trusted = self._trusted(later)
         if moments is None or later is None or mean is None:
-            _differs(trusted, doubts)
-            return unseen
+            return trusted
+        training = step.training
         # What a lazy optimizer leaves alone has a gradient of 0.
         requested_of = {
-            name: mean[name] != 0 if task.is_lazy(settings, name) else np.ones_like(mean[name], bool)
-            for name in names
+            name: mean[name] != 0
+            if training.task.is_lazy(training.settings, name)
+            else np.ones_like(mean[name], bool)
+            for name in step.names
         }
         factor = self._gradients_count(mean, requested_of, moments, later)
         clipped = recipe.clip_norm is not None
         if factor is None and (clipped or not any(gradients.any() for gradients in mean.values())):
-            return unseen
-        clip = self._clip_shown(factor or 0.0, names, moments, later) if self._clip is None else self._clip
+            return None
+        clip = self._clip(factor or 0.0, moments, later)
         factor = factor / clip if factor is not None and clip > 0 else factor
         terms, updates = [], []
-        self.unexplained.clear()
-        for name in names:
-            weights, own = sampled(before, name), requested_of[name]
+        for name, own in requested_of.items():
+            _, weights, after = (sampled(arrays, name) for arrays in step.weights)
+            ratio = ratios.get(name, 1.0)
             past = sampled(moments.first, name), sampled(moments.second, name)
             direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
-            term = direction + task.decay(settings, name) * weights
-            moved = (weights - sampled(after, name)) / (self._rate * ratios.get(name, 1.0))
-            self.unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
-            terms.append((term * ratios.get(name, 1.0))[own])
-            updates.append((weights - sampled(after, name))[own])
+            term = direction + step.decay(name) * weights
+            moved = (weights - after) / (step.rate * ratio)
+            self._unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
+            terms.append((term * ratio)[own])
+            updates.append((weights - after)[own])
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any():
-            return unseen
+            return None
         rate = float(update @ term / (term @ term))
         residual = _part_left(update, rate * term)
-        explains = residual < EXPLAINED * _part_left(update, self._rate * term)
+        explains = residual < EXPLAINED * _part_left(update, step.rate * term)
+        found.update(learning_rate=rate, residual=residual, gradient_factor=factor)
+        if clipped:
+            found["clip_factor"] = clip
         # That a ratio is missing says more than what it makes of rate and residual.
-        _differs(trusted or self._what_is_wrong(factor, rate, residual, explains), doubts)
-        found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
-        return {**found, "clip_factor": clip} if clipped else found
+        return trusted or self._what_is_wrong(factor, rate, residual, explains)
 
-    def _clip_shown(self, factor: float, names: Sequence[str], moments: Moments, later: Moments) -> float:
+    def _clip(self, factor: float, moments: Moments, later: Moments) -> float:
         """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
 
-        Its norm is then that of what went into the first moment, divided by the factor. Of a model that is looked at by
-        rows that norm is not known, and the factor is believed, up to 1.
+        Of several ranks none knows the norm of the mean. It is then that of what went into the first moment, divided by
+        the factor. Of a model that is observed by rows that norm is not known, and the factor is believed, up to 1.
         """
         import numpy as np
 
-        norm, retained = self._recipe.clip_norm, self._recipe.momentum
+        training, norm, retained = self._step.training, self._recipe.clip_norm, self._recipe.momentum
+        if training.ranks.place.world_size == 1:
+            return clipping(self._step.alone.gradients, self._recipe, getattr(self._step.alone, "norm", None))
         if norm is None:
             return 1.0
-        if self._training.sampled_share() < 1:
+        if training.sampled_share() < 1:
             return min(factor, 1.0)
-        given = [np.ravel(later.first[name] - np.float32(retained) * moments.first[name]) for name in names]
+        given = [
+            np.ravel(later.first[name] - np.float32(retained) * moments.first[name])
+            for name in self._step.names
+        ]
         size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
         return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
@@ -334,45 +367,43 @@ class AdamUpdate:
 
         ``explains``: the fitted rate leaves much less unexplained than the requested one.
         """
-        factor = 1.0 if counted is None else counted
-        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
-        ranks = self._training.ranks.place.world_size
+        factor, requested = 1.0 if counted is None else counted, self._step.rate
+        off, most_left = EXACT if self._exact else ROUNDED
+        ranks = self._step.training.ranks.place.world_size
         if ranks > 1 and abs(factor / ranks - 1) <= off:
             return f"the gradients of the {ranks} ranks are summed instead of averaged"
         if ranks > 1 and abs(factor * ranks - 1) <= off:
             return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
         if abs(factor - 1) > off:
             return f"the gradients count {factor:.3g} times"
-        if abs(rate / self._rate - 1) > (NOTICEABLE if explains else off):
-            return f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
+        if abs(rate / requested - 1) > (NOTICEABLE if explains else off):
+            return f"the learning rate is {rate:.3g} and not {requested:.3g}"
         return f"{residual:.0%} of it is something else" if residual > most_left else None
 
-    def _trusted(
-        self, names: list[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments
-    ) -> tuple[dict[str, float], float | None, str | None]:
+    def _trusted(self, later: Moments) -> tuple[dict[str, float], float | None, str | None]:
         """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
 
         Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
         """
         import numpy as np
 
-        task, settings = self._training.task, self._training.settings
-        decays = {name: task.decay(settings, name) for name in names}
+        step = self._step
+        _, before, after = step.weights
         ratios = {
-            name: trust_ratio(before[name], later, name, decay, self._recipe)
-            for name, decay in decays.items()
+            name: trust_ratio(before[name], later, name, step.decay(name), self._recipe)
+            for name in step.names
         }
         offs: dict[str, float] = {}
         factors: dict[str, float] = {}
         for name, ratio in ratios.items():
-            decay, weights = decays[name], sampled(before, name)
+            decay, weights = step.decay(name), sampled(before, name)
             moved = weights - sampled(after, name)
             small = OBSERVABLE * float(np.sqrt(np.mean(weights**2)))
             if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
                 continue
             first, second = sampled(later.first, name), sampled(later.second, name)
             term = _direction(first, second, later.steps, self._recipe) + decay * weights
-            factors[name] = float(moved @ term) / float(term @ term) / self._rate if term.any() else 0.0
+            factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
             offs[name] = abs(factors[name] / ratio - 1)
         if not offs:
             return ratios, None, None
@@ -383,6 +414,12 @@ class AdamUpdate:
             f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
         )
         return ratios, offs[worst], reason if wrong else None
+
+
+def _part_left(update: Any, explained: Any) -> float:
+    """Return the size of what ``explained`` leaves of the update, as a part of the update's."""
+    left = update - explained
+    return math.sqrt(float(left @ left) / float(update @ update))
 
 
 def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
@@ -409,9 +446,3 @@ def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
 
     corrected = second / (1 - recipe.second_momentum**steps)
     return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)
-
-
-def _differs(reason: str | None, doubts: list[tuple[str, str]]) -> None:
-    if reason is not None:
-        described = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
-        doubts.append(("update-differs", described))

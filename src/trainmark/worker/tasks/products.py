@@ -1,11 +1,12 @@
 """Observations of a pass of a model made of matrix products, for the check of equal work and the verification."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..core.equivalence import sketch
 from ..core.facts import Expected
+from ..core.task import Verified
 from ..core.training import NONE, Training
 
 STREAM = "residual_dtype"
@@ -74,18 +75,18 @@ def describe_logits(observed: Observation) -> dict[str, Any]:
 
 
 def check_types(
-    expected: Expected, types: Mapping[str, str] | None
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what the events say of the types that products gave in the step after the window, and the doubts."""
-    if types is None:
-        return {"layer_types": None}, []
-    others = {name: kind for name, kind in types.items() if kind != expected.compute_dtype}
-    doubts = [
-        (
+    expected: Expected, layers: Collection[tuple[str, str]] | None, kind: str = "products"
+) -> Verified:
+    """Check the types that layers of a ``kind`` gave in the step after the window: names and types, None if unknown."""
+    if layers is None:
+        return Verified({"layer_types": None})
+    found = Verified({"layer_types": dict(Counter(dtype for _, dtype in layers))})
+    others = [(name, dtype) for name, dtype in layers if dtype != expected.compute_dtype]
+    if others:
+        name, dtype = others[0]
+        found.doubt(
             "layer-type-differs",
-            f"After the window {len(others)} of {len(types)} products compute in another type than "
-            f"{expected.compute_dtype}: {name} in {kind}.",
+            f"After the window {len(others)} of {len(layers)} {kind} compute in another type than "
+            f"{expected.compute_dtype}: {name} in {dtype}.",
         )
-        for name, kind in list(others.items())[:1]
-    ]
-    return {"layer_types": dict(Counter(types.values()))}, doubts
+    return found

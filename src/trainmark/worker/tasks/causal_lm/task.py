@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.facts import Expected
-from ...core.loss_check import halves
+from ...core.loss_checks import halves
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.task import Check, PlainLoss, Task
+from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import Observation, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .packing import DOCUMENTS, attended, number, pack, predicted
@@ -46,17 +46,18 @@ class ObservedLayers(NamedTuple):
 
 def verify_layers(
     settings: LanguageSettings, expected: Expected, observed: ObservedLayers | None, alone: Any
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what the events say of the step after the window, and the doubts."""
+) -> Verified:
+    """Check the types of the products in the step after the window, and the length of its sequences."""
     if observed is not None:
         length = observed.sequence_length
     else:
         length = alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
-    data, doubts = check_types(expected, None if observed is None else observed.types)
+    found = check_types(expected, None if observed is None else observed.types.items())
+    found.data["seen_sequence_length"] = length
     if length not in (None, settings.sequence_length):
         sentence = f"The model got sequences of {length} tokens, not {settings.sequence_length}."
-        doubts.append(("sequence-length-differs", sentence))
-    return {**data, "seen_sequence_length": length}, doubts
+        found.doubt("sequence-length-differs", sentence)
+    return found
 
 
 USEFUL = "useful_tokens"
@@ -190,7 +191,7 @@ class CausalLM(Task[CausalSettings]):
 
     def verify_layers(
         self, settings: CausalSettings, expected: Expected, observed: Any, alone: Any
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    ) -> Verified:
         return verify_layers(settings, expected, observed, alone)
 
     def check(self, settings: CausalSettings) -> Check:

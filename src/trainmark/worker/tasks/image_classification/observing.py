@@ -1,12 +1,13 @@
 """Observations of an image network: its first step, its convolutions, and its layers in the step after the window."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core import facts
 from ...core.facts import Expected
+from ...core.task import Verified
+from ..products import check_types
 from .architectures import ARCHITECTURES
 from .settings import ImageSettings
 
@@ -151,54 +152,30 @@ def measured(images: Any) -> tuple[tuple[int, int], float, float]:
     )
 
 
-def verify_layers(
-    settings: ImageSettings, expected: Expected, observed: ObservedLayers | None
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what the events say of it, and the doubts."""
+def verify_layers(settings: ImageSettings, expected: Expected, observed: ObservedLayers | None) -> Verified:
+    """Check the layers of the step after the window, and what the first one got."""
     observed = observed or ObservedLayers()
-    doubts: list[tuple[str, str]] = []
-    types = None if observed.layers is None else Counter(layer.dtype for layer in observed.layers)
-    others = [layer for layer in observed.layers or () if layer.dtype != expected.compute_dtype]
-    if others:
-        doubts.append(
-            (
-                "layer-type-differs",
-                f"After the window {len(others)} of {len(observed.layers or ())} layers compute in another type than "
-                f"{expected.compute_dtype}: {others[0].name} in {others[0].dtype}.",
-            )
-        )
+    found = check_types(expected, observed.layers, "layers")
     if observed.not_training:
-        doubts.append(
-            (
-                "batch-norm-not-training",
-                f"After the window {len(observed.not_training)} batch norms are not in training mode, "
-                f"{observed.not_training[0]} among them.",
-            )
+        found.doubt(
+            "batch-norm-not-training",
+            f"After the window {len(observed.not_training)} batch norms are not in training mode, "
+            f"{observed.not_training[0]} among them.",
         )
-    side = settings.image_size
-    if observed.image_size is not None and tuple(observed.image_size) != (side, side):
-        height, width = observed.image_size
-        doubts.append(
-            (
-                "image-size-differs",
-                f"The network got pictures of {height} x {width} pixels, not {side} x {side}.",
-            )
-        )
+    size, side = observed.image_size, settings.image_size
+    if size is not None and tuple(size) != (side, side):
+        sentence = f"The network got pictures of {size[0]} x {size[1]} pixels, not {side} x {side}."
+        found.doubt("image-size-differs", sentence)
     mean, deviation = observed.input_mean, observed.input_deviation
     if not settings.synthetic and mean is not None and deviation is not None:
         low, high = USUAL_DEVIATION
         if abs(mean) > USUAL_MEAN or not low <= deviation <= high:
-            doubts.append(
-                (
-                    "input-not-normalised",
-                    f"The network's input has the mean {mean:.3g} and the deviation {deviation:.3g}, but correctly "
-                    "normalised pictures are near 0 and 1.",
-                )
+            found.doubt(
+                "input-not-normalised",
+                f"The network's input has the mean {mean:.3g} and the deviation {deviation:.3g}, but correctly "
+                "normalised pictures are near 0 and 1.",
             )
-    data = {
-        "layer_types": None if types is None else dict(types),
-        "seen_image_size": None if observed.image_size is None else list(observed.image_size),
-        "input_mean": mean,
-        "input_deviation": deviation,
-    }
-    return data, doubts
+    found.data.update(
+        seen_image_size=None if size is None else list(size), input_mean=mean, input_deviation=deviation
+    )
+    return found

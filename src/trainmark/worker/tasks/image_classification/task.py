@@ -9,8 +9,8 @@ from zlib import crc32
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
-from ...core.loss_check import cross_entropy
-from ...core.task import Check, Piece, PlainLoss, Task
+from ...core.loss_checks import cross_entropy
+from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation, ObservedConvolution, verify_layers
 from .settings import ImageSettings, add_flags, image_settings
@@ -250,7 +250,7 @@ class ImageClassification(Task[ImageSettings]):
 
     def verify_layers(
         self, settings: ImageSettings, expected: Expected, observed: Any, _alone: Any
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    ) -> Verified:
         return verify_layers(settings, expected, observed)
 
     def check(self, settings: ImageSettings) -> Check:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.feed import Feed
+from ...core.task import Verified
 from ...core.training import Training
 from . import TASK
 from .known_picture import ACROSS, ALONG, BLUE, DETAIL, FOLDER, HEIGHT, LOW, RISE, WIDTH, write_known
@@ -134,10 +135,8 @@ def _stripes(profile: Any, periods: Any) -> tuple[Any, float | None]:
     return waves @ factors, float(np.hypot(*factors[:2]) / DETAIL) if shown else None
 
 
-def judged(
-    batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ...]], side: int
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what the events say of the parts in some batches, and the doubts; ``sizes`` are (height, width)."""
+def check_crops(batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ...]], side: int) -> Verified:
+    """Check the parts of the known picture in some batches of images of ``sizes`` (height, width)."""
     import numpy as np
 
     parts = [part for batch in batches for part in batch]
@@ -148,71 +147,73 @@ def judged(
     details = [part.detail for part in parts if part.detail is not None]
     detail = float(np.median(details)) if len(details) >= FEWEST else None
     areas = [min(part.area for part in parts), max(part.area for part in parts)]
-    data = {
-        "pictures": len(parts),
-        "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
-        "off_levels": off,
-        "different_crops": different,
-        "areas": areas,
-        "mirrored": mirrored,
-        "detail": detail,
-    }
-    doubts: list[tuple[str, str]] = []
+    found = Verified(
+        {
+            "pictures": len(parts),
+            "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
+            "off_levels": off,
+            "different_crops": different,
+            "areas": areas,
+            "mirrored": mirrored,
+            "detail": detail,
+        }
+    )
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
     if other is not None:
-        sentence = (
-            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}."
+        found.doubt(
+            "image-size-differs",
+            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}.",
         )
-        doubts.append(("image-size-differs", sentence))
     if not off <= OFF_LEVELS:
-        sentence = (
+        found.doubt(
+            "known-picture-differs",
             f"The loader's output for a known picture is off by {off:.3g} of 255 levels: it is decoded, normalised or "
-            "scaled differently than requested."
+            "scaled differently than requested.",
         )
-        return data, [*doubts, ("known-picture-differs", sentence)]
+        return found
     if detail is not None and detail < LEAST_DETAIL:
-        sentence = (
+        found.doubt(
+            "known-picture-blurred",
             f"The loader loses the fine detail of a known picture ({detail:.0%} of it is left): JPEGs are decoded at a "
-            "reduced size, or blurred."
+            "reduced size, or blurred.",
         )
-        doubts.append(("known-picture-blurred", sentence))
     wrong = sum(not part.allowed for part in parts)
     if different >= len(parts) / 2 and any(map(_alike, batches, batches[1:])):
-        doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
+        found.doubt("batch-reused", "The loader gives the same crops of a known picture in two batches.")
     elif different < len(parts) / 2 or areas[1] < 2 * areas[0]:
-        sentence = (
+        found.doubt(
+            "crop-not-random",
             f"The loader crops {different} different parts from {len(parts)} copies of a known picture, of "
-            f"{areas[0]:.0%} to {areas[1]:.0%} of its area, but random crops were requested."
+            f"{areas[0]:.0%} to {areas[1]:.0%} of its area, but random crops were requested.",
         )
-        doubts.append(("crop-not-random", sentence))
     elif wrong > OUTSIDE * len(parts):
-        sentence = (
+        found.doubt(
+            "crop-not-random",
             f"{wrong} of {len(parts)} crops of a known picture are outside of 8 to 100 % of its area and an aspect of "
-            "3/4 to 4/3."
+            "3/4 to 4/3.",
         )
-        doubts.append(("crop-not-random", sentence))
     elif not 0 < mirrored < len(parts):
-        sentence = f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested."
-        doubts.append(("crop-not-random", sentence))
-    return data, doubts
+        found.doubt(
+            "crop-not-random",
+            f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested.",
+        )
+    return found
 
 
-def check_labels(
-    parts: Sequence[Part], labels: Sequence[float]
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the number of images whose label belongs to the other picture, for the events, and a doubt.
+def check_labels(parts: Sequence[Part], labels: Sequence[float]) -> Verified:
+    """Check that no image of ``parts`` has the label of the other picture.
 
-    ``labels`` are those of the ``parts``. An image that is not the known picture tells nothing of its label.
+    An image that is not the known picture tells nothing of its label.
     """
     known = [(part, label) for part, label in zip(parts, labels) if part.off <= OFF_LEVELS]
     wrong = sum(part.turned_over != bool(label % 2) for part, label in known)
-    data = {"labels": len(known), "wrong_labels": wrong}
-    if not wrong:
-        return data, []
-    sentence = (
-        f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture."
-    )
-    return data, [("labels-differ", sentence)]
+    found = Verified({"labels": len(known), "wrong_labels": wrong})
+    if wrong:
+        found.doubt(
+            "labels-differ",
+            f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture.",
+        )
+    return found
 
 
 def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
@@ -243,7 +244,7 @@ class ImageTraining(Training):
         """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
         raise NotImplementedError
 
-    def loader_path(self) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
+    def loader_path(self) -> Verified | None:
         """Read the known picture by the run's own loader, in this process, and verify what the network would get."""
         own = self.settings
         if own.synthetic:
@@ -267,9 +268,9 @@ class ImageTraining(Training):
                     batches.append([part_of(image) for image in images])
             finally:
                 feed.close()
-        found_there, doubts = judged(batches, sizes, own.image_size)
-        found, wrong = check_labels([part for batch in batches for part in batch], labels)
-        return {**found_there, **found}, [*doubts, *wrong]
+        found = check_crops(batches, sizes, own.image_size)
+        found.add(check_labels([part for batch in batches for part in batch], labels))
+        return found
 
     def _labels_in(self, batch: Any) -> list[float]:
         """Return the labels of a batch that is not trained on."""

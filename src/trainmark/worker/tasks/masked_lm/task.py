@@ -8,7 +8,7 @@ from typing import Any
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings, positive
-from ...core.task import Check, Task
+from ...core.task import Check, Task, Verified
 from ..causal_lm.settings import LanguageSettings, add_language_flags, describe_recipe, recipe_of
 from ..causal_lm.task import LARGEST_SHARE, refuse, verify_layers
 from ..products import describe_logits, describe_products
@@ -180,7 +180,7 @@ class MaskedLM(Task[MaskedSettings]):
 
     def verify_layers(
         self, settings: MaskedSettings, expected: Expected, observed: Any, alone: Any
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    ) -> Verified:
         return verify_layers(settings, expected, observed, alone)
 
     def check(self, settings: MaskedSettings) -> Check:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.facts import Expected, memory_bytes
-from ...core.loss_check import binary_cross_entropy
+from ...core.loss_checks import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
 from ...core.settings import AdamRecipe
-from ...core.task import Check, PlainLoss, Task
+from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .records import Batch, made_up, mirrored
@@ -24,8 +24,8 @@ def check_rows(
     first: Mapping[str, Any],
     second: Mapping[str, Any],
     weights: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return which part of rows that Adam moved, and that the next step does not look up, stood still; and doubts.
+) -> Verified:
+    """Check which part of rows that Adam moved, and that the next step does not look up, stood still.
 
     ``first`` and ``second`` are the rows that the steps look up, by table, ``weights`` before, between and after them.
     """
@@ -39,21 +39,22 @@ def check_rows(
         rows += len(only)
         still += int((between[name][only] == after[name][only]).all(axis=1).sum())
     if not rows:
-        return {"rows_left": None}, []
-    part, doubts = still / rows, []
+        return Verified({"rows_left": None})
+    part = still / rows
+    found = Verified({"rows_left": part})
     if settings.table_gradients != SPARSE_GRADIENTS and part > LEFT:
-        sentence = (
+        found.doubt(
+            "rows-left-alone",
             f"{still} of {rows} rows of the tables that only the previous step looked up do not change: "
-            "a lazy Adam instead of the published one."
+            "a lazy Adam instead of the published one.",
         )
-        doubts.append(("rows-left-alone", sentence))
     elif settings.table_gradients == SPARSE_GRADIENTS and part < 1 - LEFT and place_from().world_size == 1:
-        sentence = (
+        found.doubt(
+            "rows-move",
             f"{rows - still} of {rows} rows of the tables that only the previous step looked up change: "
-            "an Adam of all rows instead of sparse gradients."
+            "an Adam of all rows instead of sparse gradients.",
         )
-        doubts.append(("rows-move", sentence))
-    return {"rows_left": part}, doubts
+    return found
 
 
 MOST_UNCLICKED = 0.99
@@ -150,8 +151,8 @@ class Recommendation(Task[ClickSettings]):
 
     def verify_layers(
         self, _settings: ClickSettings, expected: Expected, observed: Any, _alone: Any
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return check_types(expected, observed)
+    ) -> Verified:
+        return check_types(expected, None if observed is None else observed.items())
 
     def another(self, settings: ClickSettings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
@@ -167,13 +168,13 @@ class Recommendation(Task[ClickSettings]):
 
     def rows(
         self, settings: ClickSettings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
-    ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """Return which part of the rows that moved in the step before, and that this one does not look up, stood still.
+    ) -> Verified:
+        """Check the rows that moved in the step before, and that this one does not look up, of this rank's batches.
 
-        Of this rank's batches. SGD has no moments, and moves no such row.
+        SGD has no moments, and moves no such row.
         """
         if not isinstance(settings.recipe, AdamRecipe):
-            return {}, []
+            return Verified()
         first, second = (settings.description.used_rows(Batch(*batch)) for batch in batches)
         return check_rows(settings, first, second, weights)
 
