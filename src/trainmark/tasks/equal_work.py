@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,34 +205,3 @@ def relative_distance(one: Sketch, other: Sketch, least: float = 0.0) -> float:
     """Return the distance of two arrays relative to the second one's norm, or to ``least`` if that is more."""
     size = max(other.norm, least)
     return max(abs(one.norm - other.norm), abs(one.signed_sum - other.signed_sum)) / size if size else 0.0
-
-
-def form_of(model: str, architectures: Mapping[str, object]) -> str:
-    """Return the name of a model's reduced form, or the model's own if it has none."""
-    reduced = f"{model}{REDUCED}"
-    return reduced if reduced in architectures else model
-
-
-class Sizes(Protocol):
-    """The sizes of a model of equal blocks."""
-
-    @property
-    def layers(self) -> int:
-        """The number of blocks."""
-
-    @property
-    def heads(self) -> int:
-        """The heads of a block's attention."""
-
-    @property
-    def width(self) -> int:
-        """The columns of the residual stream."""
-
-    @property
-    def vocabulary(self) -> int:
-        """The tokens."""
-
-
-def sizes(model: Sizes) -> str:
-    """Return the sizes of a model in words."""
-    return f"{model.layers} layers, {model.heads} heads, width {model.width}, vocabulary {model.vocabulary:,}"

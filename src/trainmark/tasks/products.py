@@ -1,16 +1,21 @@
 """The checks of equal work for tasks whose layers are matrix products: text and recommendation."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Observation, ObservedStep, Sketch, WorkerReport
+from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, WorkerReport
 from trainmark.tasks.equal_work import (
+    SMOOTH,
     TOLERANCES,
     Deviation,
+    EqualWork,
     Forward,
+    Range,
     check,
+    common_range,
+    reached,
     relative,
     relative_distance,
     worst,
@@ -67,21 +72,86 @@ Described = tuple[tuple[int, int], bool, tuple[int, ...]]
 """A described product: (outputs, inputs), whether it has a bias, and the shape of its output."""
 
 
-def layers(observed: Sequence[ObservedProduct], described: Mapping[str, Described]) -> Check:
-    """Return the check that the products match the description."""
-    if [product.name for product in observed] != list(described):
-        return check(Subject.LAYERS, (1, None), "the products differ from the description")
-    wrong = [
-        product
-        for product in observed
-        if ((product.outputs, product.inputs), product.bias, product.output) != described[product.name]
-    ]
-    if not wrong:
-        return check(Subject.LAYERS, (0, None))
-    first = wrong[0]
-    bias = "with" if first.bias else "without"
-    shape = f"{first.inputs} to {first.outputs} {bias} a bias, gave {first.output}"
-    return check(Subject.LAYERS, (len(wrong), first.name), shape)
+Own = TypeVar("Own", bound=ProductsObservation)
+
+
+class ProductsEqualWork(EqualWork, Generic[Own]):
+    """The checks of a task whose layers are matrix products; ``observation`` is its own type of observation."""
+
+    observation: type[Own]
+
+    def own(self, observed: Followed) -> Own:
+        """Return the observation in the task's own type."""
+        assert isinstance(observed, self.observation)
+        return observed
+
+    def products(self, model: str) -> Mapping[str, Described]:
+        """Return the described products of a model, by name, in forward order."""
+        raise NotImplementedError
+
+    def described_multiply_adds(self, model: str) -> int:
+        """Return the multiply-adds of the described forward pass of one sample."""
+        raise NotImplementedError
+
+    def pass_of(self, model: str, form: Any) -> Forward:
+        """Return the described forward pass of the inputs, in a form of the reference."""
+        raise NotImplementedError
+
+    def forms(self, observed: Own) -> tuple[Any, Mapping[str, Any]]:
+        """Return the described form of the reference, and its known variants by what is wrong with them."""
+        raise NotImplementedError
+
+    def bounds(self, _product: str) -> Range:
+        """Return the interval in which the activation after a product bends."""
+        return SMOOTH
+
+    def described(self, observed: Observation) -> Iterable[Check]:
+        """Yield the checks of the products and of the first forward pass against the description."""
+        own = self.own(observed)
+        yield self.layers(own)
+        off = abs(self.multiply_adds(observed) - self.described_multiply_adds(observed.model))
+        yield check(Subject.MULTIPLY_ADDS, (off, None))
+        form, others = self.forms(own)
+        yield reached(self.pass_of(observed.model, form).activated, self.bounds)
+        yield from as_described(own, lambda form: self.pass_of(observed.model, form), form, others)
+
+    def layers(self, observed: Own) -> Check:
+        """Return the check that the products match the description."""
+        described = self.products(observed.model)
+        if [product.name for product in observed.products] != list(described):
+            return check(Subject.LAYERS, (1, None), "the products differ from the description")
+        wrong = [
+            product
+            for product in observed.products
+            if ((product.outputs, product.inputs), product.bias, product.output) != described[product.name]
+        ]
+        if not wrong:
+            return check(Subject.LAYERS, (0, None))
+        first = wrong[0]
+        bias = "with" if first.bias else "without"
+        shape = f"{first.inputs} to {first.outputs} {bias} a bias, gave {first.output}"
+        return check(Subject.LAYERS, (len(wrong), first.name), shape)
+
+    def reach(self, observed: Observation) -> Range | None:
+        """Return the range that the inputs of every described activation cover."""
+        form, _ = self.forms(self.own(observed))
+        return common_range(self.pass_of(observed.model, form).activated)
+
+    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
+        """Return the sketch of each product's output in the first step."""
+        return _outputs(self.own(observed))
+
+    def logits(self, observed: Observation) -> Sketch:
+        """Return the sketch of the logits in the first step."""
+        return self.own(observed).steps[0].logits
+
+    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
+        """Yield the checks of the products' outputs and of the logits."""
+        mine, theirs = self.own(one), self.own(other)
+        yield check(Subject.ACTIVATIONS, _activations(_outputs(mine), _outputs(theirs)))
+        steps = enumerate(zip(mine.steps, theirs.steps, strict=True))
+        logits = worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
+        yield check(Subject.LOGITS, logits)
 
 
 def as_described(
@@ -103,25 +173,16 @@ def as_described(
     return [found.model_copy(update={"remark": remark}) for found in checks]
 
 
-def passes(one: ProductsObservation, other: ProductsObservation) -> Iterable[Check]:
-    """Yield the checks of two frameworks' products and logits."""
-    yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
-    steps = enumerate(zip(one.steps, other.steps, strict=True))
-    yield check(
-        Subject.LOGITS, worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
-    )
-
-
 def _against(observed: ProductsObservation, described: Forward) -> list[Check]:
     first = observed.steps[0]
     return [
-        check(Subject.ACTIVATIONS, _activations(_of(observed), described.products)),
+        check(Subject.ACTIVATIONS, _activations(_outputs(observed), described.products)),
         check(Subject.LOGITS, (relative_distance(first.logits, described.logits), "step 0")),
         check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
     ]
 
 
-def _of(observed: ProductsObservation) -> Mapping[str, Sketch]:
+def _outputs(observed: ProductsObservation) -> Mapping[str, Sketch]:
     return {product.name: product.sketch for product in observed.products}
 
 

@@ -1,35 +1,18 @@
 """The language task's part of the check of equal work: products, logits, and the described forward pass."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation, Sketch
+from trainmark.schema.observation import Observation
 from trainmark.tasks.causal_lm import llama_reference, reference
-from trainmark.tasks.equal_work import (
-    SMOOTH,
-    EqualWork,
-    Forward,
-    Range,
-    check,
-    common_range,
-    form_of,
-    reached,
-    sizes,
-)
-from trainmark.tasks.products import (
-    ADAM_OF_THE_CHECK,
-    Described,
-    ProductsObservation,
-    as_described,
-    layers,
-    passes,
-)
+from trainmark.tasks.equal_work import REDUCED, Forward, check
+from trainmark.tasks.products import ADAM_OF_THE_CHECK, Described, ProductsEqualWork, ProductsObservation
 from trainmark.worker.core.settings import ADAMW, AdamRecipe
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
 from trainmark.worker.tasks.causal_lm.packing import DOCUMENTS, NO_PACKING, number
@@ -40,6 +23,9 @@ SEED = 0
 
 PACKED = [[20, 9, 15], [49], [2, 30, 17], [12, 12, 12, 12]]
 """The lengths of the documents in each sequence: of a packed batch, two sequences end in padding."""
+
+BEFORE_ACTIVATIONS = (".mlp.up.weight", ".mlp.gate.weight", "words.transform.weight")
+"""The products before an activation that is not bounded."""
 
 FAR = np.float32(3)
 """The factor by which two rows before an activation are larger than the others."""
@@ -53,15 +39,79 @@ class LanguageObservation(ProductsObservation):
     packed: bool = False
 
 
-class LanguageEqualWork(EqualWork):
-    """Inputs and checks of a decoder of attention and perceptron layers."""
+Own = TypeVar("Own", bound=LanguageObservation)
+
+
+class TextEqualWork(ProductsEqualWork[Own]):
+    """Common part of the checks of language models: a batch that is passed in parts, tied embeddings, reduced forms."""
 
     batch = BATCH
-    shape: Mapping[str, int] = {"sequence_length": LENGTH}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
+    architectures: Mapping[str, Any]
+    """The described models and their reduced forms, by name."""
+
+    def form(self, model: str) -> str:
+        """Return the reduced form of a large model."""
+        reduced = f"{model}{REDUCED}"
+        return reduced if reduced in self.architectures else model
+
+    def reduction(self, model: str) -> str:
+        """Return the sizes of the reduced form of a large model."""
+        if self.form(model) == model:
+            return ""
+        form = self.architectures[self.form(model)]
+        return f"{form.layers} layers, {form.heads} heads, width {form.width}, vocabulary {form.vocabulary:,}"
+
+    def weights(self, random: np.random.Generator, model: str) -> dict[str, NDArray[np.generic]]:
+        """Return weights by the shared names, drawn from ``random``.
+
+        Products are normal with variance 2 / inputs, so that the inputs of GELU have a size at which its forms differ.
+        Two rows before each activation are long and opposite, so that a bounded activation would cut values off. The
+        weights of the norms are near 1, and biases near 0, but not equal to it. The embeddings have a standard
+        deviation of 0.3, which gives logits of a few units.
+        """
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, shape in self.architectures[model].shapes().items():
+            noise = random.standard_normal(shape, np.float32)
+            if name.endswith("norm.weight"):
+                arrays[name] = 1 + np.float32(0.1) * np.tanh(noise)
+            elif len(shape) == 1:
+                arrays[name] = np.float32(0.1) * noise
+            else:
+                size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
+                arrays[name] = noise * np.float32(size)
+            if name.endswith(BEFORE_ACTIVATIONS):
+                arrays[name][0] *= FAR
+                arrays[name][1] = -arrays[name][0]
+        return arrays
+
+    def parameters(self, observed: Observation) -> int:
+        """Return the parameters of the described model, with one matrix for embedding and classifier."""
+        return int(self.architectures[observed.model].parameters())
+
+    def known_additions(self, observed: Observation) -> Mapping[int, str]:
+        """Return the number of extra parameters if the classifier is another matrix than the embedding."""
+        model = self.architectures[observed.model]
+        size = f"{model.vocabulary:,} x {model.width:,}"
+        words = f"as many as a separate classifier of {size} (not tied to the embedding)"
+        return {model.vocabulary * model.width: words}
+
+    def layers(self, observed: Own) -> Check:
+        """Return the check that the products match the description, and that the batch was passed in parts."""
+        if observed.accumulation != PARTS:
+            parts = f"the batch was passed in {observed.accumulation} parts instead of {PARTS}"
+            return check(Subject.LAYERS, (1, None), parts)
+        return super().layers(observed)
+
+
+class LanguageEqualWork(TextEqualWork[LanguageObservation]):
+    """Inputs and checks of a decoder of attention and perceptron layers."""
+
+    shape: Mapping[str, int] = {"sequence_length": LENGTH}
     recipe = AdamRecipe(**ADAM_OF_THE_CHECK, optimizer=ADAMW)
     observation = LanguageObservation
+    architectures = ARCHITECTURES
 
     def __init__(self, packing: str = NO_PACKING) -> None:
         """Set what sequences contain: ``documents``, or a cut of one stream of tokens."""
@@ -85,133 +135,53 @@ class LanguageEqualWork(EqualWork):
             **({"packing": DOCUMENTS} if self._packed else {}),
         }
 
-    def form(self, model: str) -> str:
-        """Return the reduced form of a large model."""
-        return form_of(model, ARCHITECTURES)
-
-    def reduction(self, model: str) -> str:
-        """Return the sizes of the reduced form of a large model."""
-        return sizes(ARCHITECTURES[self.form(model)]) if self.form(model) != model else ""
-
     def inputs(self, model: str, seed: int = SEED) -> dict[str, NDArray[np.generic]]:
-        """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49), if packed with ``documents``.
-
-        Products are normal with variance 2 / inputs, so that the inputs of GELU have a size at which its forms differ.
-        Two rows before each activation reach far to both sides (``with_far_rows``).
-        The weights of the norms are near 1, but not equal to 1. The embeddings have a standard deviation of 0.3, which
-        gives logits of a few units.
-        """
+        """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49), if packed with ``documents``."""
         random = np.random.default_rng([seed, *model.encode()])
-        arrays: dict[str, NDArray[np.generic]] = {}
-        for name, shape in ARCHITECTURES[model].shapes().items():
-            noise = random.standard_normal(shape, np.float32)
-            if is_norm(name):
-                arrays[name] = 1 + np.float32(0.1) * np.tanh(noise)
-            else:
-                size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
-                arrays[name] = noise * np.float32(size)
-            if name.endswith((".mlp.up.weight", ".mlp.gate.weight")):
-                with_far_rows(arrays[name])
+        arrays = self.weights(random, model)
         arrays["tokens"] = random.integers(ARCHITECTURES[model].vocabulary, size=(BATCH, LENGTH + 1))
         if self._packed:
             arrays["documents"] = number(PACKED, LENGTH)
         return arrays
 
-    def parameters(self, observed: Observation) -> int:
-        """Return the parameters of the described model, with one matrix for embedding and classifier."""
-        return ARCHITECTURES[observed.model].parameters()
-
-    def known_additions(self, observed: Observation) -> Mapping[int, str]:
-        """Return the number of extra parameters if the classifier is another matrix than the embedding."""
-        model = ARCHITECTURES[observed.model]
-        return untied(model.vocabulary, model.width)
+    def products(self, model: str) -> Mapping[str, Described]:
+        """Return the described products: (outputs, inputs), whether with a bias, and the shape of the output."""
+        shapes = ARCHITECTURES[model].products()
+        return {name: (shape, False, (BATCH, LENGTH, shape[0])) for name, shape in shapes.items()}
 
     def multiply_adds(self, observed: Observation) -> int:
         """Return the multiply-adds of the products, of attention and of the classifier, for one sequence."""
-        own, model = _own(observed), ARCHITECTURES[observed.model]
+        own, model = self.own(observed), ARCHITECTURES[observed.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         length = own.sequence_length
         return products + length * (
             model.vocabulary * model.width + 2 * model.layers * length * model.attended_width
         )
 
+    def described_multiply_adds(self, model: str) -> int:
+        """Return those of the description."""
+        return ARCHITECTURES[model].multiply_adds(LENGTH)
+
     def decay(self, name: str) -> float:
         """Return the recipe's weight decay; 0 for a norm's weight."""
         return 0.0 if is_norm(name) else self.recipe.weight_decay
 
-    def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield the checks of the products and of the first forward pass against the description."""
-        own, model = _own(observed), ARCHITECTURES[observed.model]
-        yield _layers(own)
-        off = abs(self.multiply_adds(observed) - model.multiply_adds(own.sequence_length))
-        yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_activated(observed.model, self._packed), lambda _name: SMOOTH)
-        forms: Any = llama_reference if isinstance(model, Llama) else reference
-        yield from as_described(
-            own, lambda form: _forward(observed.model, form, self._packed), forms.DESCRIBED, forms.OTHERS
-        )
+    def forms(self, observed: LanguageObservation) -> tuple[Any, Mapping[str, Any]]:
+        """Return the form of the reference that is described, and its known variants."""
+        if isinstance(ARCHITECTURES[observed.model], Llama):
+            return llama_reference.DESCRIBED, llama_reference.OTHERS
+        return reference.DESCRIBED, reference.OTHERS
 
-    def reach(self, observed: Observation) -> Range | None:
-        """Return the range that the inputs of every described activation cover."""
-        return common_range(_activated(observed.model, self._packed))
-
-    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
-        """Return the sketch of each product's output in the first step."""
-        return {product.name: product.sketch for product in _own(observed).products}
-
-    def logits(self, observed: Observation) -> Sketch:
-        """Return the sketch of the logits in the first step."""
-        return _own(observed).steps[0].logits
-
-    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield the checks of the products' outputs and of the logits."""
-        return passes(_own(one), _own(other))
-
-
-def _own(observed: Followed) -> LanguageObservation:
-    assert isinstance(observed, LanguageObservation)
-    return observed
+    def pass_of(self, model: str, form: Any) -> Forward:
+        """Return the forward pass of the inputs, computed once."""
+        return _forward(model, form, self._packed)
 
 
 @cache
 def _forward(model: str, form: Any, packed: bool) -> Forward:
-    described, weights = (
-        ARCHITECTURES[model],
-        LanguageEqualWork(DOCUMENTS if packed else NO_PACKING).inputs(model),
-    )
+    described = ARCHITECTURES[model]
+    weights = LanguageEqualWork(DOCUMENTS if packed else NO_PACKING).inputs(model)
     if isinstance(described, Llama):
         return llama_reference.forward(described, weights, form)
     assert isinstance(described, Gpt)
     return reference.forward(described, weights, form)
-
-
-def with_far_rows(weight: NDArray[np.generic]) -> None:
-    """Make the first two rows of a product long and opposite, so that a bounded activation would cut values off."""
-    weight[0] *= FAR
-    weight[1] = -weight[0]
-
-
-def untied(vocabulary: int, width: int) -> Mapping[int, str]:
-    """Return the number of extra parameters of untied weights, with a description."""
-    words = f"as many as a separate classifier of {vocabulary:,} x {width:,} (not tied to the embedding)"
-    return {vocabulary * width: words}
-
-
-def of_text(shape: tuple[int, int], biased: bool, length: int) -> Described:
-    """Return a product of ``shape`` (outputs, inputs) that is applied at ``length`` places of each sequence."""
-    return shape, biased, (BATCH, length, shape[0])
-
-
-def _activated(model: str, packed: bool) -> Mapping[str, Range]:
-    forms: Any = llama_reference if isinstance(ARCHITECTURES[model], Llama) else reference
-    return _forward(model, forms.DESCRIBED, packed).activated
-
-
-def _layers(observed: LanguageObservation) -> Check:
-    if observed.accumulation != PARTS:
-        parts = f"the batch was passed in {observed.accumulation} parts instead of {PARTS}"
-        return check(Subject.LAYERS, (1, None), parts)
-    described = ARCHITECTURES[observed.model].products()
-    return layers(
-        observed.products, {name: of_text(shape, False, LENGTH) for name, shape in described.items()}
-    )

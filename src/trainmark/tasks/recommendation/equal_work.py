@@ -1,24 +1,16 @@
 """The recommendation task's part of the check of equal work: products, logits, and the described forward pass."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation, Sketch
-from trainmark.tasks.equal_work import (
-    RECTIFIER,
-    EqualWork,
-    Forward,
-    Range,
-    check,
-    common_range,
-    reached,
-)
-from trainmark.tasks.products import ADAM_OF_THE_CHECK, ProductsObservation, as_described, layers, passes
+from trainmark.schema.observation import Observation
+from trainmark.tasks.equal_work import RECTIFIER, Forward, Range
+from trainmark.tasks.products import ADAM_OF_THE_CHECK, Described, ProductsEqualWork, ProductsObservation
 from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, forward
 from trainmark.worker.core.settings import ADAM, Recipe
 from trainmark.worker.tasks.recommendation.architectures import ARCHITECTURES, DENSE, PAIRS, Dlrm, Recommender
@@ -38,7 +30,7 @@ class ClickObservation(ProductsObservation):
     embedding_width: int
 
 
-class ClickEqualWork(EqualWork):
+class ClickEqualWork(ProductsEqualWork[ClickObservation]):
     """Inputs and checks of embedding tables and layers; without dropout, which cannot be made equal.
 
     The tables are small, because a row is processed in the same way in a large table.
@@ -96,40 +88,32 @@ class ClickEqualWork(EqualWork):
 
     def multiply_adds(self, observed: Observation) -> int:
         """Return the multiply-adds of the products, for one sample."""
-        return sum(product.inputs * product.outputs for product in _own(observed).products)
+        return sum(product.inputs * product.outputs for product in self.own(observed).products)
 
-    def others(self) -> Mapping[str, Form]:
-        """Return the reference variants used to explain a deviation."""
-        return OTHERS
+    def described_multiply_adds(self, model: str) -> int:
+        """Return those of the description."""
+        return _model(model).multiply_adds()
 
     def decay(self, _name: str) -> float:
         """Return the recipe's weight decay."""
         return self.recipe.weight_decay
 
-    def described(self, observed: Observation) -> Iterable[Check]:
-        """Yield the checks of the products and of the first forward pass against the description."""
-        own, model = _own(observed), _model(observed.model)
-        yield _layers(own, model)
-        off = abs(self.multiply_adds(observed) - model.multiply_adds())
-        yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_forward(observed.model, DESCRIBED).activated, lambda _name: RECTIFIER)
-        yield from as_described(own, lambda form: _forward(observed.model, form), DESCRIBED, self.others())
+    def products(self, model: str) -> Mapping[str, Described]:
+        """Return the described products: (outputs, inputs), whether with a bias, and the shape of the output."""
+        shapes = _model(model).products()
+        return {name: (shape, True, (BATCH, shape[0])) for name, shape in shapes.items()}
 
-    def reach(self, observed: Observation) -> Range | None:
-        """Return the range that the inputs of every described activation cover."""
-        return common_range(_forward(observed.model, DESCRIBED).activated)
+    def forms(self, _observed: ClickObservation) -> tuple[Form, Mapping[str, Form]]:
+        """Return the form of the reference that is described, and its known variants."""
+        return DESCRIBED, OTHERS
 
-    def outputs(self, observed: Observation) -> Mapping[str, Sketch]:
-        """Return the sketch of each product's output in the first step."""
-        return {product.name: product.sketch for product in _own(observed).products}
+    def pass_of(self, model: str, form: Any) -> Forward:
+        """Return the forward pass of the inputs, computed once."""
+        return _forward(model, form)
 
-    def logits(self, observed: Observation) -> Sketch:
-        """Return the sketch of the logits in the first step."""
-        return _own(observed).steps[0].logits
-
-    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield the checks of the products' outputs and of the logits."""
-        return passes(_own(one), _own(other))
+    def bounds(self, _product: str) -> Range:
+        """Return the interval in which its activation bends."""
+        return RECTIFIER
 
 
 class DlrmEqualWork(ClickEqualWork):
@@ -151,27 +135,17 @@ class DlrmEqualWork(ClickEqualWork):
 
     def multiply_adds(self, observed: Observation) -> int:
         """Return the multiply-adds of the products and of the pairs, for one sample."""
-        return super().multiply_adds(observed) + PAIRS * _own(observed).embedding_width
+        return super().multiply_adds(observed) + PAIRS * self.own(observed).embedding_width
 
-    def others(self) -> Mapping[str, Form]:
-        """Return the reference variants of DLRM."""
-        return OTHER_DLRMS
+    def forms(self, _observed: ClickObservation) -> tuple[Form, Mapping[str, Form]]:
+        """Return the form of the reference that is described, and its known variants."""
+        return DESCRIBED, OTHER_DLRMS
 
 
 def _model(name: str) -> Recommender:
     return ARCHITECTURES[name].with_tables(VOCABULARY, EMBEDDING_WIDTH)
 
 
-def _own(observed: Followed) -> ClickObservation:
-    assert isinstance(observed, ClickObservation)
-    return observed
-
-
 @cache
 def _forward(model: str, form: Form) -> Forward:
     return forward(_model(model), ClickEqualWork().of(model, {}).inputs(model), form)
-
-
-def _layers(observed: ClickObservation, model: Recommender) -> Check:
-    described = {name: (shape, True, (BATCH, shape[0])) for name, shape in model.products().items()}
-    return layers(observed.products, described)
