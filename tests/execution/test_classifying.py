@@ -259,6 +259,12 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
         (b"Epoch [1/3] loss 0.2", None),
         (b" 12%|#2   | 12/100 [00:03<00:22,  3.9it/s]", 12),
         (b"7 batches, 4/5 of them read; ratio 1/2 [a]", None),
+        (b"I0822 Config param steps: 80\n", None),
+        (b"Namespace(batch=64, steps=80, lr=0.1)\nwarmup steps: 10\ndecay steps: 70\n", None),
+        (b"Config param steps: 80\nConfig param steps: 80\n", None),
+        (b"Config param steps: 80\ncompleted step: 3, seconds: 0.2\n", 3),
+        (b"steps: 80\r12:00:07 steps: 100, loss 2\r12:00:08 steps: 200, loss 1\n", 200),
+        (b"batch=64\nepoch 0 batch: 1 loss: 2\nepoch 0 batch: 2 loss: 1\n", 2),
     ],
 )
 def test_the_last_step_is_what_any_program_calls_so(line: bytes, step: int | None) -> None:

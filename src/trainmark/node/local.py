@@ -56,11 +56,14 @@ _EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
-_ANY_STEP = re.compile(rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)s?\b[ \t:=\[#]*(\d+)")
+# What may also be a setting is in a group of its own: `steps: 80`, `batch=64`.
+_ANY_STEP = re.compile(
+    rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)(?:\b[ \t:=\[#]*(\d+)|s\b[ \t:=\[#]*(?P<setting>\d+))"
+)
 # A batch of an epoch: in words, or the position of a progress bar (Keras, tqdm) or in brackets (timm);
 # `[640/60000 (1%)]`, whose share is not padded, counts samples.
 _ANY_BATCH = re.compile(
-    rb"(?i)(?<![/\w])batch(?:_?(?:id|idx))?\b[ \t:=\[#]*(\d+)"
+    rb"(?i)(?<![/\w])batch(?:_?idx?\b[ \t:=\[#]*(\d+)|\b(?:[ \t\[#]*(\d+)|[ \t]*[:=][ \t:=\[#]*(?P<setting>\d+)))"
     rb"|(?:\b|(?<=\x1b\[1m))(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"
     rb"|\| *(\d+)/\d+ \["
     rb"|(?<!poch )(?<!poch: )\[ *(\d+)/\d+(?:\]| \( +\d+%\)\])"
@@ -391,14 +394,30 @@ def read_tail(path: Path) -> bytes:
 LONGEST_STEP = 18
 """The largest number of digits of a step."""
 
+_LONGEST_FORM = 200
+"""Bytes before a possible setting by which two of its lines are compared."""
+
 
 def last_step(tail: bytes) -> int | None:
     """Return the last step in the end of a log: a built-in worker's, else any program's step, else its batch."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _ANY_STEP.findall(tail)
-    if not steps:
-        steps = [max(places) for places in _ANY_BATCH.findall(tail)]
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail) or _counted(_ANY_STEP, tail) or _counted(_ANY_BATCH, tail)
     # Python refuses to convert thousands of digits, which are no number of a step.
     return int(steps[-1]) if steps and len(steps[-1]) <= LONGEST_STEP else None
+
+
+def _counted(pattern: re.Pattern[bytes], tail: bytes) -> list[bytes]:
+    """Return the numbers that count: a possible setting does if a line of the same form had another number before."""
+    found, first = [], dict[bytes, bytes]()
+    for match in pattern.finditer(tail):
+        number = match[match.lastindex or 0]
+        if match["setting"] is not None:
+            least = max(0, match.start() - _LONGEST_FORM)
+            start = max(least, *(tail.rfind(end, least, match.start()) + 1 for end in (b"\n", b"\r")))
+            form = re.sub(rb"\d+|[ \t]+", b"0", tail[start : match.end()])
+            if first.setdefault(form, number) == number:
+                continue
+        found.append(number)
+    return found
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int | None:
