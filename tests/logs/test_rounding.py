@@ -85,3 +85,44 @@ def test_a_clock_counts_where_averages_have_few_digits(seed: int) -> None:
     assert measure_log(printed).value == pytest.approx(rate, rel=0.03)
     assert stamps == [pytest.approx(rate, rel=0.03)]
     assert not {"witnesses-disagree", "rates-contradict-clock", "record-contradicts-clock"} & doubts
+
+
+def _nanochat(batch: int, share: float = 1.0) -> tuple[str, float]:
+    """Return a log of slow steps whose rate is cut to whole tokens, and the rate that its step times give."""
+    times_ms = [2010.0 + 7 * (step % 5) for step in range(60)]
+    lines = (
+        f"step {step:05d}/00060 (1.00%) | loss: 10.4 | lrm: 1.00 | dt: {ms:.2f}ms | tok/sec: "
+        f"{int(batch * share / ms * 1000):,} | bf16_mfu: 0.00 | epoch: 1\n"
+        for step, ms in enumerate(times_ms)
+    )
+    head = f"Total batch size {batch} => gradient accumulation steps: 1\n"
+    return head + "".join(lines), batch * 40 / sum(times_ms[20:]) * 1000
+
+
+def test_a_rate_that_is_cut_to_whole_units_gives_way_to_the_printed_times() -> None:
+    text, true = _nanochat(64)
+    log = read_stream(io.BytesIO(text.encode()))
+    found = measure_log(log)
+
+    assert found.value == pytest.approx(true, rel=1e-6)
+    assert {p.code: p.severity for p in found.problems}["by-step-times"] == "note"
+    printed, by_times, *_ = find_witnesses(log, 20, found.value or 0)
+    assert (printed.name, by_times.name) == ("printed rate", "step time")
+    assert printed.value < 0.99 * by_times.value
+
+
+def test_a_coarse_rate_of_other_work_stays() -> None:
+    text, true = _nanochat(64, share=0.5)
+    found = measure_log(read_stream(io.BytesIO(text.encode())))
+
+    assert found.value is not None
+    assert found.value < 0.51 * true
+    assert "by-step-times" not in {p.code for p in found.problems}
+
+
+def test_a_fine_rate_stays() -> None:
+    text, true = _nanochat(65536)
+    found = measure_log(read_stream(io.BytesIO(text.encode())))
+
+    assert found.value == pytest.approx(true, rel=1e-4)
+    assert "by-step-times" not in {p.code for p in found.problems}

@@ -14,13 +14,14 @@ A built-in worker reports its window, from a barrier at its start to the slowest
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import fsum
 
 import numpy as np
 
-from trainmark.logs.columns import differences
+from trainmark.logs.columns import differences, median
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, OwnRun, ParsedLog, Problem, Severity
-from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
+from trainmark.logs.plausibility.intervals import counts_from_zero, last_digit, steps_since_restart
 from trainmark.logs.plausibility.step_timing import MATTERS
 from trainmark.measure.rules.averages import (
     NO_STEPS,
@@ -79,6 +80,13 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
             problems.append(Problem("no-clock", f"{refused}; the printed rates are used", Severity.NOTE))
     found = series(log)
     value, more = _by_rates(found, skipped)
+    if (timed := _by_finer_times(found, skipped)) is not None:
+        by_times, more = _by_rates(timed, skipped)
+        sentence = (
+            "the rates have so few digits that they give the number only roughly "
+            f"({value:.6g}): it is that of the printed step times"
+        )
+        return by_times, skipped, [*problems, *more, Problem("by-step-times", sentence, Severity.NOTE)]
     return value, skipped, [*problems, *more, *_rounded(log)]
 
 
@@ -112,6 +120,26 @@ def _by_finer_clock(log: ParsedLog, skipped: int, value: float) -> tuple[float, 
         "time stamps"
     )
     return by_clock, [*problems, Problem("by-clock", sentence, Severity.NOTE)]
+
+
+def _by_finer_times(found: Series, skipped: int) -> Series | None:
+    """Return the series of the printed step times; None if they are not finer than the rates, or of other work.
+
+    A rate may be cut to whole units (``tok/sec: 31`` of 31.9), so it is too low by half a unit in the mean.
+    """
+    log, batch = found.log, found.log.global_batch
+    rates, times = log.records.rate, log.records.step_time_s
+    if rates is None or times is None or not batch or log.meaning is Meaning.RUNNING:
+        return None
+    rate, seconds = (column.array(skipped, skipped + _BLOCK) for column in (rates, times))
+    good = (rate > 0) & (seconds > 0)
+    if not good.all() or not len(good):
+        return None
+    share = median(last_digit(rate))
+    off = np.abs(rate * found.factor * seconds / batch - 1)
+    if not MATTERS < share < 1 or median(last_digit(seconds)) >= share or median(off) > 2 * share:
+        return None
+    return Series(replace(log, records=replace(log.records, rate=None)), 1.0, batch)
 
 
 def _own(log: ParsedLog, words: OwnRun) -> float:

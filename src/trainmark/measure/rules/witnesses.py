@@ -26,6 +26,7 @@ _EXPLAINED = 0.03
 _COMPARED = frozenset(
     {
         "witnesses-disagree",
+        "rates-contradict-batch",
         "rates-contradict-clock",
         "average-differs",
         "totals-disagree",
@@ -94,8 +95,8 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
         return Witness("running average", value, "the difference of two averages since the epoch's start")
     if log.records.rate is None or log.meaning is Meaning.RUNNING:
         return None
-    if log.meaning is Meaning.SAMPLED:
-        # The number may use the clock while the scope of the rates is unknown.
+    if log.meaning is Meaning.SAMPLED or log.records.step_time_s is not None:
+        # The number may use the clock while the scope of the rates is unknown, or the times if the rates are coarse.
         try:
             found = series(log)
         except NoNumberError:
