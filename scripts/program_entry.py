@@ -13,6 +13,7 @@ files of its own in ``DIR.clock``: nothing of it comes from the run's own arriva
 import argparse
 import json
 import math
+import re
 import shlex
 import sys
 import time
@@ -104,14 +105,38 @@ def witnesses(
     if printed is not None:
         found["printed_by_the_program"] = printed
     stamps = clock_folder(result) / folder.relative_to(result)
-    if not stamps.exists() or log.known is None or units is None or first < 1 or not used:
+    if not stamps.exists() or log.known is None or units is None:
+        return found
+    arrived = pieces(folder / LOG, read_arrivals(stamps))
+    if not records and (of_run := whole_run(arrived)) is not None:
+        rate = of_run[0] * units / of_run[1]
+        return {"printed_by_the_program": measured["throughput"], "by_separate_clock": rate}
+    if first < 1 or not used:
         return found
     window = first - 1, first + len(used) - 1
-    times = stamped_times(log, records, pieces(folder / LOG, read_arrivals(stamps)), window)
+    times = stamped_times(log, records, arrived, window)
     steps = steps_between(records[first - 1 : first + len(used)], steps_per_record)
     if times is not None and steps is not None:
         found["by_separate_clock"] = steps * units / (times[1] - times[0])
     return found
+
+
+def whole_run(arrived: Sequence[tuple[float, bytes]]) -> tuple[int, float] | None:
+    """Return the steps of a Trainer's run and its seconds, from its first bar to its summary, by the separate clock.
+
+    None if the log has no such bar of the printed number of steps, or no summary.
+    """
+    text, ends = b"".join(piece for _, piece in arrived), list(accumulate(len(piece) for _, piece in arrived))
+    planned = re.search(rb"Total optimization steps = ([\d,]+)", text)
+    if planned is None:
+        return None
+    steps = int(planned[1].replace(b",", b""))
+    first = re.compile(rb"\| 0/%d \[" % steps).search(text, planned.end())
+    last = re.compile(rb"'train_runtime'").search(text, planned.end())
+    if first is None or last is None:
+        return None
+    start, end = (arrived[bisect_left(ends, found.end())][0] for found in (first, last))
+    return steps, end - start
 
 
 def stamped_times(
@@ -141,14 +166,15 @@ def stamped_times(
 
 
 def printed_rate(records: Sequence[Record], units: float | None) -> float | None:
-    """Return the harmonic mean of the printed rates, or the units of a step over the mean of the printed step times."""
-    rates = [record.rate for record in records if record.rate]
-    if rates and len(rates) == len(records):
-        return len(rates) / sum(1 / rate for rate in rates)
+    """Return the units of a step over the mean of the printed step times, or the harmonic mean of the printed rates.
+
+    A rate is made of the time, and may have fewer digits.
+    """
     times = [record.step_time_s for record in records if record.step_time_s]
-    if units is None or not times or len(times) != len(records):
-        return None
-    return units * len(times) / sum(times)
+    if units is not None and times and len(times) == len(records):
+        return units * len(times) / sum(times)
+    rates = [record.rate for record in records if record.rate]
+    return len(rates) / sum(1 / rate for rate in rates) if rates and len(rates) == len(records) else None
 
 
 def shown_command(words: str, result: Path) -> str:

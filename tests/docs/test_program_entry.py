@@ -65,6 +65,20 @@ def test_an_entry_replaces_that_of_the_same_program_command_and_machine(result: 
     assert program_entry.replaced([old, other], [entry]) == [other, entry]
 
 
+def test_a_trainers_run_is_timed_from_its_first_bar_to_its_summary() -> None:
+    arrived = [
+        (10.0, b"map: 100%|x| 0/200 [00:00<?]\n  Total optimization steps = 200\n"),
+        (12.5, b"\r  0%|          | 0/200 [00:00<?, ?it/s]"),
+        (60.0, b"\r 50%|#####     | 100/200 [00:47<00:47,  2.1it/s]"),
+        (112.5, b"\n{'train_runtime': '100', 'train_samples_per_second': '8'}\n"),
+        (120.0, b"saved\n"),
+    ]
+
+    assert program_entry.whole_run(arrived) == (200, 100.0)
+    assert program_entry.whole_run(arrived[:3]) is None
+    assert program_entry.whole_run([(1.0, b"step 1\n")]) is None
+
+
 def test_twelve_programs_were_measured_by_their_cards() -> None:
     stored = [
         entry
