@@ -98,6 +98,17 @@ def test_a_record_for_every_tenth_step_is_no_doubt(
     assert [doubt.code for doubt in found] == doubts
 
 
+def test_a_number_of_the_whole_run_says_nothing_about_its_steps() -> None:
+    case = case_of(workload="nanogpt", framework="pytorch", task="program", device="cpu")
+    card = load_workloads().find(case).card
+    protocol = Protocol.model_validate({"name": "adaptive", "steps": 200})
+    summary = measured(0).model_copy(update={"warmup_steps": 0, "rule": "summary"})
+
+    assert work_suspicions(case, card, protocol, summary, parse_events([])) == ()
+    (doubt,) = work_suspicions(case, card, protocol, measured(0), parse_events([]))
+    assert doubt.code == "steps-differ"
+
+
 @pytest.mark.parametrize(("measured_steps", "doubts"), [(70, []), (69, ["steps-differ"])])
 def test_a_warm_up_of_the_logs_format_is_no_doubt(measured_steps: int, doubts: list[str]) -> None:
     case = case_of(workload="llama2-c", framework="pytorch", task="program", device="cpu")
