@@ -76,6 +76,44 @@ def _with(experiment: Experiment, name: str) -> list[Case]:
     return [factor.added, experiment.b, *others]
 
 
+@pytest.mark.parametrize("others", [("layout",), ("layout", "batch_per_device")])
+def test_a_factor_that_needs_all_others_has_the_effect_of_leaving_it_out(others: tuple[str, ...]) -> None:
+    """Decompose the way to a compiler that supports only the other layout: nothing of the gap stays open."""
+    effects = {"layout": 1.8, "batch_per_device": 1.1, "compiler": 1.6}
+    to = {"layout": "nhwc", "batch_per_device": 32}
+    experiment = plan_experiment(A, case(compiler="torch.compile", **{name: to[name] for name in others}))
+    rates = rates_of(experiment, **effects)
+    for one in experiment.cases:
+        if one.compiler == "torch.compile" and one.value("layout") == "nchw":
+            rates[one.id] = ()
+
+    found = decompose(experiment, results_of(rates), ("a", "b"), None)
+
+    by_name = {factor.name: factor for factor in found.factors}
+    assert by_name["compiler"].added is None
+    assert by_name["compiler"].effect is not None
+    assert by_name["compiler"].effect.value == pytest.approx(1.6)
+    assert found.interaction is not None
+    assert found.interaction.value == pytest.approx(1.0)
+    assert found.closes
+    assert "A with compiler torch.compile alone has no number" in closing_sentence(found)
+    bars = bars_of(found, "A", "B", "interaction")
+    assert [bar.label for bar in bars[1:]][len(others)] == "compiler: none → torch.compile"
+    assert bars[-2].end == pytest.approx(bars[-1].end)
+
+
+def test_two_factors_that_cannot_be_added_leave_the_gap_open() -> None:
+    experiment = plan_experiment(A, B)
+    rates = rates_of(experiment, layout=1.8, batch_per_device=1.1, compiler=1.6)
+    for factor in experiment.factors[1:]:
+        rates[factor.added.id] = ()
+
+    found = decompose(experiment, results_of(rates), ("a", "b"), None)
+
+    assert (found.interaction, found.closes_within) == (None, None)
+    assert "The effect of layout, compiler could not be measured alone" in closing_sentence(found)
+
+
 def test_each_factor_is_added_to_one_side_and_left_out_of_the_other() -> None:
     experiment = plan_experiment(A, B)
 
@@ -204,17 +242,18 @@ def test_a_gap_that_is_met_closes_with_its_distance() -> None:
 
 def test_a_factor_that_cannot_be_measured_alone_is_named_with_the_reason() -> None:
     experiment, results = interacting()
-    without = tuple(one if one.id != experiment.factors[0].added.id else _lost(one) for one in results.cases)
+    lost = {experiment.factors[0].added.id, experiment.factors[0].left_out.id}
+    without = tuple(_lost(one) if one.id in lost else one for one in results.cases)
 
     found = decompose(experiment, results.model_copy(update={"cases": without}), ("a", "b"), None)
 
-    assert found.factors[0].added is None
+    assert (found.factors[0].added, found.factors[0].effect) == (None, None)
     assert "not supported" in (found.factors[0].reason or "") or "unsupported" in (
         found.factors[0].reason or ""
     )
     assert found.interaction is None
     assert not found.closes
-    assert closing_sentence(found).startswith("The effect of batch_per_device could not be measured alone")
+    assert closing_sentence(found).startswith("The effect of batch_per_device, layout could")
     assert bars_of(found, "A", "B", "interaction") == ()
 
 

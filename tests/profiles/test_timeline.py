@@ -98,6 +98,8 @@ def test_an_unknown_operation_is_other_and_an_annotation_is_nothing() -> None:
         ("cudnn::bn_fw_tr_1C11_kernel_NCHW", Kind.NORMALISATION),
         ("aten::native_layer_norm_backward", Kind.NORMALISATION),
         ("flash_fwd_kernel", Kind.ATTENTION),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7", Kind.ATTENTION),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_7", Kind.ATTENTION),
         ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >", Kind.ELEMENTWISE),
         ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >", Kind.REDUCTION),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Kind.COMMUNICATION),

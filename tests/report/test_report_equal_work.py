@@ -502,6 +502,23 @@ def test_fp32_that_differs_speaks_against_a_low_precision_too() -> None:
     assert "within the rounding" not in text
 
 
+def test_a_compiler_that_exists_only_in_a_low_precision_is_judged_in_that() -> None:
+    """Read a suite of a recorded step that has no FP32: the FP32 check lacks it, the check of its precision has it."""
+    absent = CheckedVariant(axes={"layout": "nchw"}, compiler="fused-cudnn", checks=(), absent="only in FP16")
+    checked = CheckedVariant(axes={"layout": "nchw"}, compiler="fused-cudnn", checks=(check(),))
+    in_fp32, in_bf16 = (
+        one.model_copy(update={"parties": (party("pytorch", "nchw", "cpu", variant),)})
+        for one, variant in ((golden(), absent), (narrow(), checked))
+    )
+    results = of([{**IN_BF16, "compiler": "fused-cudnn"}], in_fp32, in_bf16)
+
+    (finding,) = judge_equality(results.cases, results.certificates)
+
+    assert [work.verdict for work in finding.works] == [Verdict.EQUAL]
+    assert "could not be checked" not in report(results)
+    assert results.holds
+
+
 def test_a_precision_without_a_certificate_is_still_named() -> None:
     text = report(of([IN_BF16, {**PYTORCH, "precision": "amp-fp16"}], golden(), narrow()))
     assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text

@@ -479,12 +479,21 @@ def _work_in_doubt(results: "Results") -> str:
 
 def _unequal_work(results: "Results") -> str:
     """Return one line on a certificate of equal work that does not hold; empty if all do."""
-    first = next((certificate for certificate in results.certificates if not certificate.holds), None)
+    from trainmark.schema.certificate import failing
+
+    first = next(iter(failing(results.certificates)), None)
     if first is None:
         return ""
-    if not first.absent:
+    variants = {
+        f"{party.framework} ({', '.join(variant.way)})": variant.absent
+        for party in first.parties
+        for variant in party.variants
+        if variant.absent is not None
+    }
+    unchecked = {**first.absent, **variants}
+    if not unchecked:
         return f"exit code 1: the frameworks do not do equal work on {first.model}; see 'Equal work' in the report\n"
-    framework, reason = next(iter(first.absent.items()))
+    framework, reason = next(iter(unchecked.items()))
     return (
         f"exit code 1: it could not be checked whether {framework} does equal work on {first.model}: {reason}; "
         "--resume tries again if time or memory was lacking\n"

@@ -102,7 +102,8 @@ def _unchecked_sizes(
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:
     """Yield a finding for each group of a model's works with the same rules, from the certificates for those rules.
 
-    A precision that has certificates is another group. If the steps of its frameworks differ in FP32, that counts.
+    A precision that has certificates is another group. If the steps of its frameworks differ in FP32, that counts; a
+    step that does not exist in FP32 is judged in its own precision alone.
     """
     groups: dict[tuple[_Rules, Precision], _Cases] = {}
     for work, cases in works.items():
@@ -111,7 +112,7 @@ def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> I
     in_fp32 = [certificate for certificate in certificates if certificate.precision is Precision.FP32]
     for (rules, precision), group in groups.items():
         found = _best(model, rules, group, works, in_fp32)
-        if precision is not Precision.FP32 and not _weight(found)[0]:
+        if precision is not Precision.FP32 and not found.with_verdict(Verdict.DIFFERENT):
             narrow = [certificate for certificate in certificates if certificate.precision is precision]
             found = _best(model, rules, group, works, narrow).model_copy(update={"precision": precision})
         named = tuple(value for _, value in rules) if several else _unusual(model, rules)

@@ -3,6 +3,8 @@
 For factors f1 … fk between the cases A and B, the experiment measures A, B, A with B's value of each factor, and B with
 A's value of each. The effect of an added factor is (A with it) / A; that of one that is left out is B / (B without it).
 The added effects multiply to B / A up to the interaction: what the factors do jointly beyond what each does alone.
+Where one factor cannot be added to A alone, as a compiler that needs another factor, its effect is that of leaving it
+out of B, and the interaction is that of the others.
 
 The runs take turns pass by pass, so that the runs of one pass meet the same machine. An effect is computed within each
 pass; its interval is Student's t over the passes, on the logarithm. Only if fewer than 3 passes are whole, effects are
@@ -10,6 +12,7 @@ those of the cases' medians.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -249,13 +252,25 @@ def _tested(
 
 
 def _interaction(experiment: Experiment, rates: _Rates) -> Ratio | None:
-    """Return B / A over the product of all added effects; None if one of them is missing."""
-    added = [factor.added.id for factor in experiment.factors]
-    if len(added) == 1:
-        # The added factor makes A into B, so that nothing is left for an interaction.
-        return None if rates.product({experiment.b.id: 1}) is None else Ratio(value=1.0, interval=None)
-    ends = {experiment.b.id: 1, experiment.a.id: len(added) - 1}
-    return rates.product({**ends, **dict.fromkeys(added, -1)})
+    """Return B / A over the product of the factors' effects; None if two have no added one, or one has none at all."""
+    end, added = experiment.b.id, []
+    if None in (rates.rate(experiment.a.id), rates.rate(end)):
+        return None
+    for factor in experiment.factors:
+        if rates.rate(factor.added.id) is not None:
+            added.append(factor.added.id)
+        elif end == experiment.b.id and rates.rate(factor.left_out.id) is not None:
+            end = factor.left_out.id
+        else:
+            return None
+    powers = Counter({end: 1})
+    powers.update({experiment.a.id: len(added) - 1})
+    powers.subtract(added)
+    powers = Counter({case: power for case, power in powers.items() if power})
+    if not powers:
+        # One factor alone makes A into the other end, so that nothing is left for an interaction.
+        return Ratio(value=1.0, interval=None)
+    return rates.product(powers)
 
 
 def _quotient(gap: Ratio, measured: Ratio) -> Ratio:
@@ -283,10 +298,16 @@ def closing_sentence(found: Decomposition) -> str:
         return (
             f"The effect of {lacking} could not be measured alone; what it does of x{recorded:.3f} is open."
         )
+    dependent = next((one for one in found.factors if one.added is None), None)
     product_of = (
         "The factors and their interaction multiply" if len(found.factors) > 1 else "The factor comes"
     )
     tested = f"{product_of} to x{found.measured.value:.3f} of the recorded x{recorded:.3f}"
+    if dependent is not None:
+        tested = (
+            f"A with {dependent.name} {dependent.there} alone has no number, so its effect is that of leaving it out "
+            f"of B. {tested}"
+        )
     if found.closes:
         return f"{tested}: this closes the gap within {max(found.closes_within, 0.0005):.1%}."
     rest = recorded / found.measured.value

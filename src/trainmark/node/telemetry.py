@@ -134,10 +134,10 @@ class Sampler:
         gpus = name_gpus(self._nvml, self._handles) if self._nvml is not None else ()
         return Header(SCHEMA_VERSION, self._pid, interval_s, os.cpu_count() or 1, gpus)
 
-    def take(self) -> Sample:
-        """Return a sample; its shares cover the time since the previous one."""
+    def take(self, *, last: bool = False) -> Sample:
+        """Return a sample; its shares cover the time since the previous one. The ``last`` one has all readings."""
         at = self._clock.monotonic()
-        slow = self._slow.is_due(at)
+        slow = self._slow.is_due(at) or last
         tree, node = self._tree.read(), read_node(self._proc, self._cpus, memory=slow)
         now = _Counters(at, node, tree.cpu_s, self._clock.own_cpu())
         before, self._before = self._before, now
@@ -163,7 +163,7 @@ class Sampler:
             ),
             foreign=self._foreign.take(at, other_s, node.total_s, tree.pids),
             busy_cpus=self._busy_cpus(tree.busy_pids) if slow else None,
-            cpu_energy_j=self._energy.read_j() if slow else None,
+            cpu_energy_j=self._energy.read_j(),
         )
 
     def _busy_cpus(self, pids: Iterable[int]) -> int | None:
@@ -230,7 +230,7 @@ class Telemetry:
                 pacing = Pacing(self._interval_s)
                 stopping = False
                 while True:
-                    file.write(to_line(self._sampler.take()))
+                    file.write(to_line(self._sampler.take(last=stopping)))
                     if stopping:
                         return
                     # A late sample is not caught up: the next one is due an interval from now.
@@ -321,6 +321,9 @@ def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
     )
 
 
+POWER_INSTANT = 186
+"""``NVML_FI_DEV_POWER_INSTANT`` of nvml.h."""
+
 VIOLATIONS = {"power": 0, "thermal": 1, "board_limit": 3, "reliability": 5}
 """The policies whose violation time is read, and their numbers in nvml.h (``nvmlPerfPolicyType_t``)."""
 
@@ -333,7 +336,7 @@ def sample_gpu(
     Without ``slow``, the counters of energy and violations are not read: on an H200 they take 7 ms of CPU time, all the
     rest 0.03 ms.
     """
-    power_mw = nvml.query("nvmlDeviceGetPowerUsage", handle)
+    power_mw = _power_mw(nvml, handle)
     rates = nvml.query("nvmlDeviceGetUtilizationRates", handle)
     memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     energy_mj = nvml.query("nvmlDeviceGetTotalEnergyConsumption", handle) if slow else None
@@ -356,6 +359,15 @@ def sample_gpu(
         run_processes=None if pids is None else len(set(pids) & set(run_pids)),
         memory_utilisation=None if rates is None else rates.memory / 100,
     )
+
+
+def _power_mw(nvml: Nvml, handle: Any) -> int | None:
+    """Return the power at this moment; a driver that lacks it gives its own mean, over the last second on an H100."""
+    for field in nvml.query("nvmlDeviceGetFieldValues", handle, [POWER_INSTANT]) or ():
+        if field.nvmlReturn == 0 and field.value.uiVal > 0:
+            return int(field.value.uiVal)
+    mean_mw = nvml.query("nvmlDeviceGetPowerUsage", handle)
+    return None if mean_mw is None else int(mean_mw)
 
 
 def _violations(nvml: Nvml, handle: Any) -> dict[str, float] | None:

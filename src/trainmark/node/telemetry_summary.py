@@ -28,8 +28,8 @@ from trainmark.schema.telemetry import (
 CLOCK_DROP = 0.95
 """A clock below this share of the window's highest one has dropped."""
 
-MIN_ENERGY_READINGS = 2
-"""The smallest number of readings of the energy counter within a window whose energy is known."""
+MIN_ENERGY_READINGS = 5
+"""The smallest number of readings within a window whose energy is known: of the power, or else of the counter."""
 
 _MOST_NAMED = 3
 """The largest number of processes outside the run in a summary."""
@@ -281,7 +281,11 @@ def _gpu_counters(
         return max(_value_at(times, values, covered[1]) - _value_at(times, values, covered[0]), 0.0)
 
     seconds = covered[1] - covered[0]
-    energy = _energy([(at, gpu.energy_j) for at, gpu in here if gpu.energy_j is not None], covered)
+    energy = _energy(
+        [(at, gpu.energy_j) for at, gpu in here if gpu.energy_j is not None],
+        covered,
+        [(at, gpu.power_w) for at, gpu in here if gpu.power_w is not None],
+    )
     policies = {policy for _, gpu in here for policy in gpu.violations_s or ()}
     lengths = {
         policy: difference(lambda gpu, policy=policy: (gpu.violations_s or {}).get(policy))  # type: ignore[misc]
@@ -295,19 +299,53 @@ def _gpu_counters(
     }
 
 
-def _energy(readings: Sequence[tuple[float, float]], covered: tuple[float, float] | None) -> float | None:
-    """Return the joules by a counter over the covered part; None for too few readings, and for a counter that resets.
+def _energy(
+    readings: Sequence[tuple[float, float]],
+    covered: tuple[float, float] | None,
+    powers: Sequence[tuple[float, float]] = (),
+) -> float | None:
+    """Return the joules by a counter over the covered part, from readings of the counter and of the power in watts.
 
-    A counter starts again when a driver is loaded anew, or at its largest value.
+    A GPU's counter is read once a second, because a reading takes 6 ms of processor time; between two readings its
+    joules are distributed by the power, which is read with every sample. None for too few readings, for a part that no
+    readings enclose, and for a counter that resets: it starts again when a driver is loaded anew, or at its largest
+    value.
     """
-    if covered is None or sum(covered[0] <= at <= covered[1] for at, _ in readings) < MIN_ENERGY_READINGS:
+    if covered is None or not readings:
         return None
-    times, values = [at for at, _ in readings], [joules for _, joules in readings]
-    first, last = max(bisect_right(times, covered[0]) - 1, 0), bisect_left(times, covered[1]) + 1
-    times, values = times[first:last], values[first:last]
-    if any(after < before for before, after in pairwise(values)):
+    times = [at for at, _ in readings]
+    first, last = bisect_right(times, covered[0]) - 1, bisect_left(times, covered[1])
+    within = [sum(covered[0] <= at <= covered[1] for at, _ in of) for of in (readings, powers)]
+    if first < 0 or last == len(times) or max(within) < MIN_ENERGY_READINGS:
         return None
-    return _value_at(times, values, covered[1]) - _value_at(times, values, covered[0])
+    if any(after < before for (_, before), (_, after) in pairwise(readings[first : last + 1])):
+        return None
+    start, end = (_joules_at(readings, powers, at) for at in covered)
+    return end - start
+
+
+def _joules_at(
+    readings: Sequence[tuple[float, float]], powers: Sequence[tuple[float, float]], at: float
+) -> float:
+    """Return a counter's joules at a moment between two of its readings, which the power in between divides."""
+    after = max(bisect_left(readings, at, key=lambda reading: reading[0]), 1)
+    (from_s, before_j), (to_s, after_j) = readings[after - 1 : after + 1]
+    whole = _integral(powers, from_s, to_s)
+    part = (at - from_s) / (to_s - from_s) if whole <= 0 else _integral(powers, from_s, at) / whole
+    return before_j + part * (after_j - before_j)
+
+
+def _integral(points: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    """Return the area under a line through points of time and value; 0 without points."""
+    if len(points) < 2:
+        return 0.0
+    times, values = [at for at, _ in points], [value for _, value in points]
+    corners = [start, *(at for at in times if start < at < end), end]
+    heights = [_value_at(times, values, at) for at in corners]
+    return sum(
+        (to_s - from_s) * (low + high) / 2
+        for (from_s, low), (to_s, high) in pairwise(zip(corners, heights, strict=True))
+    )
 
 
 def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample]) -> GpuSummary:

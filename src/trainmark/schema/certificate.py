@@ -1,6 +1,6 @@
 """The certificate of equal work: the comparisons between frameworks, their tolerances and deviations."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -162,3 +162,35 @@ class Certificate(OfTask):
             and all(party.holds for party in self.parties)
             and all(pair.holds for pair in self.pairs)
         )
+
+
+def failing(certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """Return the certificates that do not hold, without the variants that another precision's certificate has checked.
+
+    A step whose kernels have no FP32 counts only where it was checked.
+    """
+    found = tuple(certificates)
+    checked = {way for one in found for way, variant in _variants(one) if variant.absent is None}
+    left = [_without_absent(one, checked) for one in found]
+    return tuple(one for one in left if not one.holds)
+
+
+_Way = tuple[str, tuple[tuple[str, str], ...], str, str | None, tuple[str, ...]]
+"""A variant's model, rules, framework, device and way."""
+
+
+def _variants(certificate: Certificate) -> Iterator[tuple[_Way, CheckedVariant]]:
+    rules = tuple(sorted(certificate.rules.items()))
+    for party in certificate.parties:
+        for variant in party.variants:
+            yield (certificate.model, rules, party.framework, party.device, variant.way), variant
+
+
+def _without_absent(certificate: Certificate, checked: Collection[_Way]) -> Certificate:
+    """Return a certificate without its absent variants of these ways."""
+    settled = {id(variant) for way, variant in _variants(certificate) if variant.absent and way in checked}
+    parties = tuple(
+        party.model_copy(update={"variants": tuple(one for one in party.variants if id(one) not in settled)})
+        for party in certificate.parties
+    )
+    return certificate.model_copy(update={"parties": parties})

@@ -29,12 +29,17 @@ class TestedFactor(Frozen):
     left_out: Ratio | None
     reason: str | None = None
 
+    @property
+    def effect(self) -> Ratio | None:
+        """The added effect, or if it is missing that of leaving the factor out."""
+        return self.left_out if self.added is None else self.added
+
 
 class Decomposition(Frozen):
     """The result of an experiment.
 
     ``gap`` is the ratio B over A that was recorded before, null if there was none; ``measured`` is the same ratio in
-    the experiment, which is the product of the added effects and the ``interaction``. ``open`` is the gap over
+    the experiment, which is the product of the factors' effects and the ``interaction``. ``open`` is the gap over
     ``measured``: what differs between the recorded sides and was not tested. ``not_tested`` are the names of such
     differences. ``closes_within`` is the share by which the tested product misses the gap; null if the product is
     incomplete. ``closes`` is true if that is at most ``limit``. ``complete`` is false while runs are missing.

@@ -92,7 +92,9 @@ class GpuSample:
     ``energy_j`` and ``violations_s`` are NVML's counters, which only grow: the energy used since the driver was loaded,
     and by policy (``thermal``, ``power``, ...) the time for which it lowered the clocks.
 
-    The two counters are read about once a second; the samples in between have None. ``run_processes`` counts the
+    ``power_w`` is the power at that moment, or where the driver lacks it the driver's mean, over the last second on an
+    H100; files before 2026-11-27 have the mean. The two counters are read about once a second and at the end; the
+    samples in between have None. ``run_processes`` counts the
     processes of the run that compute on this GPU; ``memory_utilisation`` is the share of the last driver period in
     which the GPU's memory was read or written. Both are None in files of older versions.
     """
@@ -130,8 +132,8 @@ class Sample:
     busy processes of the run may use, read about once a second. ``counters`` and ``busy_cpus`` are None in files of
     older versions. ``foreign`` are the processes outside the run that used most processor time in about a second
     before; they are searched while other processes take 5 % of the CPUs, and None in the samples without a search.
-    ``cpu_energy_j`` is the kernel's counter of the energy of all processor packages (RAPL), read about once a second;
-    None where it cannot be read.
+    ``cpu_energy_j`` is the kernel's counter of the energy of all processor packages (RAPL), in
+    files before 2026-11-27 once a second; None where it cannot be read.
     """
 
     monotonic_s: float

@@ -36,12 +36,13 @@ class Bar:
 
 
 def bars_of(found: Decomposition, a: str, b: str, interaction: str) -> tuple[Bar, ...]:
-    """Return the bars in order; none if A, B or an added effect has no number."""
+    """Return the bars in order, an effect that needs all others last; none if A, B or an effect has no number."""
     first, last = found.rates
     if first is None or last is None or found.interaction is None:
         return ()
     bars, rate = [Bar(a, 0.0, first, f"{first:.4g}")], first
-    effects = [(f"{one.name}: {one.here} → {one.there}", one.added) for one in found.factors]
+    factors = sorted(found.factors, key=lambda one: one.added is None)
+    effects = [(f"{one.name}: {one.here} → {one.there}", one.effect) for one in factors]
     if len(found.factors) > 1:
         effects.append((interaction, found.interaction))
     for label, effect in effects:
