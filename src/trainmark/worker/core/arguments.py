@@ -6,7 +6,7 @@ from typing import Any
 
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
 from .queues import DRAIN_STEPS
-from .settings import SYNTHETIC, Recipe, Settings, count, loss_scale, positive
+from .settings import SYNTHETIC, Settings, count, from_flags, loss_scale, positive
 from .task import Task
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
@@ -32,45 +32,20 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         )
     if given.profile and given.events is None:
         parser.error("--profile needs --events FILE: the trace is written into the folder of that file")
-    learning_rate = given.learning_rate
-    if learning_rate is None:
-        learning_rate = task.learning_rate(given.batch_per_device * world_size)
+    if given.learning_rate is None:
+        given.learning_rate = task.learning_rate(given.batch_per_device * world_size)
+    task.complete(given)
     drain_steps = 0 if given.data == SYNTHETIC else DRAIN_STEPS
-    common = Settings(
-        framework=given.framework,
+    return from_flags(
+        task.settings_type,
+        given,
         task=task.name,
-        model=given.model,
-        precision=given.precision,
-        batch_per_device=given.batch_per_device,
-        compiler=given.compiler,
-        data=given.data,
-        loader=given.loader,
-        loader_workers=given.loader_workers,
         steps=given.steps + drain_steps,
         warmup_steps=given.warmup_steps + drain_steps,
         drain_steps=drain_steps,
         witness_steps=0,
-        seed=given.seed,
-        device=given.device,
-        threads=given.threads,
-        events=given.events,
-        memory_limit=given.memory_limit,
-        collective=given.collective,
-        gradients=given.gradients,
-        equivalence=given.equivalence,
-        profile=given.profile,
-        epoch_samples=given.epoch_samples,
-        recipe=Recipe(
-            learning_rate=learning_rate,
-            momentum=given.momentum,
-            weight_decay=given.weight_decay,
-            schedule=given.schedule,
-            epochs=given.epochs,
-            warmup_epochs=given.warmup_epochs,
-            loss_scale=given.loss_scale,
-        ),
+        recipe=from_flags(task.recipe_type(given.model), given),
     )
-    return task.settings(given, common)
 
 
 def _task_of(words: list[str]) -> tuple[Task[Any], str]:

@@ -20,6 +20,9 @@ from .window import Timeline
 SCHEMA = "trainmark.events/1"
 PARAMETER = "PARAMETER"
 
+COMMON_RECIPE = ("learning_rate", "schedule", "epochs", "warmup_epochs", "momentum", "weight_decay")
+"""The fields of every recipe in the PARAMETER event, without the loss scale."""
+
 Step = str | list[int]
 
 
@@ -104,20 +107,11 @@ def parameters(
         "work": task.work(settings, global_batch),
         "unit": task.unit,
     }
-    optimizer = {**description["optimizer"], **_recipe(settings), **task.recipe(settings)}
+    recipe = vars(settings.recipe)
+    # A model may have a recipe without some of the task's fields.
+    names = (*COMMON_RECIPE, *(name for name in task.recipe_fields if name in recipe))
+    optimizer = {**description["optimizer"], **{name: recipe[name] for name in names}}
     return {**requested, **description, "optimizer": optimizer, "actual": dict(actual)}
-
-
-def _recipe(settings: Settings) -> dict[str, Any]:
-    recipe = settings.recipe
-    return {
-        "learning_rate": recipe.learning_rate,
-        "schedule": recipe.schedule,
-        "epochs": recipe.epochs,
-        "warmup_epochs": recipe.warmup_epochs,
-        "momentum": recipe.momentum,
-        "weight_decay": recipe.weight_decay,
-    }
 
 
 def step_events(

@@ -4,7 +4,8 @@ A task adds its own settings in a subclass. The types are for ``type=`` of argpa
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 SYNTHETIC = "synthetic"
 
@@ -101,6 +102,15 @@ class Settings:
     def dropout(self) -> float:
         """Return the share of values that the recipe drops; 0 for a recipe without dropout."""
         return float(getattr(self.recipe, "dropout", 0.0))
+
+
+Kind = TypeVar("Kind", Recipe, Settings)
+
+
+def from_flags(kind: type[Kind], given: argparse.Namespace, **others: Any) -> Kind:
+    """Return settings of a kind: each field is one of the ``others``, or the value of the flag of its name."""
+    names = [one.name for one in fields(kind) if one.name not in others]
+    return kind(**{name: getattr(given, name) for name in names}, **others)
 
 
 def truth(text: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .facts import Expected
-from .settings import Settings
+from .settings import Recipe, Settings
 
 
 class Piece(NamedTuple):
@@ -78,9 +78,6 @@ class Check(NamedTuple):
     inputs: tuple[str, ...]
     """The names of the batch's arrays, in the order in which ``Training.set_batch`` takes them."""
 
-    statistic: Callable[[Any, Any], Any]
-    """A function from a running statistic before and after a step to the batch's own statistic."""
-
     facts: Mapping[str, Any]
     """The reported settings, ready for JSON."""
 
@@ -89,6 +86,9 @@ class Check(NamedTuple):
 
     outputs: Callable[[Any], dict[str, Any]]
     """A function from each step's ``Observation`` to the network's output, ready for JSON."""
+
+    statistic: Callable[[Any, Any], Any] = lambda _before, after: after
+    """A function from a running statistic before and after a step to the batch's own statistic."""
 
     reach: Callable[[Any, Mapping[str, Any]], dict[str, Any]] | None = None
     """A function from the first step's ``Observation`` and weights to the ranges of the activations' inputs."""
@@ -129,6 +129,12 @@ class Task(Generic[Own]):
     headline: str
     """The counter of work by which throughput is counted."""
 
+    settings_type: type[Settings] = Settings
+    """The type of the settings of a run: its fields are common flags and the task's own, by their names."""
+
+    recipe_fields: Sequence[str] = ()
+    """The fields of its recipe in the PARAMETER event, besides those of every recipe."""
+
     is_default = False
     """Whether this is the task of runs that name neither a task nor a model."""
 
@@ -152,9 +158,12 @@ class Task(Generic[Own]):
         """Return the recipe's learning rate for the samples of one step of all ranks."""
         raise NotImplementedError
 
-    def settings(self, given: argparse.Namespace, common: Settings) -> Any:  # noqa: ARG002
-        """Return the settings including the task's own flags, in the type for the frameworks' workers."""
-        return common
+    def recipe_type(self, _model: str) -> type[Recipe]:
+        """Return the type of a model's recipe, whose fields are flags too."""
+        return Recipe
+
+    def complete(self, given: argparse.Namespace) -> None:
+        """Set the flags that were not given, and whose values follow from others."""
 
     def refuse(self, settings: Own) -> None:
         """Raise ``RunError`` for settings that no framework can train."""
@@ -180,10 +189,6 @@ class Task(Generic[Own]):
         ``value_bytes`` is the size of a value in the type in which the run computes.
         """
         return ()
-
-    def recipe(self, _settings: Own) -> dict[str, Any]:
-        """Return the task's own part of the recipe for the PARAMETER event."""
-        return {}
 
     def requested(self, _settings: Own) -> dict[str, Any]:
         """Return the task's own required observations of the first step, by key."""

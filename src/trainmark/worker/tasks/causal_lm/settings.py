@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...core.settings import ADAMW, AdamRecipe, Settings, count, norm, positive
 from .packing import DOCUMENTS, NO_PACKING
@@ -52,19 +51,8 @@ def add_language_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     return text
 
 
-OF_ADAM = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
-"""What a recipe of Adam's family has beside one of SGD's."""
-
-
-def recipe_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Return what those flags say of the optimizer, by the fields of an ``AdamRecipe``."""
-    return {name: getattr(given, name) for name in OF_ADAM}
-
-
-def describe_recipe(recipe: AdamRecipe) -> dict[str, Any]:
-    """Return what only an adaptive optimizer has, for the events."""
-    return {name: getattr(recipe, name) for name in OF_ADAM}
-
+ADAM_FIELDS = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
+"""The fields of a recipe of Adam's family that one of SGD lacks."""
 
 EPOCH_SEQUENCES = 8_823_000
 """An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024."""
@@ -123,18 +111,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="documents: documents of unlike lengths in each sequence, which do not attend to each other",
     )  # fmt: skip
     parser.set_defaults(sequence_length=1024, epoch_samples=EPOCH_SEQUENCES)
-    parser.set_defaults(momentum=0.9, second_momentum=0.95, epsilon=1e-8, weight_decay=0.01, clip_norm=None)
-    parser.set_defaults(schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0)
-
-
-def causal_settings(given: argparse.Namespace, common: Settings) -> CausalSettings:
-    """Return the settings with those of the flags of ``add_flags``."""
-    recipe = AdamRecipe(**vars(common.recipe), optimizer=ADAMW, **recipe_of(given))
-    return CausalSettings(
-        **{**vars(common), "recipe": recipe},
-        sequence_length=given.sequence_length,
-        accumulation=given.accumulation,
-        parallel=given.parallel,
-        activation_checkpointing=given.activation_checkpointing,
-        packing=given.packing,
+    parser.set_defaults(optimizer=ADAMW, momentum=0.9, second_momentum=0.95, epsilon=1e-8)
+    parser.set_defaults(
+        weight_decay=0.01, clip_norm=None, schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0
     )

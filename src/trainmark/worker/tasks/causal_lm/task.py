@@ -3,23 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ...core.facts import Expected
 from ...core.loss_checks import halves
 from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import Observation, check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .packing import DOCUMENTS, attended, number, pack, predicted
-from .settings import (
-    LLAMA_RECIPE,
-    CausalSettings,
-    LanguageSettings,
-    add_flags,
-    causal_settings,
-    describe_recipe,
-)
+from .settings import ADAM_FIELDS, LLAMA_RECIPE, CausalSettings, LanguageSettings, add_flags
 
 
 def count_sequences(source: str, length: int) -> int | None:
@@ -44,22 +38,6 @@ class ObservedLayers(NamedTuple):
     sequence_length: int | None
 
 
-def verify_layers(
-    settings: LanguageSettings, expected: Expected, observed: ObservedLayers | None, alone: Any
-) -> Verified:
-    """Check the types of the products in the step after the window, and the length of its sequences."""
-    if observed is not None:
-        length = observed.sequence_length
-    else:
-        length = alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
-    found = check_types(expected, None if observed is None else observed.types.items())
-    found.data["seen_sequence_length"] = length
-    if length not in (None, settings.sequence_length):
-        sentence = f"The model got sequences of {length} tokens, not {settings.sequence_length}."
-        found.doubt("sequence-length-differs", sentence)
-    return found
-
-
 USEFUL = "useful_tokens"
 """The counter of the tokens that are predicted within a document."""
 
@@ -67,26 +45,70 @@ LARGEST_SHARE = 0.5
 """The largest plausible share of one token among those that are predicted."""
 
 
-class CausalLM(Task[CausalSettings]):
+Text = TypeVar("Text", bound=LanguageSettings)
+
+
+class TextTask(Task[Text]):
+    """Models of sequences of tokens: their lengths and parts of a batch, the optimizer, and the layers of a step."""
+
+    recipe_fields: Sequence[str] = ADAM_FIELDS
+
+    def learning_rate(self, _global_batch: int) -> float:
+        """Return that of BERT's pre-training and of nanoGPT's benchmark."""
+        return 1e-4
+
+    def refuse_sequences(self, settings: Text, positions: int) -> None:
+        """Raise ``RunError`` (unsupported) for sequences longer than the positions, and batches that cannot be cut."""
+        if settings.sequence_length > positions:
+            raise RunError(
+                UNSUPPORTED,
+                f"a sequence of {settings.sequence_length} tokens is longer than the {positions} positions "
+                f"of {settings.model}",
+            )
+        if settings.batch_per_device % settings.accumulation:
+            raise RunError(
+                UNSUPPORTED,
+                f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
+                "(accumulation)",
+            )
+
+    def verify_layers(
+        self, settings: Text, expected: Expected, observed: ObservedLayers | None, alone: Any
+    ) -> Verified:
+        """Check the types of the products in the step after the window, and the length of its sequences."""
+        if observed is not None:
+            length = observed.sequence_length
+        else:
+            length = (
+                alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
+            )
+        found = check_types(expected, None if observed is None else observed.types.items())
+        found.data["seen_sequence_length"] = length
+        if length not in (None, settings.sequence_length):
+            sentence = f"The model got sequences of {length} tokens, not {settings.sequence_length}."
+            found.doubt("sequence-length-differs", sentence)
+        return found
+
+
+class CausalLM(TextTask[CausalSettings]):
     """Models that predict each next token from those before it; the loss is the cross entropy of all of them."""
 
     name = "causal-lm"
     models = tuple(ARCHITECTURES)
     headline = "tokens"
+    settings_type = CausalSettings
     add_flags = staticmethod(add_flags)
-    settings = staticmethod(causal_settings)
+
+    def recipe_type(self, _model: str) -> type[AdamRecipe]:
+        return AdamRecipe
 
     def defaults(self, model: str) -> Mapping[str, Any]:
         """Return the recipe of Llama where that is trained."""
         return LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {}
 
-    def learning_rate(self, _global_batch: int) -> float:
-        """Return that of nanoGPT's benchmark."""
-        return 1e-4
-
     def refuse(self, settings: CausalSettings) -> None:
         """Refuse sequences longer than the positions, batches that cannot be cut into parts, and packing of a file."""
-        refuse(settings, ARCHITECTURES[settings.model].positions)
+        self.refuse_sequences(settings, ARCHITECTURES[settings.model].positions)
         if settings.packed and not settings.synthetic:
             raise RunError(
                 UNSUPPORTED,
@@ -118,9 +140,6 @@ class CausalLM(Task[CausalSettings]):
             return model.operations(settings.sequence_length, settings.sequence_length**2)
         counted = model.operations(*attended(_documents(settings)))
         return {name: count // settings.batch_per_device for name, count in counted.items()}
-
-    def recipe(self, settings: CausalSettings) -> dict[str, Any]:
-        return describe_recipe(settings.recipe)
 
     def requested(self, settings: CausalSettings) -> dict[str, Any]:
         return {"sequence_length": settings.sequence_length, "accumulation": settings.accumulation}
@@ -189,35 +208,13 @@ class CausalLM(Task[CausalSettings]):
         """Return the recipe's decay; none for a norm's weight."""
         return 0.0 if is_norm(name) else settings.recipe.weight_decay
 
-    def verify_layers(
-        self, settings: CausalSettings, expected: Expected, observed: Any, alone: Any
-    ) -> Verified:
-        return verify_layers(settings, expected, observed, alone)
-
     def check(self, settings: CausalSettings) -> Check:
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=("tokens", "documents") if settings.packed else ("tokens",),
-            statistic=lambda _before, after: after,
             facts={**self.requested(settings), **({"packed": True} if settings.packed else {})},
             layers=describe_products,
             outputs=describe_logits,
-        )
-
-
-def refuse(settings: LanguageSettings, positions: int) -> None:
-    """Raise ``RunError`` (unsupported) for what no language model takes."""
-    if settings.sequence_length > positions:
-        raise RunError(
-            UNSUPPORTED,
-            f"a sequence of {settings.sequence_length} tokens is longer than the {positions} positions "
-            f"of {settings.model}",
-        )
-    if settings.batch_per_device % settings.accumulation:
-        raise RunError(
-            UNSUPPORTED,
-            f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
-            "(accumulation)",
         )
 
 

@@ -47,16 +47,3 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(
         momentum=0.875, weight_decay=3.0517578125e-05, schedule="cosine", epochs=90, warmup_epochs=8
     )
-
-
-def image_settings(given: argparse.Namespace, common: Settings) -> ImageSettings:
-    """Return the settings with those of the flags of ``add_flags``."""
-    recipe = ImageRecipe(
-        **vars(common.recipe), bn_weight_decay=given.bn_weight_decay, label_smoothing=given.label_smoothing
-    )
-    return ImageSettings(
-        **{**vars(common), "recipe": recipe},
-        image_size=given.image_size,
-        layout=given.layout,
-        classes=given.classes,
-    )

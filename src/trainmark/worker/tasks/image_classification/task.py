@@ -13,7 +13,7 @@ from ...core.loss_checks import cross_entropy
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation, ObservedConvolution, verify_layers
-from .settings import ImageSettings, add_flags, image_settings
+from .settings import ImageRecipe, ImageSettings, add_flags
 
 SUFFIXES = (".jpg", ".jpeg")
 
@@ -141,8 +141,12 @@ class ImageClassification(Task[ImageSettings]):
     models = tuple(ARCHITECTURES)
     headline = "images"
     is_default = True
+    settings_type = ImageSettings
+    recipe_fields = ("bn_weight_decay", "label_smoothing")
     add_flags = staticmethod(add_flags)
-    settings = staticmethod(image_settings)
+
+    def recipe_type(self, _model: str) -> type[ImageRecipe]:
+        return ImageRecipe
 
     def learning_rate(self, global_batch: int) -> float:
         """Return 0.256 for a batch of 256, and in proportion for others."""
@@ -185,10 +189,6 @@ class ImageClassification(Task[ImageSettings]):
             weights += layer.weights
         # Weights and momentum are read and written, gradients are read.
         return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
-
-    def recipe(self, settings: ImageSettings) -> dict[str, Any]:
-        recipe = settings.recipe
-        return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
 
     def requested(self, settings: ImageSettings) -> dict[str, Any]:
         layout = settings.layout

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings, positive
-from ...core.task import Check, Task, Verified
-from ..causal_lm.settings import LanguageSettings, add_language_flags, describe_recipe, recipe_of
-from ..causal_lm.task import LARGEST_SHARE, refuse, verify_layers
+from ...core.settings import ADAMW, LAMB, AdamRecipe, positive
+from ...core.task import Check
+from ..causal_lm.settings import ADAM_FIELDS, LanguageSettings, add_language_flags
+from ..causal_lm.task import LARGEST_SHARE, TextTask
 from ..products import describe_logits, describe_products
 from .architectures import ARCHITECTURES, decays
 
@@ -62,20 +61,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(schedule="linear", epochs=40, warmup_epochs=0, warmup_updates=10_000)
 
 
-def masked_settings(given: argparse.Namespace, common: Settings) -> MaskedSettings:
-    """Return the settings with those of the flags of ``add_flags``."""
-    recipe = MaskedRecipe(
-        **vars(common.recipe), optimizer=given.optimizer, **recipe_of(given), dropout=given.dropout
-    )
-    return MaskedSettings(
-        **{**vars(common), "recipe": recipe},
-        sequence_length=given.sequence_length,
-        accumulation=given.accumulation,
-        predictions=given.predictions or usual_predictions(given.sequence_length),
-        padding=given.padding,
-    )
-
-
 INPUTS = ("tokens", "segments", "lengths", "places", "words", "weights", "follows")
 """The arrays of a batch, in their order."""
 
@@ -87,21 +72,25 @@ WITHOUT_PADDING = "tokens_without_padding"
 MOST_PADDING = 50
 
 
-class MaskedLM(Task[MaskedSettings]):
+class MaskedLM(TextTask[MaskedSettings]):
     """Models that find hidden words and tell whether two sentences follow each other; the loss is the sum of both."""
 
     name = "masked-lm"
     models = tuple(ARCHITECTURES)
     headline = "sequences"
+    settings_type = MaskedSettings
+    recipe_fields = (*ADAM_FIELDS, "dropout")
     add_flags = staticmethod(add_flags)
-    settings = staticmethod(masked_settings)
 
-    def learning_rate(self, _global_batch: int) -> float:
-        """Return that of BERT's pre-training."""
-        return 1e-4
+    def recipe_type(self, _model: str) -> type[MaskedRecipe]:
+        return MaskedRecipe
+
+    def complete(self, given: argparse.Namespace) -> None:
+        """Hide the usual number of words of the length."""
+        given.predictions = given.predictions or usual_predictions(given.sequence_length)
 
     def refuse(self, settings: MaskedSettings) -> None:
-        refuse(settings, ARCHITECTURES[settings.model].positions)
+        self.refuse_sequences(settings, ARCHITECTURES[settings.model].positions)
         if settings.predictions >= settings.sequence_length:
             raise RunError(
                 UNSUPPORTED,
@@ -134,10 +123,6 @@ class MaskedLM(Task[MaskedSettings]):
     def operations(self, settings: MaskedSettings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
         return ARCHITECTURES[settings.model].operations(settings.sequence_length, settings.predictions)
-
-    def recipe(self, settings: MaskedSettings) -> dict[str, Any]:
-        recipe = settings.recipe
-        return {**describe_recipe(recipe), "dropout": recipe.dropout}
 
     def requested(self, settings: MaskedSettings) -> dict[str, Any]:
         return {
@@ -178,16 +163,10 @@ class MaskedLM(Task[MaskedSettings]):
         """Return the recipe's decay; none for biases and norms."""
         return settings.recipe.weight_decay if decays(name) else 0.0
 
-    def verify_layers(
-        self, settings: MaskedSettings, expected: Expected, observed: Any, alone: Any
-    ) -> Verified:
-        return verify_layers(settings, expected, observed, alone)
-
     def check(self, settings: MaskedSettings) -> Check:
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
             inputs=INPUTS,
-            statistic=lambda _before, after: after,
             facts={**self.requested(settings), "padded": settings.padded},
             layers=describe_products,
             outputs=describe_logits,

@@ -1,11 +1,11 @@
 """The own settings of a run of recommendation: its flags, and the recipe of each model."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...core.settings import ADAM, AdamRecipe, Recipe, Settings, positive
-from .architectures import ARCHITECTURES, Dlrm, Recommender
+from .architectures import ARCHITECTURES, Recommender
 
 DENSE_GRADIENTS = "dense"
 """A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
@@ -19,11 +19,11 @@ EPOCH_SAMPLES = 36_672_493
 VOCABULARY, EMBEDDING_WIDTH = 2_322_444, 16
 """DLPerf's ``deep_vocab_size``, and the default ``deep_embedding_vec_size`` of the program that it measures."""
 
-WIDER = {"dlrm": 128}
-"""Embeddings as wide as MLPerf has them."""
-
-DLRM_RATE = 0.1
+DLRM_RECIPE: Mapping[str, float] = {"learning_rate": 0.1, "momentum": 0.0, "dropout": 0.0}
 """The learning rate of the authors' script for Criteo's terabyte (facebookresearch/dlrm), whose batch is 2 048."""
+
+DLRM_WIDTH = 128
+"""Embeddings of ``dlrm`` as wide as MLPerf has them."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "tables, or of all of DLRM's tables",
     )  # fmt: skip
     clicks.add_argument(
-        "--embedding-width", type=positive, metavar="N",
-        help=f"of the deep tables; if not given: {EMBEDDING_WIDTH}, and {WIDER['dlrm']} for dlrm",
+        "--embedding-width", type=positive, default=EMBEDDING_WIDTH, metavar="N",
+        help="of the deep tables",
     )  # fmt: skip
     clicks.add_argument(
         "--table-gradients", choices=(DENSE_GRADIENTS, SPARSE_GRADIENTS), default=DENSE_GRADIENTS,
@@ -76,41 +76,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     clicks.add_argument("--second-momentum", type=float, default=0.999, help="of Adam (beta 2)")
     clicks.add_argument("--epsilon", type=float, default=1e-8, help="of Adam")
     clicks.add_argument(
-        "--dropout", type=float, help="share of values dropped after a hidden layer; default: 0.5 for "
-        "Wide & Deep, 0 for DLRM",
-    )  # fmt: skip
+        "--dropout", type=float, default=0.5, help="share of values dropped after a hidden layer"
+    )
     clicks.add_argument(
         "--epoch-samples", type=positive, default=EPOCH_SAMPLES, metavar="N",
         help="length of an epoch of synthetic data",
     )  # fmt: skip
-    parser.set_defaults(momentum=None, weight_decay=0.0, schedule="constant", epochs=1, warmup_epochs=0)
-
-
-def click_settings(given: argparse.Namespace, common: Settings) -> ClickSettings:
-    """Return the settings with those of the flags of ``add_flags``."""
-    descends = isinstance(ARCHITECTURES[common.model], Dlrm)
-    return ClickSettings(
-        **{**vars(common), "recipe": (_descent if descends else _adam)(given, vars(common.recipe))},
-        vocabulary=given.vocabulary,
-        embedding_width=given.embedding_width or WIDER.get(common.model, EMBEDDING_WIDTH),
-        table_gradients=given.table_gradients,
-    )
-
-
-def _adam(given: argparse.Namespace, common: dict[str, Any]) -> ClickRecipe:
-    own = {"momentum": 0.9 if given.momentum is None else given.momentum}
-    return ClickRecipe(
-        **{**common, **own},
-        optimizer=ADAM,
-        second_momentum=given.second_momentum,
-        epsilon=given.epsilon,
-        clip_norm=None,
-        warmup_updates=0,
-        dropout=0.5 if given.dropout is None else given.dropout,
-    )
-
-
-def _descent(given: argparse.Namespace, common: dict[str, Any]) -> DescentRecipe:
-    rate = DLRM_RATE if given.learning_rate is None else given.learning_rate
-    own = {"learning_rate": rate, "momentum": given.momentum or 0.0}
-    return DescentRecipe(**{**common, **own}, dropout=given.dropout or 0.0)
+    parser.set_defaults(optimizer=ADAM, momentum=0.9, weight_decay=0.0, clip_norm=None)
+    parser.set_defaults(schedule="constant", epochs=1, warmup_epochs=0, warmup_updates=0)

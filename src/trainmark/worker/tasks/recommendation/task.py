@@ -8,12 +8,20 @@ from ...core.facts import Expected, memory_bytes
 from ...core.loss_checks import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
-from ...core.settings import AdamRecipe
+from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .records import Batch, made_up, mirrored
-from .settings import SPARSE_GRADIENTS, ClickSettings, add_flags, click_settings
+from .settings import (
+    DLRM_RECIPE,
+    DLRM_WIDTH,
+    SPARSE_GRADIENTS,
+    ClickRecipe,
+    ClickSettings,
+    DescentRecipe,
+    add_flags,
+)
 
 LEFT = 0.05
 """The published Adam leaves hardly a row where it is; a lazy one all of those that no rank looks up."""
@@ -67,8 +75,18 @@ class Recommendation(Task[ClickSettings]):
     name = "recommendation"
     models = tuple(ARCHITECTURES)
     headline = "samples"
+    settings_type = ClickSettings
+    recipe_fields = ("second_momentum", "epsilon", "dropout")
     add_flags = staticmethod(add_flags)
-    settings = staticmethod(click_settings)
+
+    def defaults(self, model: str) -> Mapping[str, Any]:
+        """Return the recipe of DLRM where that is trained."""
+        if not _is_dlrm(model):
+            return {}
+        return {**DLRM_RECIPE, "embedding_width": DLRM_WIDTH} if model == "dlrm" else DLRM_RECIPE
+
+    def recipe_type(self, model: str) -> type[Recipe]:
+        return DescentRecipe if _is_dlrm(model) else ClickRecipe
 
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of DLPerf's scripts."""
@@ -82,7 +100,7 @@ class Recommendation(Task[ClickSettings]):
                 UNSUPPORTED,
                 f"a vocabulary of {settings.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
             )
-        if isinstance(settings.description, Dlrm):
+        if _is_dlrm(settings.model):
             if recipe.momentum or recipe.weight_decay or recipe.dropout:
                 raise RunError(
                     UNSUPPORTED,
@@ -111,16 +129,6 @@ class Recommendation(Task[ClickSettings]):
 
     def parameters(self, settings: ClickSettings, epoch_samples: int) -> dict[str, Any]:
         return {**self.requested(settings), "epoch_samples": epoch_samples}
-
-    def recipe(self, settings: ClickSettings) -> dict[str, Any]:
-        recipe = settings.recipe
-        if not isinstance(recipe, AdamRecipe):
-            return {"dropout": recipe.dropout}
-        return {
-            "second_momentum": recipe.second_momentum,
-            "epsilon": recipe.epsilon,
-            "dropout": recipe.dropout,
-        }
 
     def requested(self, settings: ClickSettings) -> dict[str, Any]:
         return {
@@ -182,12 +190,15 @@ class Recommendation(Task[ClickSettings]):
         return Check(
             shapes=settings.description.shapes(),
             inputs=("dense", "categories", "crossed", "labels"),
-            statistic=lambda _before, after: after,
             facts={"vocabulary": settings.vocabulary, "embedding_width": settings.embedding_width},
             layers=describe_products,
             outputs=describe_logits,
             other=lambda batch: mirrored(Batch(*batch), settings.vocabulary),
         )
+
+
+def _is_dlrm(model: str) -> bool:
+    return isinstance(ARCHITECTURES.get(model), Dlrm)
 
 
 def _table_bytes(own: ClickSettings) -> tuple[int, str]:

@@ -23,6 +23,7 @@ class ToyRegression(Task):
     name = "toy-regression"
     models = ("linear",)
     headline = "values"
+    settings_type = ToySettings
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--features", type=positive, default=8, metavar="N", help="numbers in a sample")
@@ -30,9 +31,6 @@ class ToyRegression(Task):
 
     def learning_rate(self, _global_batch: int) -> float:
         return 0.05
-
-    def settings(self, given: argparse.Namespace, common: Settings) -> ToySettings:
-        return ToySettings(**vars(common), features=given.features)
 
     def work(self, settings: ToySettings, samples: int) -> dict[str, int]:
         return {"values": samples * settings.features, "samples": samples}
@@ -52,7 +50,6 @@ class ToyRegression(Task):
         return Check(
             shapes={"weight": (settings.features,)},
             inputs=("points", "values"),
-            statistic=lambda _before, after: after,
             facts={"features": settings.features},
             layers=lambda _seen: {},
             outputs=lambda seen: {"predictions": [float(value) for value in seen.predictions]},
