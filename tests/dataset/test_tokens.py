@@ -7,9 +7,10 @@ import pytest
 
 from trainmark.dataset import ProblemKind
 from trainmark.dataset import tokens as packed
+from trainmark.worker.core.feed import shard_batches
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
-from trainmark.worker.tasks.causal_lm.tokens import TokenFile, shard_batches
+from trainmark.worker.tasks.causal_lm.training import TokenFile
 
 SPEC = packed.TokenSpec(tokens=5000, validation=250, vocabulary=300, seed=3)
 
@@ -122,7 +123,7 @@ def test_the_ranks_use_each_sequence_once_an_epoch() -> None:
 @pytest.mark.parametrize(
     ("tokens", "tail", "message"),
     [
-        ([], b"", "has 0 tokens, too few for one sequence of 4"),
+        ([], b"", "is empty"),
         ([1, 2, 3, 4], b"", "has 4 tokens, too few for one sequence of 4"),
         ([1, 2, 3, 4, 5], b"x", "is cut: it has 11 bytes, 2 a token"),
     ],

@@ -31,8 +31,9 @@ from trainmark.dataset.work import ProgressCounter, exclusive_folder, write_erro
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.tasks.recommendation.data import Form
+from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.architectures import DENSE
-from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+from trainmark.worker.tasks.recommendation.records import COLUMNS
 
 SHARD = 1 << 16
 """Samples per file."""

@@ -12,8 +12,9 @@ from trainmark.dataset.values import parse_spec
 from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
 from trainmark.tasks.recommendation.data import Form
+from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.architectures import CATEGORIES
-from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN, column_sizes
+from trainmark.worker.tasks.recommendation.records import COLUMNS, column_sizes
 
 SCHEMA: Literal["trainmark.clicks/1"] = "trainmark.clicks/1"
 SPEC_NAME, CONVERSION_NAME = "clicks.json", "begun.json"

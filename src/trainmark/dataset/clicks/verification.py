@@ -18,7 +18,8 @@ from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tfrecord import FramingFault, Record, read_records
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
-from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+from trainmark.worker.core.feed import TRAIN
+from trainmark.worker.tasks.recommendation.records import COLUMNS
 
 CHUNK = 1 << 16
 """Samples checked at once."""

@@ -1,11 +1,17 @@
-"""The sources of a step's batch, for every framework, and the reader of samples by their numbers."""
+"""The sources of a step's batch, for every framework, and samples that are read by their numbers."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from .outcomes import RunError
+from .outcomes import FAILED, RunError
+from .place import Place
 from .queues import Loading, SampleCounter, loading
+
+TRAIN, MANIFEST = "train.bin", "dataset.json"
+"""The file of a data set's training samples, and the one beside it that describes the data set."""
 
 
 class Feed:
@@ -112,3 +118,75 @@ class IndexedReader:
             return stopped
         self.produced.add(len(numbers), numbers)
         return arrays
+
+
+def shard_batches(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
+    """Yield the numbers of the sequences of one rank's batches, without end.
+
+    Each epoch is a new order of all sequences, drawn from the seed alone. Step k of all ranks uses the next global
+    batch of the endless row of epochs, and each rank the part that its number gives it.
+    """
+    import numpy as np
+
+    def order(epoch: int) -> Any:
+        return np.random.RandomState([seed % 2**32, epoch]).permutation(sequences)
+
+    start, epochs = place.rank * batch, {0: order(0)}
+    while True:
+        positions = np.arange(start, start + batch)
+        numbers = np.empty(batch, np.int64)
+        for epoch in range(int(positions[0]) // sequences, int(positions[-1]) // sequences + 1):
+            if epoch not in epochs:
+                epochs = {retained: epochs[retained] for retained in epochs if retained == epoch - 1}
+                epochs[epoch] = order(epoch)
+            within = positions // sequences == epoch
+            numbers[within] = epochs[epoch][positions[within] % sequences]
+        yield numbers
+        start += batch * place.world_size
+
+
+class MappedFile:
+    """A file of records of one size, mapped into memory; ``manifest`` has what ``dataset.json`` beside it says.
+
+    It can be pickled: another process maps the file itself, because what is pickled of a map is the whole file.
+    """
+
+    def __init__(self, source: str, *others: Any) -> None:
+        """Find the file, in a folder ``train.bin``; ``others`` are the further arguments of the class."""
+        self._given = (source, *others)
+        path = Path(source)
+        self.path = path / TRAIN if path.is_dir() else path
+        self.manifest = read_manifest(self.path.with_name(MANIFEST))
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Let another process map the file itself."""
+        return type(self), self._given
+
+    def map(self, kind: Any, words: int, record: str, wanted: int | None) -> Any:
+        """Return the file as (records, ``words``) of a numpy type; ``wanted`` is the number of records, if known.
+
+        Raises ``RunError`` (failed) for a file that is missing, empty or cut, where a ``record`` is called so.
+        """
+        import numpy as np
+
+        size_of_one = np.dtype(kind).itemsize * words
+        try:
+            size = self.path.stat().st_size
+        except OSError as error:
+            raise RunError(FAILED, f"cannot read {self.path}: {error.strerror}") from error
+        if size % size_of_one or (wanted is not None and size != wanted * size_of_one):
+            of = "" if wanted is None else f" of {wanted * size_of_one}"
+            raise RunError(FAILED, f"{self.path} is cut: it has {size}{of} bytes, {size_of_one} a {record}")
+        if not size:
+            raise RunError(FAILED, f"{self.path} is empty")
+        return np.memmap(self.path, kind, "r").reshape(-1, words)
+
+
+def read_manifest(path: Path) -> Any:
+    """Return what a data set's manifest says; nothing where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(FAILED, f"{path} cannot be read: {error}") from error

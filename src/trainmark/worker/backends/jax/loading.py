@@ -7,11 +7,10 @@ import grain
 import numpy as np
 from absl import flags
 
-from ...core.feed import Feed, IndexedReader, LoadedFeed
+from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
 from ...core.place import Place
 from ...core.queues import Parts, SampleCounter, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, join, single_threaded
 from ...tasks.image_classification.images import Draw
 from ...tasks.image_classification.settings import ImageSettings

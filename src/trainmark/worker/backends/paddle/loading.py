@@ -8,12 +8,11 @@ import paddle
 from paddle.io import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import IndexedReader, LoadedFeed
+from ...core.feed import IndexedReader, LoadedFeed, shard_batches
 from ...core.outcomes import RunError
 from ...core.place import Place
 from ...core.queues import AHEAD, Parts, SampleCounter, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, collate, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings

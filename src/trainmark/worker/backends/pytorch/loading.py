@@ -7,12 +7,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed
+from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
 from ...core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter, in_parts, joined
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.decoding import Photos, single_threaded
 from ...tasks.image_classification.images import DEVIATION, MEAN, Draw
 from ...tasks.image_classification.settings import ImageSettings

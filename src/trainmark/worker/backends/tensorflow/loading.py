@@ -10,12 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of
-from ...core.feed import Feed, IndexedReader, LoadedFeed
+from ...core.feed import Feed, IndexedReader, LoadedFeed, shard_batches
 from ...core.outcomes import FAILED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, Loading
 from ...core.settings import Settings
-from ...tasks.causal_lm.tokens import shard_batches
 from ...tasks.image_classification.images import ImageList, read_images
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.recommendation.records import COLUMNS, FLOATS, READERS, Batch, fitting, record_files, used_rows

@@ -1,20 +1,69 @@
-"""The base of every framework's training of a language model, and the observations of its first step."""
+"""The base of every framework's training of a language model: its file of tokens, and what its first step observes."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from ...core import facts
-from ...core.feed import Feed
-from ...core.outcomes import INVALID, RunError
+from ...core.feed import Feed, MappedFile
+from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
 from ...core.task import Task
 from ...core.training import Training
 from . import TASK
-from .architectures import is_norm
+from .architectures import ARCHITECTURES, is_norm
 from .packing import predicted
 from .settings import LanguageSettings
 from .task import USEFUL
-from .tokens import token_file
+
+
+class TokenFile(MappedFile):
+    """A file of tokens; its manifest says their type, else they are of 2 bytes."""
+
+    def __init__(self, source: str, vocabulary: int, length: int) -> None:
+        """Open ``source`` (the file, or its folder) for sequences of ``length`` tokens and the one after them.
+
+        Raises ``RunError`` (failed) for a file that is missing, cut, too short or of a larger vocabulary.
+        """
+        import numpy as np
+
+        super().__init__(source, vocabulary, length)
+        self._vocabulary, self._length = vocabulary, length
+        kind = np.dtype(self.manifest.get("type", "uint16")).newbyteorder("<")
+        self._tokens = self.map(kind, 1, "token", self.manifest.get("spec", {}).get("tokens")).reshape(-1)
+        tokens = len(self._tokens)
+        if tokens < length + 1:
+            raise RunError(
+                FAILED,
+                f"{self.path} has {tokens} tokens, too few for one sequence of {length} and the token after it",
+            )
+        if self.manifest.get("vocabulary", 0) > vocabulary:
+            theirs = self.manifest["vocabulary"]
+            raise RunError(FAILED, f"{self.path} has a vocabulary of {theirs}, the model one of {vocabulary}")
+        self.sequences = (tokens - 1) // length
+
+    def rows(self, numbers: Any) -> Any:
+        """Return the sequences of these numbers, (len(numbers), length + 1) in int64.
+
+        Raises ``RunError`` (failed) for a token outside of the model's vocabulary, naming where it is.
+        """
+        import numpy as np
+
+        rows = np.empty((len(numbers), self._length + 1), np.int64)
+        for row, number in zip(rows, numbers):
+            start = int(number) * self._length
+            row[:] = self._tokens[start : start + self._length + 1]
+        if rows.max() >= self._vocabulary:
+            place, within = np.unravel_index(int(rows.argmax()), rows.shape)
+            raise RunError(
+                FAILED,
+                f"token {int(numbers[place]) * self._length + int(within)} of {self.path} is {rows.max()}, "
+                f"outside of the model's vocabulary of {self._vocabulary}",
+            )
+        return rows
+
+    def batch(self, numbers: Any) -> tuple[Any, ...]:
+        """Return the sequences of these numbers, as the task's batch has them."""
+        return (self.rows(numbers),)
 
 
 @dataclass(frozen=True)
@@ -42,7 +91,8 @@ class LanguageTraining(Training):
     settings: LanguageSettings
 
     def open_loader(self, settings: Any, place: Place) -> Feed | None:
-        file = token_file(settings)
+        vocabulary = ARCHITECTURES[settings.model].vocabulary
+        file = TokenFile(settings.data, vocabulary, settings.sequence_length)
         return self.open_numbers(file.sequences, file.batch, settings, place, self.from_loader)
 
     def decays(self, name: str) -> bool:

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from ...core.arguments import NATIVE
 from ...core.choices import one_of
-from ...core.feed import LoadedFeed
+from ...core.feed import MANIFEST, LoadedFeed, MappedFile, read_manifest, shard_batches
 from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.queues import AHEAD, SampleCounter
-from ..causal_lm.tokens import read_manifest, shard_batches
 from .architectures import CATEGORIES, CROSSES, DENSE
 from .settings import ClickSettings
 
@@ -130,8 +129,6 @@ def _read(items: Iterator[Any], read: "queue.Queue[Any]", over: threading.Event)
             return
 
 
-TRAIN, MANIFEST = "train.bin", "dataset.json"
-
 COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in range(CATEGORIES)))
 """Criteo's fields, in their order; what has names has these."""
 
@@ -141,45 +138,28 @@ FIRST, SMALLEST = 1024, 1e-30
 """So many records are looked at for their types; a float that is nearer to 0 is an integer."""
 
 
-class ClickFile:
-    """A file of raw records, mapped into memory; ``dataset.json`` beside it says how many categories a field has."""
+class ClickFile(MappedFile):
+    """A file of raw records; its manifest says how many categories a field has."""
 
     def __init__(self, source: str, vocabulary: int) -> None:
         """Open ``source`` (the file, or its folder) for tables of ``vocabulary`` rows.
 
-        Raises ``RunError`` (failed) for a file that is not there, empty, cut, without a column, or of more categories.
+        Raises ``RunError`` (failed) for a file that is missing, empty, cut, without a column, or of more categories.
         """
         import numpy as np
 
-        self._given = source, vocabulary
-        path = Path(source)
-        self._path = path / TRAIN if path.is_dir() else path
-        made = read_manifest(self._path.with_name(MANIFEST))
-        check_columns(self._path, made.get("columns", COLUMNS))
+        super().__init__(source, vocabulary)
+        check_columns(self.path, self.manifest.get("columns", COLUMNS))
         self._vocabulary = vocabulary
-        self._sizes = np.array(fitting(self._path, made.get("column_sizes"), vocabulary))
-        try:
-            size = self._path.stat().st_size
-        except OSError as error:
-            raise RunError(FAILED, f"cannot read {self._path}: {error.strerror}") from error
-        record = 4 * len(COLUMNS)
-        wanted = made.get("spec", {}).get("samples")
-        if size % record or (wanted is not None and size != wanted * record):
-            of = "" if wanted is None else f" of {wanted * record}"
-            raise RunError(FAILED, f"{self._path} is cut: it has {size}{of} bytes, {record} a sample")
-        if not size:
-            raise RunError(FAILED, f"{self._path} is empty")
-        self._words = np.memmap(self._path, "<u4", "r").reshape(-1, len(COLUMNS))
-        _check_types(self._path, self._words[:FIRST])
+        self._sizes = np.array(fitting(self.path, self.manifest.get("column_sizes"), vocabulary))
+        wanted = self.manifest.get("spec", {}).get("samples")
+        self._words = self.map("<u4", len(COLUMNS), "sample", wanted)
+        _check_types(self.path, self._words[:FIRST])
         self.samples = len(self._words)
-
-    def __reduce__(self) -> tuple[Any, tuple[str, int]]:
-        """Let another process map the file itself: what is pickled of a map is the whole file."""
-        return ClickFile, self._given
 
     def batch(self, numbers: Any) -> Batch:
         """Return the samples of these numbers; raises ``RunError`` for a category that its field does not have."""
-        return used_rows(self._words[numbers], self._path, self._sizes, self._vocabulary, numbers)
+        return used_rows(self._words[numbers], self.path, self._sizes, self._vocabulary, numbers)
 
     def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
         """Yield a rank's batches without end; all ranks together use each sample once an epoch."""
