@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.worker.core.window import HostTimers, Steps, measure, slots_for
+from trainmark.worker.core.queues import Loading
+from trainmark.worker.core.window import DeviceTimers, HostTimers, measure, slots_for
 
 
 class Clock:
@@ -19,7 +20,7 @@ class Clock:
         return self.ns
 
 
-class Recorded(Steps):
+class Recorded:
     """Steps that take the times given, on a device that computes while the host waits, and a list of calls."""
 
     def __init__(self, step_ns: list[int], clock: Clock) -> None:
@@ -27,7 +28,7 @@ class Recorded(Steps):
         self.clock = clock
         self.calls: list[str] = []
         self.gc_was_on: list[bool] = []
-        self.marks = HostTimers(slots_for(len(step_ns)), clock)
+        self.marks: DeviceTimers = HostTimers(slots_for(len(step_ns)), clock)
         self.compiled = 0
         self.compiles_at: set[int] = set()
         self.counts = True
@@ -38,12 +39,6 @@ class Recorded(Steps):
         self.compiled += index in self.compiles_at
         self.clock.ns += self.step_ns[index]
 
-    def mark(self, slot: int) -> None:
-        self.marks.mark(slot)
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        return self.marks.seconds_between(earlier, later)
-
     def synchronize(self) -> None:
         self.calls.append("synchronize")
 
@@ -51,8 +46,14 @@ class Recorded(Steps):
         self.calls.append("barrier")
         self.clock.ns += 5_000_000_000
 
+    def compile_s(self) -> float | None:
+        return None
+
     def compilations(self) -> int | None:
         return self.compiled if self.counts else None
+
+    def loading(self) -> Loading | None:
+        return None
 
 
 def run(step_ns: list[int], warmup: int) -> Recorded:

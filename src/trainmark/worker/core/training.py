@@ -14,7 +14,7 @@ from .place import Place, Ranks
 from .queues import Loading
 from .settings import Settings
 from .task import Task
-from .window import DeviceTimers, Steps
+from .window import DeviceTimers
 
 WITNESS_RATE = 0.7
 """The learning rate of the steps after the window, as a part of the recipe's."""
@@ -51,7 +51,7 @@ class OwnPass(NamedTuple):
     """The types of the ``logits`` that the loss is computed from, and of the ``loss``; None if they are unknown."""
 
 
-class Training(Backend, Steps):
+class Training(Backend):
     """One rank that is ready to train; a framework's backend inherits from it and implements what is left.
 
     ``docs/reference/worker.md`` describes how to add a framework or a task.
@@ -160,13 +160,8 @@ class Training(Backend, Steps):
         """Return this rank's work in these steps except the last, for counters that do not follow from the samples."""
         return {}
 
-    def mark(self, slot: int) -> None:
-        self.marks.mark(slot)
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        return self.marks.seconds_between(earlier, later)
-
     def barrier(self) -> None:
+        """Wait until every rank is here."""
         self.ranks.barrier()
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:

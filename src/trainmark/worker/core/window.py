@@ -23,7 +23,7 @@ comparison; at most once a second rank 0 prints a short line. ``benchmarks/overh
 import gc
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from .queues import Loading
 
@@ -31,42 +31,6 @@ BEAT_NS = 1_000_000_000
 """The shortest time between two heartbeats."""
 
 NEVER = 1 << 63
-
-
-class Steps:
-    """The interface that the protocol calls; the base of every framework's training."""
-
-    def step(self, index: int) -> None:
-        """Run training step ``index``, or launch all of it on the device, without waiting for it."""
-        raise NotImplementedError
-
-    def mark(self, slot: int) -> None:
-        """Note, without waiting, the moment at which all work handed over so far is done."""
-        raise NotImplementedError
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks. Called after ``synchronize``."""
-        raise NotImplementedError
-
-    def synchronize(self) -> None:
-        """Wait until the device has done everything that it was given."""
-        raise NotImplementedError
-
-    def barrier(self) -> None:
-        """Wait until every rank is here."""
-        raise NotImplementedError
-
-    def compile_s(self) -> float | None:
-        """Return the seconds spent compiling so far, or None without a compiler or a count."""
-        return None
-
-    def compilations(self) -> int | None:
-        """Return the number of programs compiled so far, or None if unknown."""
-        return None
-
-    def loading(self) -> Loading | None:
-        """Return the loader's counts of made and taken samples, or None without a loader."""
-        return None
 
 
 class DeviceTimers:
@@ -79,6 +43,24 @@ class DeviceTimers:
     def seconds_between(self, earlier: int, later: int) -> float:
         """Return the seconds between two marks. Called when the device has done everything."""
         raise NotImplementedError
+
+
+class Steps(Protocol):
+    """What the protocol calls of a training; ``Training`` and its backend describe the methods."""
+
+    marks: DeviceTimers
+
+    def step(self, index: int) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def barrier(self) -> None: ...
+
+    def compile_s(self) -> float | None: ...
+
+    def compilations(self) -> int | None: ...
+
+    def loading(self) -> Loading | None: ...
 
 
 class Timeline(NamedTuple):
@@ -151,7 +133,7 @@ def measure(
     the end of step i; slot ``steps`` is the start of the window.
     """
     assert 1 <= warmup_steps < steps
-    window_start = steps
+    window_start, marks = steps, training.marks
 
     training.synchronize()
     first_step_at, started_ns = wall_clock(), clock_ns()
@@ -165,14 +147,14 @@ def measure(
     gc.freeze()
     gc.disable()
     try:
-        training.mark(0)
+        marks.mark(0)
         run_steps(training, 1, warmup_steps, beat, clock_ns)
         training.synchronize()
         compile_s, before = training.compile_s(), training.compilations()
         training.barrier()
         training.synchronize()
         loading.append(training.loading())
-        training.mark(window_start)
+        marks.mark(window_start)
         window_at, t0 = wall_clock(), clock_ns()
         run_steps(training, warmup_steps, steps, beat, clock_ns)
         training.synchronize()
@@ -183,7 +165,7 @@ def measure(
         gc.enable()
         gc.unfreeze()
 
-    seconds_between = training.seconds_between
+    seconds_between = marks.seconds_between
     warmup_s = [seconds_between(i - 1, i) for i in range(1, warmup_steps)]
     measured_s = [seconds_between(window_start, warmup_steps)]
     measured_s += [seconds_between(i - 1, i) for i in range(warmup_steps + 1, steps)]
@@ -212,7 +194,7 @@ def run_steps(
     clock_ns: Callable[[], int],
 ) -> None:
     """Run steps ``first`` to ``end - 1``; the same code for warm-up and window."""
-    step, mark = training.step, training.mark
+    step, mark = training.step, training.marks.mark
     beat_at = 0 if beat is not None else NEVER
     for index in range(first, end):
         step(index)
