@@ -15,12 +15,10 @@ STEPS = 10
 class Rank:
     """A training whose losses are given."""
 
-    def __init__(self, losses: list[float], dropout: float) -> None:
+    def __init__(self, losses: list[float]) -> None:
         self._after = losses
         self.batch: Any = "one"
         self.trained: list[tuple[int, Any]] = []
-        self.settings = SimpleNamespace(dropout=dropout)
-        self.measured_steps = STEPS
 
     def train(self, index: int) -> None:
         self.trained.append((index, self.batch))
@@ -34,8 +32,8 @@ class Rank:
 
 
 def checked(losses: list[float], dropout: float = 0.1) -> tuple[Rank, Verified]:
-    rank = Rank(losses, dropout)
-    return rank, check_dropout(rank)  # type: ignore[arg-type]
+    rank, settings = Rank(losses), SimpleNamespace(dropout=dropout, steps=STEPS)
+    return rank, check_dropout(rank, settings)  # type: ignore[arg-type]
 
 
 def test_losses_that_differ_are_in_no_doubt_and_all_steps_have_one_batch() -> None:

@@ -38,7 +38,6 @@ class Rank:
         for batch in batches if records else ():
             produced.add(len(batch), batch)
         self.feed = SimpleNamespace(next=self.read, produced=produced)
-        self.global_batch = BATCH * (1 + len(others))
         self.ranks = SimpleNamespace(place=SimpleNamespace(world_size=1 + len(others), rank=0))
         self.task = SimpleNamespace(
             labels=lambda _settings, batch: (batch[1], 0.5),
@@ -65,9 +64,9 @@ class Rank:
         return [list(own), *(rank[: len(own)] for rank in digests)]
 
     def survey(self, synthetic: bool = False) -> Any:
-        self.settings = SimpleNamespace(synthetic=synthetic, batch_per_device=BATCH)
+        settings = SimpleNamespace(synthetic=synthetic, batch_per_device=BATCH)
         trained_on, self.batch = self.batch, self.batch if synthetic else self.feed.next()
-        found = survey_samples(self, [trained_on])  # type: ignore[arg-type]
+        found = survey_samples(self, settings, [trained_on])  # type: ignore[arg-type]
         return found.data["samples"], found.doubts, found.not_checked
 
     def codes(self, synthetic: bool = False) -> list[str]:

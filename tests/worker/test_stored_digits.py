@@ -45,12 +45,13 @@ def checked(
         keeps_fp32_weights=lambda: fp32,
         expected=lambda: SimpleNamespace(compute_dtype=compute, tf32=False),
         task=SimpleNamespace(is_trainable=lambda name: "running" not in name),
-        settings=SimpleNamespace(recipe=recipe(momentum)),
     )
+    settings: Any = SimpleNamespace(recipe=recipe(momentum))
     before, later = {"w": values()}, {"w": values() if after is None else after}
     moments = Moments(9, {"w": values() if first is None else first}, {"w": values() ** 2})
     own = SimpleNamespace(gradients={"w": values() if gradient is None else gradient})
-    found = check_digits(WitnessedStep(rank, 0, ({}, before, later), (moments, None), own, None, moves=True))
+    weights = {}, before, later
+    found = check_digits(WitnessedStep(rank, settings, 0, weights, (moments, None), own, None, moves=True))
     return found.data["narrow"], [code for code, _ in found.doubts]
 
 
@@ -84,10 +85,10 @@ def test_weights_that_did_not_move_are_no_evidence() -> None:
         keeps_fp32_weights=lambda: True,
         expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=False),
         task=SimpleNamespace(is_trainable=lambda _: True),
-        settings=SimpleNamespace(recipe=recipe()),
     )
+    settings: Any = SimpleNamespace(recipe=recipe())
     still = {"w": narrow(values())}
-    step = WitnessedStep(rank, 0, (still, still, still), (None, None), None, None, moves=True)
+    step = WitnessedStep(rank, settings, 0, (still, still, still), (None, None), None, None, moves=True)
     assert check_digits(step) == Verified({"narrow": []})
 
 

@@ -28,9 +28,7 @@ def training(loss: float, plain: Any, decay: float = 3e-5, tf32: bool = False) -
     )
     return SimpleNamespace(
         task=task,
-        settings=SimpleNamespace(recipe=SimpleNamespace(weight_decay=decay)),
         losses=lambda: [0.0, loss],
-        measured_steps=0,
         mean_over_ranks=list,
         expected=lambda: SimpleNamespace(compute_dtype="float32", tf32=tf32),
     )
@@ -53,15 +51,18 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     moments = (Moments(8, {"w": first}, {"w": second}), Moments(9, {"w": after[0]}, {"w": after[1]}))
     rank: Any = SimpleNamespace(
         task=SimpleNamespace(is_trainable=lambda _: True, is_lazy=lambda *_: False, decay=lambda *_: 0.0),
-        settings=SimpleNamespace(recipe=recipe),
         expected=lambda: SimpleNamespace(compute_dtype="float32"),
         ranks=SimpleNamespace(place=SimpleNamespace(world_size=1)),
     )
     moved = {"w": weights["w"] - 1e-3 * direction}
     mean = {"w": sampled({"w": seen * pattern}, "w")}
-    step = WitnessedStep(rank, 1e-3, (weights, weights, moved), moments, alone(), mean, moves=True)
+    settings: Any = SimpleNamespace(recipe=recipe)
+    step = WitnessedStep(rank, settings, 1e-3, (weights, weights, moved), moments, alone(), mean, moves=True)
     found = AdamUpdate(step).check()
     return found.data, [code for code, _ in found.doubts]
+
+
+DECAYING: Any = SimpleNamespace(recipe=SimpleNamespace(weight_decay=3e-5))
 
 
 def alone(gradients: Any = None, types: Any = None) -> Any:
@@ -71,7 +72,8 @@ def alone(gradients: Any = None, types: Any = None) -> Any:
 
 
 def checked(loss: float, plain: Any, own: Any = None, tf32: bool = False) -> Verified:
-    return check_loss(training(loss, plain, tf32=tf32), [1], own or alone())
+    settings: Any = SimpleNamespace(steps=0)
+    return check_loss(training(loss, plain, tf32=tf32), settings, [1], own or alone())
 
 
 def smoothed(logits: Any, labels: Any, smoothing: float = 0.1) -> float:
@@ -190,16 +192,12 @@ def test_the_second_schedule_is_the_first(recipe: Recipe, rising: int, epoch: in
 
 def test_a_rate_without_its_warm_up_is_a_doubt() -> None:
     recipe = Recipe(0.256, 0.9, 0.0, "cosine", 90, 8, None)
-    run: Any = SimpleNamespace(
-        settings=SimpleNamespace(recipe=recipe),
-        measured_steps=6,
-        epoch_samples=800,
-        global_batch=8,
-        rates=learning_rates(recipe, 6, 800, 8),
-    )
-    assert check_rates(run).doubts == []
+    settings: Any = SimpleNamespace(recipe=recipe, steps=6, batch_per_device=4)
+    ranks = SimpleNamespace(place=SimpleNamespace(world_size=2))
+    run: Any = SimpleNamespace(epoch_samples=800, ranks=ranks, rates=learning_rates(recipe, 6, 800, 8))
+    assert check_rates(run, settings).doubts == []
     run.rates = [0.256] * 6
-    assert check_rates(run).doubts == [
+    assert check_rates(run, settings).doubts == [
         ("rate-differs", "The learning rate of step 0 is 0.256, but the recipe's schedule gives 0.00032.")
     ]
 
@@ -216,7 +214,7 @@ def parameters(**decays: float) -> dict[str, Unexplained]:
 
 
 def test_the_recipes_decay_is_in_no_doubt() -> None:
-    found = check_decay(training(0, None), parameters(block=3e-5, bn=0, classifier=3e-5))
+    found = check_decay(training(0, None), DECAYING, parameters(block=3e-5, bn=0, classifier=3e-5))
     assert found.doubts == []
     assert found.data["decay"]["the classifier"] == pytest.approx(3e-5, rel=0.1)
     assert abs(found.data["decay"][UNDECAYED]) < 3e-6
@@ -231,18 +229,20 @@ def test_the_recipes_decay_is_in_no_doubt() -> None:
     ],
 )  # fmt: skip
 def test_another_decay_is_a_doubt(decays: dict[str, float], sentence: str) -> None:
-    doubts = check_decay(training(0, None), parameters(**decays)).doubts
+    doubts = check_decay(training(0, None), DECAYING, parameters(**decays)).doubts
     assert [code for code, _ in doubts] == ["decay-differs"]
     assert f"The weight decay of {sentence}" in doubts[0][1]
 
 
 def test_a_decay_that_drowns_in_rounding_is_not_checked_and_never_clean() -> None:
-    found = check_decay(training(0, None), {"block1.conv.weight": update(0, 1e-3)})
+    found = check_decay(training(0, None), DECAYING, {"block1.conv.weight": update(0, 1e-3)})
     assert found.data["decay"] == {"the other parameters that decay": None}
     assert found.doubts == []
     # Parameters that contradict each other make the mean uncertain.
     apart = {f"block{seed}.conv.weight": update(3e-5 * (seed % 2) * 8, 2e-6, seed=seed) for seed in range(6)}
-    assert check_decay(training(0, None), apart).data["decay"] == {"the other parameters that decay": None}
+    assert check_decay(training(0, None), DECAYING, apart).data["decay"] == {
+        "the other parameters that decay": None
+    }
 
 
 def test_the_gradients_of_adams_step_are_compared_with_the_observed_ones() -> None:
@@ -265,7 +265,7 @@ def test_a_decay_that_one_large_weight_decides_is_no_doubt() -> None:
     rest = 1e-8 * np.random.default_rng(1).standard_normal(32)
     weights[7], rest[7] = 0.018, -0.018 * 2.9e-5
 
-    found = check_decay(training(0, None), {"stem.bn.bias": Unexplained(weights, rest)})
+    found = check_decay(training(0, None), DECAYING, {"stem.bn.bias": Unexplained(weights, rest)})
 
     assert found.doubts == []
     assert found.data["decay"][UNDECAYED] is None

@@ -15,8 +15,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .settings import Settings
 from .task import PlainLoss, Verified
-from .training import DROPOUT_STEPS, ISOLATION_STEPS, WITNESS_STEPS, Training
+from .training import DROPOUT_STEPS, ISOLATION_STEPS, WITNESS_STEPS, Training, steps_after_window
 
 EXACT, ROUNDED = 5e-4, 0.03
 """The allowed deviation of the loss, relative to it: in FP32, and with products of fewer bits."""
@@ -44,15 +45,14 @@ NOISE = 4.0
 """So many times the difference between two steps on one batch, such as of sums whose order varies, is its noise."""
 
 
-def check_loss(training: Training, batch: Sequence[Any] | None, alone: Any) -> Verified:
+def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | None, alone: Any) -> Verified:
     """Check the loss of the last step that moved the weights. All ranks must call it.
 
     ``alone`` is the own pass of its ``batch`` at the weights before the step.
     """
     found = _check_types(getattr(alone, "loss_types", None))
-    settings = training.settings
     plain = None if batch is None or alone is None else training.task.plain_loss(settings, batch, alone)
-    taken = training.losses()[training.measured_steps + WITNESS_STEPS - 1]
+    taken = training.losses()[settings.steps + WITNESS_STEPS - 1]
     if plain is not None:
         means = training.mean_over_ranks([plain.loss, *plain.mistakes.values()])
         # Gradients stay this rank's.
@@ -111,12 +111,12 @@ def _check_gradients(gradients: Any, plain: PlainLoss, exact: bool, found: Verif
             found.doubt("loss-differs", sentence)
 
 
-def check_dropout(training: Training) -> Verified:
+def check_dropout(training: Training, settings: Settings) -> Verified:
     """Check that dropout drops other values in each step, if the recipe has it. All ranks must call it."""
-    share, batch = training.settings.dropout, training.batch
+    share, batch = settings.dropout, training.batch
     if not share:
         return Verified()
-    losses = _still_losses(training, training.measured_steps + WITNESS_STEPS, [batch] * DROPOUT_STEPS)
+    losses = _still_losses(training, settings.steps + WITNESS_STEPS, [batch] * DROPOUT_STEPS)
     found = Verified({"dropout_losses": losses})
     largest = max(map(abs, losses))
     if not all(map(math.isfinite, losses)) or not largest:
@@ -130,14 +130,14 @@ def check_dropout(training: Training) -> Verified:
     return found
 
 
-def check_isolation(training: Training) -> Verified:
+def check_isolation(training: Training, settings: Settings) -> Verified:
     """Check that parts of a sample do not see each other, if it has such parts. All ranks must call it."""
-    settings = training.settings
     pair = training.task.unrelated(settings, training.ranks.place.rank) if settings.isolated else None
     if pair is None:
         return Verified()
     batches = [training.as_batch(*arrays) for arrays in (pair[0], *pair)]
-    losses = _still_losses(training, settings.steps - ISOLATION_STEPS, batches)
+    first_step = settings.steps + steps_after_window(settings) - ISOLATION_STEPS
+    losses = _still_losses(training, first_step, batches)
     if not all(map(math.isfinite, losses)):
         return Verified({"isolation_losses": None}, not_checked=["isolation of documents"])
     first, again, other = losses

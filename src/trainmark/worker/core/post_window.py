@@ -47,13 +47,13 @@ TINY = 2.0**-100
 """Smaller numbers are not compared: near the smallest one of FP32 they have fewer digits."""
 
 
-def verify(training: Training) -> Verified:
-    """Train and verify two steps after the measured ones. All ranks must call it.
+def verify(training: Training, settings: Settings) -> Verified:
+    """Train two steps after the measured ones, and verify them by the requested settings. All ranks must call it.
 
     A failure of the verification ends a run of several ranks, and is a doubt in a run of one rank.
     """
     try:
-        return _verify(training)
+        return _verify(training, settings)
     except Exception as error:
         if training.ranks.place.world_size > 1:
             raise
@@ -62,26 +62,25 @@ def verify(training: Training) -> Verified:
         return Verified({"failed": reason}, [("not-witnessed", sentence)])
 
 
-def _verify(training: Training) -> Verified:
-    settings, task = training.settings, training.task
-    found = _check_counts(training)
-    step, batches, observed = _train_steps(training, found)
+def _verify(training: Training, settings: Settings) -> Verified:
+    task, found = training.task, _check_counts(training, settings)
+    step, batches, observed = _train_steps(training, settings, found)
     found.add(_check_movement(step) if step.moves else Verified({"still": None, "statistics_move": None}))
     update = AdamUpdate(step) if isinstance(settings.recipe, AdamRecipe) else SgdUpdate(step)
     found.add(update.check())
     if not any(code == "update-differs" for code, _ in found.doubts):
-        found.add(check_decay(training, update.unexplained()))
+        found.add(check_decay(training, settings, update.unexplained()))
     if step.moves and all(batch is not None for batch in batches):
         found.add(task.rows(settings, batches, step.weights))
     found.add(check_digits(step))
     found.add(_compare_ranks(training))
     found.add(task.verify_layers(settings, training.expected(), observed, step.alone))
     found.not_checked += _unknown_of_update(found.data, settings)
-    found.add(check_rates(training))
-    found.add(check_loss(training, batches[-1], step.alone))
-    found.add(check_dropout(training))
-    found.add(survey_samples(training, batches))
-    found.add(check_isolation(training))
+    found.add(check_rates(training, settings))
+    found.add(check_loss(training, settings, batches[-1], step.alone))
+    found.add(check_dropout(training, settings))
+    found.add(survey_samples(training, settings, batches))
+    found.add(check_isolation(training, settings))
     if not settings.synthetic:
         path, known = _check_loader_path(training), {code for code, _ in found.doubts}
         path.doubts = [doubt for doubt in path.doubts if doubt[0] not in known]
@@ -90,16 +89,17 @@ def _verify(training: Training) -> Verified:
     return found
 
 
-def _train_steps(training: Training, found: Verified) -> tuple[WitnessedStep, tuple[Any, Any], Any]:
+def _train_steps(
+    training: Training, settings: Settings, found: Verified
+) -> tuple[WitnessedStep, tuple[Any, Any], Any]:
     """Train the two steps, and add to ``found`` whether they had one batch and why there is no own pass.
 
     Return the second one, the batches of both (numpy, None if they cannot be read), and its layers' observations.
     """
     import numpy as np
 
-    settings, is_trainable = training.settings, training.task.is_trainable
-    first = training.measured_steps
-    second = first + 1
+    first, second = settings.steps, settings.steps + 1
+    is_trainable = training.task.is_trainable
     before, batch = training.sampled_weights(), training.read_batch()
     training.step(first)
     training.synchronize()
@@ -107,7 +107,7 @@ def _train_steps(training: Training, found: Verified) -> tuple[WitnessedStep, tu
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
     changed = None if settings.synthetic else _changed(batch, last_batch)
-    last_batch = _switch_batch(training, batch) or last_batch
+    last_batch = _switch_batch(training, settings, batch) or last_batch
     alone, failed = _own_pass(training)
     # A pass changes only running statistics.
     if (alone is not None or failed is not None) and not all(map(is_trainable, between)):
@@ -130,6 +130,7 @@ def _train_steps(training: Training, found: Verified) -> tuple[WitnessedStep, tu
     names = [name for name in between if is_trainable(name)]
     step = WitnessedStep(
         training,
+        settings,
         training.rates[second],
         (before, between, after),
         (moments, training.read_moments()),
@@ -164,25 +165,27 @@ def _compare_ranks(training: Training) -> Verified:
     return found
 
 
-def _switch_batch(training: Training, batch: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def _switch_batch(
+    training: Training, settings: Settings, batch: Sequence[Any] | None
+) -> tuple[Any, ...] | None:
     """Train on another batch from now on, if all steps had one synthetic batch and the task has another."""
-    if batch is None or not training.settings.synthetic:
+    if batch is None or not settings.synthetic:
         return None
-    other = training.task.another(training.settings, batch)
+    other = training.task.another(settings, batch)
     if other is not None:
         training.set_batch(*other)
     return None if other is None else tuple(other)
 
 
-def _check_counts(training: Training) -> Verified:
+def _check_counts(training: Training, settings: Settings) -> Verified:
     """Compare the framework's own counts of steps and updates; an optimizer may skip a step after an overflow."""
-    taken, updates, requested = training.steps_taken(), training.updates_taken(), training.measured_steps
+    taken, updates, requested = training.steps_taken(), training.updates_taken(), settings.steps
     share = training.sampled_share()
     found = Verified({"steps_taken": taken, "updates_taken": updates})
     if share < 1:
         found.data["sampled_share"] = share
     few, part = TRIED_OUT
-    overflows = _scale_may_overflow(training.settings)
+    overflows = _scale_may_overflow(settings)
     if taken is None or not overflows:
         may_be = taken in (None, requested)
     elif not training.COUNTS_UPDATES:
@@ -288,7 +291,7 @@ def _is_rounded_away(step: WitnessedStep, name: str) -> bool:
     A batch norm's scale before a depthwise convolution followed by a batch norm does not change the loss: its gradient
     is zero up to rounding. A gradient that is exactly zero everywhere means that no gradient reaches the parameter.
     """
-    adaptive, mean = isinstance(step.training.settings.recipe, AdamRecipe), step.mean
+    adaptive, mean = isinstance(step.settings.recipe, AdamRecipe), step.mean
     if mean is None or adaptive or not mean[name].any():
         return False
     values = abs(sampled(step.weights[1], name))
@@ -306,7 +309,7 @@ def check_digits(step: WitnessedStep) -> Verified:
         return Verified({"narrow": None})
     arrays = {"weights": {name: _moved(before[name], after[name]) for name in step.names}}
     moments, _ = step.moments
-    if moments is not None and _have_digits(training.settings.recipe):
+    if moments is not None and _have_digits(step.settings.recipe):
         arrays["first moment"] = dict(moments.first)
         arrays["second moment"] = dict(moments.second)
     expected = training.expected()

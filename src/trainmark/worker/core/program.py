@@ -156,7 +156,7 @@ def _run(
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
-    verified = verify(training)
+    verified = verify(training, settings)
     window_s = max(rank.window_ns for rank in ranks.totals) / 1e9
     share = share_of_peak(training, settings, sum(rank.samples for rank in ranks.totals) / window_s)
     isolated = time_in_isolation(training, window_s / (settings.steps - settings.warmup_steps))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .settings import AdamRecipe, Recipe
+from .settings import AdamRecipe, Recipe, Settings
 from .task import Verified
 from .training import Training
 from .update_checks import Unexplained
@@ -32,12 +32,12 @@ class _Estimate(NamedTuple):
     error: float
 
 
-def check_decay(training: Training, parameters: Mapping[str, Unexplained]) -> Verified:
+def check_decay(training: Training, settings: Settings, parameters: Mapping[str, Unexplained]) -> Verified:
     """Estimate the decay of each group of parameters (None: unknown), and doubt another one than the recipe's."""
-    requested = training.settings.recipe.weight_decay
+    requested = settings.recipe.weight_decay
     groups: dict[str, dict[str, Unexplained]] = {}
     for name, parameter in parameters.items():
-        groups.setdefault(_group(training, name), {})[name] = parameter
+        groups.setdefault(_group(training, settings, name), {})[name] = parameter
     decays: dict[str, float | None] = {}
     found = Verified({"decay": decays})
     for group, members in sorted(groups.items()):
@@ -46,7 +46,7 @@ def check_decay(training: Training, parameters: Mapping[str, Unexplained]) -> Ve
             decays[group] = None
             continue
         decays[group] = estimate.decay
-        expected = training.task.decay(training.settings, next(iter(members)))
+        expected = training.task.decay(settings, next(iter(members)))
         if abs(estimate.decay - expected) > max(PART * requested, STANDARD_ERRORS * estimate.error):
             found.doubt(
                 "decay-differs",
@@ -55,9 +55,9 @@ def check_decay(training: Training, parameters: Mapping[str, Unexplained]) -> Ve
     return found
 
 
-def _group(training: Training, name: str) -> str:
+def _group(training: Training, settings: Settings, name: str) -> str:
     own = OWN_GROUPS.get(name.partition(".")[0])
-    if training.task.decay(training.settings, name) <= 0:
+    if training.task.decay(settings, name) <= 0:
         return UNDECAYED
     return own or DECAYED
 
@@ -97,10 +97,10 @@ OFF = 1e-6
 """The allowed deviation of a rate, relative to the recipe's."""
 
 
-def check_rates(training: Training) -> Verified:
+def check_rates(training: Training, settings: Settings) -> Verified:
     """Report the rates of the first and the last measured step, and doubt a step with another rate."""
-    recipe, epoch_steps = training.settings.recipe, training.epoch_samples / training.global_batch
-    rates = training.rates[: training.measured_steps]
+    recipe, rates = settings.recipe, training.rates[: settings.steps]
+    epoch_steps = training.epoch_samples / (settings.batch_per_device * training.ranks.place.world_size)
     found = Verified({"rates": {"first": rates[0], "last": rates[-1]}})
     for step, rate in enumerate(rates):
         expected = scheduled_rate(recipe, step, epoch_steps)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from .settings import Settings
 from .task import Verified
 from .training import Training
 
@@ -48,30 +49,36 @@ SHARED = 0.5
 """The share of the compared samples that two ranks may have in common."""
 
 
-def survey_samples(training: Training, batches: Sequence[Sequence[Any] | None]) -> Verified:
+def survey_samples(
+    training: Training, settings: Settings, batches: Sequence[Sequence[Any] | None]
+) -> Verified:
     """Check the samples of ``batches``, which were trained on after the window, and of more if the data are read.
 
     All ranks must call it.
     """
     found = [batch for batch in batches if batch is not None]
-    if not training.settings.synthetic and found:
-        found += _more_batches(training, len(found))
-    digests = [_row_digests(batch, training.settings.batch_per_device) for batch in found]
+    if not settings.synthetic and found:
+        found += _more_batches(training, settings, len(found))
+    digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
     survey = Verified()
-    if not training.settings.synthetic:
-        survey.add(_compare_rows(training, digests))
-    survey.add(_find_copies(training, found))
+    if not settings.synthetic:
+        survey.add(_compare_rows(training, settings, digests))
+    survey.add(_find_copies(training, settings, found))
     if training.ranks.place.world_size > 1:
-        survey.add(_compare_ranks(training, digests))
-    if not training.settings.synthetic:
-        survey.add(_check_numbers(training))
-    survey.add(_check_labels(training, found))
+        survey.add(_compare_ranks(training, settings, digests))
+    if not settings.synthetic:
+        survey.add(_check_numbers(training, settings))
+    survey.add(_check_labels(training, settings, found))
     survey.data = {"samples": survey.data}
     return survey
 
 
-def _more_batches(training: Training, there: int) -> list[Sequence[Any]]:
-    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / training.settings.batch_per_device)))
+def _global_batch(training: Training, settings: Settings) -> int:
+    return settings.batch_per_device * training.ranks.place.world_size
+
+
+def _more_batches(training: Training, settings: Settings, there: int) -> list[Sequence[Any]]:
+    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
     more: list[Sequence[Any]] = []
     for _ in range(wanted - there):
         batch = training.read_batch()
@@ -95,14 +102,18 @@ def _row_digests(batch: Sequence[Any], rows: int) -> list[int]:
     return digests
 
 
-def _compare_rows(training: Training, digests: Sequence[Sequence[int]]) -> Verified:
+def _compare_rows(training: Training, settings: Settings, digests: Sequence[Sequence[int]]) -> Verified:
     every = [digest for batch in digests for digest in batch]
     if not every:
         return Verified({"compared": None, "distinct": None}, not_checked=["samples"])
     distinct, expected = len(set(every)), min(len(every), training.epoch_samples)
     found = Verified({"compared": len(every), "distinct": distinct})
     again = _repeated_batch(digests)
-    if again is not None and len(digests[0]) >= 4 and training.epoch_samples >= 2 * training.global_batch:
+    if (
+        again is not None
+        and len(digests[0]) >= 4
+        and training.epoch_samples >= 2 * _global_batch(training, settings)
+    ):
         later, earlier = again
         found.doubt(
             "batches-repeat",
@@ -115,13 +126,13 @@ def _compare_rows(training: Training, digests: Sequence[Sequence[int]]) -> Verif
     return found
 
 
-def _find_copies(training: Training, batches: Sequence[Sequence[Any]]) -> Verified:
+def _find_copies(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
     """Find rows that are copies of another row of the same batch, and their share over all batches."""
-    batch_rows = training.settings.batch_per_device
+    batch_rows = settings.batch_per_device
     compared = [_rows_of(batch, batch_rows) for batch in batches]
     rows = batch_rows * sum(map(bool, compared))
     # A batch of a small data set spans epochs, and may have a sample twice.
-    is_small = not training.settings.synthetic and training.epoch_samples < 4 * training.global_batch
+    is_small = not settings.synthetic and training.epoch_samples < 4 * _global_batch(training, settings)
     if is_small or batch_rows < 4 or not rows:
         return Verified({"copies": None})
     share = sum(map(_copies, compared)) / rows
@@ -163,14 +174,14 @@ def _repeated_batch(digests: Sequence[Sequence[int]]) -> tuple[int, int] | None:
     return None
 
 
-def _compare_ranks(training: Training, digests: Sequence[Sequence[int]]) -> Verified:
+def _compare_ranks(training: Training, settings: Settings, digests: Sequence[Sequence[int]]) -> Verified:
     """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
-    synthetic, world_size = training.settings.synthetic, training.ranks.place.world_size
+    synthetic, world_size = settings.synthetic, training.ranks.place.world_size
     # Synthetic data have one batch a rank, of which the second one may be a copy.
     compared = digests[:1] if synthetic else digests
     own = [digest for batch in compared for digest in batch]
     epoch, rows = training.epoch_samples, len(compared[0]) if compared else 0
-    if not own or (not synthetic and epoch < 2 * training.global_batch):
+    if not own or (not synthetic and epoch < 2 * _global_batch(training, settings)):
         return Verified({"shared_by_ranks": None}, not_checked=["samples shared by ranks"])
     ranks = training.gather(own)
     # In a small data set later batches are of another epoch, and may have the others' samples: by batches then.
@@ -198,12 +209,12 @@ def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> tuple[float, int,
     return max(shares)
 
 
-def _check_numbers(training: Training) -> Verified:
+def _check_numbers(training: Training, settings: Settings) -> Verified:
     """Compare the loader's own record with an independent count of the data set."""
     produced, task = training.feed.produced, training.task
     numbers = [] if produced is None else produced.numbers()
     is_first = training.ranks.place.rank == 0
-    there = task.count_samples(training.settings) if is_first else None
+    there = task.count_samples(settings) if is_first else None
     in_epoch = there or training.epoch_samples
     found = Verified({"data_set": there, "read": None, "read_distinct": None, "read_digest": None})
     if there is None:
@@ -222,7 +233,7 @@ def _check_numbers(training: Training) -> Verified:
             "samples-repeat",
             f"The loader read {len(numbers)} samples, and only {distinct} different ones; the data set has {in_epoch}.",
         )
-    in_order = _share_in_order(numbers, task.list_samples(training.settings) if is_first else None)
+    in_order = _share_in_order(numbers, task.list_samples(settings) if is_first else None)
     if in_order is not None and enough and in_order >= IN_ORDER:
         found.doubt(
             "samples-not-shuffled",
@@ -247,10 +258,9 @@ def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> flo
     return following / (len(found) - 1)
 
 
-def _check_labels(training: Training, batches: Sequence[Sequence[Any]]) -> Verified:
+def _check_labels(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
     import numpy as np
 
-    settings = training.settings
     compared = batches[:1] if settings.synthetic else batches
     labelled = [training.task.labels(settings, batch) for batch in compared]
     known = [labels for labels in labelled if labels is not None]

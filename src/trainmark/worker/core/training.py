@@ -100,11 +100,6 @@ class Training(Backend):
         """Return the samples of one step of all ranks."""
         return self.settings.batch_per_device * self.ranks.place.world_size
 
-    @property
-    def measured_steps(self) -> int:
-        """Return the number of steps before those that verify the run."""
-        return self.settings.steps - self.settings.witness_steps
-
     def open_numbers(
         self,
         samples: int,

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .optimizers import Moments, adam, clipping
-from .settings import LAMB, AdamRecipe
+from .settings import LAMB, AdamRecipe, Settings
 from .task import Verified
 from .training import Training
 
@@ -75,12 +75,14 @@ class Unexplained(NamedTuple):
 class WitnessedStep(NamedTuple):
     """A step after the window, and all that was read around it; values that could not be read are None.
 
+    ``settings`` are the request, whatever the training has made of it;
     ``weights`` are those before the step before, between both and after this one, ``moments`` the optimizer's before
     and after this one; ``alone`` is this rank's own pass of the step's batch, and ``mean`` the sampled elements of the
     mean of all ranks' gradients. ``moves``: the step changes weights of FP32.
     """
 
     training: Training
+    settings: Settings
     rate: float
     weights: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
     moments: tuple[Moments | None, Moments | None]
@@ -95,7 +97,7 @@ class WitnessedStep(NamedTuple):
 
     def decay(self, name: str) -> float:
         """Return the requested decay of a parameter."""
-        return self.training.task.decay(self.training.settings, name)
+        return self.training.task.decay(self.settings, name)
 
 
 def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -119,7 +121,7 @@ class Update:
         found = Verified(
             {
                 "learning_rate_asked": self._step.rate,
-                "momentum_asked": self._step.training.settings.recipe.momentum,
+                "momentum_asked": self._step.settings.recipe.momentum,
                 "learning_rate": None,
                 "momentum": None,
                 "residual": None,
@@ -153,7 +155,7 @@ class SgdUpdate(Update):
         terms, decays, update = self._equations(self._step.mean)
         if not len(update):
             return None
-        requested, requested_rate = self._step.training.settings.recipe.momentum, self._step.rate
+        requested, requested_rate = self._step.settings.recipe.momentum, self._step.rate
         (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
 
         def unexplained(*factors: float) -> float:
@@ -191,7 +193,7 @@ class SgdUpdate(Update):
             return {}
         single = step.training.ranks.place.world_size == 1
         elements = ELEMENTS if single else SAMPLED
-        momentum = step.training.settings.recipe.momentum
+        momentum = step.settings.recipe.momentum
         for name in step.names:
             before, between, after = (sampled(weights, name, elements) for weights in step.weights)
             gradients = sampled(step.alone.gradients, name, elements) if single else step.mean[name]
@@ -232,7 +234,7 @@ class SgdUpdate(Update):
         ranks = self._step.training.ranks.place.world_size
         if ranks > 1 and abs(times / ranks - 1) <= off:
             return f"the gradients of the {ranks} ranks are summed instead of averaged"
-        requested = self._step.training.settings.recipe.momentum
+        requested = self._step.settings.recipe.momentum
         if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
             return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
         if abs(times - 1) > least:
@@ -261,8 +263,8 @@ class AdamUpdate(Update):
 
     def __init__(self, step: WitnessedStep) -> None:
         super().__init__(step)
-        assert isinstance(step.training.settings.recipe, AdamRecipe)
-        self._recipe: AdamRecipe = step.training.settings.recipe
+        assert isinstance(step.settings.recipe, AdamRecipe)
+        self._recipe: AdamRecipe = step.settings.recipe
         self._unexplained: dict[str, Unexplained] = {}
 
     def unexplained(self) -> dict[str, Unexplained]:
@@ -283,7 +285,7 @@ class AdamUpdate(Update):
         # What a lazy optimizer leaves alone has a gradient of 0.
         requested_of = {
             name: mean[name] != 0
-            if training.task.is_lazy(training.settings, name)
+            if training.task.is_lazy(step.settings, name)
             else np.ones_like(mean[name], bool)
             for name in step.names
         }
