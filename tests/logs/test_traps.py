@@ -1,6 +1,7 @@
 """Logs whose lines read like another number: each gives the right one, a doubt, or none."""
 
 import json
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -534,6 +535,31 @@ def test_a_world_size_that_contradicts_being_distributed_is_unknown(read: Reader
 
     assert read(f"Namespace(distributed=True, world_size=1)\n{line}").facts.gpus is None
     assert read(f"Namespace(distributed=False, world_size=1)\n{line}").facts.gpus == 1
+
+
+@pytest.mark.parametrize("every", [1, 5, 10, 20])
+def test_means_of_the_last_steps_count_each_step_once(read: Reader, every: int) -> None:
+    """MetricLogger prints the mean of its last 20 steps: the last ones are in fewer lines than those before them."""
+    seconds = [0.5] * 381 + [1.0] * 20
+    lines = ["Not using distributed mode", "Namespace(batch_size=8, model='resnet50')"]
+    for step in range(0, 401, every):
+        mean = fmean(seconds[max(0, step - 19) : step + 1])
+        lines.append(
+            f"Epoch: [0]  [{step:3}/401]  eta: 0:01:00  lr: 0.1  loss: 2.3 (2.3)  time: {mean:.4f}  data: 0.0001"
+        )
+
+    log = read("\n".join([*lines, ""]))
+
+    assert measure_log(log).value == pytest.approx(8 / fmean(seconds[1:]))
+
+
+def test_means_of_the_last_steps_begin_anew_in_each_epoch(read: Reader) -> None:
+    line = "Epoch: [{e}]  [{n:3}/50]  eta: 0:01:00  lr: 0.1  loss: 2.3 (2.3)  time: 0.5000  data: 0.0001\n"
+    log = read("".join(line.format(e=e, n=n) for e in range(3) for n in range(0, 50, 10)))
+
+    assert [(row.epoch, row.step) for row in log.records.rows()] == [
+        (epoch, step) for epoch in range(3) for step in (0, 20, 40)
+    ]
 
 
 def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Reader) -> None:

@@ -13,7 +13,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
 from trainmark.logs.description.facts import Settings, Sources, read_sources
 from trainmark.logs.description.patterns import check_fields, compile_pattern
-from trainmark.logs.description.spread import Blocks, join_lines, merge_lines, number_epochs
+from trainmark.logs.description.spread import Blocks, join_lines, merge_lines, number_epochs, thin_means
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -44,7 +44,7 @@ _SWITCHES = (
     "may_count_from_one",
 )
 _SOURCES = ("resumed_from", "last_step", "last_epoch", "last_step_of_epoch")
-_COUNTS = ("averages_from", "warmup_steps")
+_COUNTS = ("averages_from", "warmup_steps", "mean_of_last")
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "launcher": ("paddle",),
     "rate_of": ("all", "node", "device"),
@@ -83,7 +83,8 @@ class FormatDescription:
     ``tflops`` (per device), ``mfu`` (percent), ``mfu_share``. ``start`` matches the beginning of every complete log,
     and one of ``required`` is in each log of this program, but not in those of others that print the same records;
     ``end`` the end of a run. ``last_step``, ``last_epoch`` and ``last_step_of_epoch`` say where the counters are
-    found that a complete run, or epoch, reaches. ``averages_since_start`` makes a resumed run doubtful, whose first
+    found that a complete run, or epoch, reaches. A printed time is the mean of the ``mean_of_last`` steps before it, if
+    that is not 0. ``averages_since_start`` makes a resumed run doubtful, whose first
     step is ``resumed_from``. ``doubts`` are problems that a pattern in the log shows. ``sample`` is how a synthetic
     log is written. ``examples`` are logs with the number that they give.
     """
@@ -117,6 +118,7 @@ class FormatDescription:
     samples_of_step: bool = False
     counts_samples: bool = False
     of_last_steps: bool = False
+    mean_of_last: int = 0
     restarts_each_epoch: bool = False
     averages_from: int = 0
     may_count_from_one: bool = False
@@ -315,14 +317,22 @@ def _records(
 
 
 def _transform(text: FormatDescription) -> Callable[[Blocks], Blocks] | None:
-    """Return the function that completes the rows of records; None if their lines have all that they need."""
+    """Return the function that completes or thins the rows of records; None if their lines are the records."""
     found = [
         record["lines"][0] for record in text.records if isinstance(record, Mapping) and "lines" in record
     ]
     if len(found) > 1:
         raise InputError(f"{text.where}: records: only one of them may have 'lines'")
-    if found and text.restarts_each_epoch:
-        raise InputError(f"{text.where}: restarts_each_epoch is not for records with 'lines'")
+    for key, is_given in (
+        ("restarts_each_epoch", text.restarts_each_epoch),
+        ("mean_of_last", text.mean_of_last),
+    ):
+        if found and is_given:
+            raise InputError(f"{text.where}: {key} is not for records with 'lines'")
+    if text.restarts_each_epoch and text.mean_of_last:
+        raise InputError(f"{text.where}: mean_of_last is not for restarts_each_epoch")
+    if text.mean_of_last:
+        return thin_means(text.mean_of_last)
     if text.restarts_each_epoch:
         return number_epochs
     return merge_lines(compile_pattern(str(found[0]), text.where)) if found else None

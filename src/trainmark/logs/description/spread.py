@@ -1,4 +1,4 @@
-"""Fields of several lines merged to one row, and epochs by the restarts: what a record lacks in its line."""
+"""Rows made of the lines' fields: several lines merged to one, epochs by the restarts, means that do not overlap."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -106,3 +106,25 @@ def number_epochs(blocks: Blocks) -> Blocks:
             numbers[start:stop], rises[start:stop] = epoch, part > highest[:-1]
             high = float(highest[-1])
         yield {name: values[rises] for name, values in {**block, "epoch": numbers}.items()}
+
+
+def thin_means(steps: int) -> Callable[[Blocks], Blocks]:
+    """Return the function that leaves out rows until the last one is ``steps`` steps back: each is a mean over these.
+
+    Lines that are closer have the same steps several times. An epoch, at which the counter falls back, begins anew.
+    """
+
+    def thinned(blocks: Blocks) -> Blocks:
+        last, before = -np.inf, np.inf
+        for block in blocks:
+            step = block.get("step")
+            if step is None or not len(step):
+                yield block
+                continue
+            used = np.empty(len(step), bool)
+            for at, now in enumerate(step.tolist()):
+                used[at] = now < before or now >= last + steps
+                last, before = (now if used[at] else last), now
+            yield {name: values[used] for name, values in block.items()}
+
+    return thinned
