@@ -110,7 +110,7 @@ class Case(Frozen):
     framework: Word = "pytorch"
     model: Word
     task: Word
-    precision: Precision | UnknownPrecision = Precision.FP32
+    precision: Annotated[Precision | UnknownPrecision, Field(union_mode="left_to_right")] = Precision.FP32
     batch_per_device: Count | Literal["max", "unknown"] = 32
     nodes: Count = 1
     devices_per_node: Count = 1
@@ -130,8 +130,10 @@ class Case(Frozen):
             return point
         # Pydantic's model_fields is a property that takes longer than all the rest.
         fields = cls.__pydantic_fields__
-        common = {name: value for name, value in point.items() if name in fields}
-        own = {name: value for name, value in point.items() if name not in fields}
+        common: dict[str, Any] = {}
+        own: dict[str, Any] = {}
+        for name, value in point.items():
+            (common if name in fields else own)[name] = value
         if is_neutral(point.get("task")):
             return dict.fromkeys(UNSTATED, UNKNOWN) | common | {"task_axes": own}
         if "model" not in point and (model := default_model(point.get("task"))) is not None:
@@ -160,7 +162,7 @@ class Case(Frozen):
             return TaskAxes()
         if not isinstance(axes, Mapping):
             return task.axes.model_validate(axes)
-        if unknown := [axis for axis in axes if axis not in task.axes.model_fields]:
+        if unknown := [axis for axis in axes if axis not in task.axes.__pydantic_fields__]:
             raise ValidationError.from_exception_data(
                 cls.__name__, [_unknown_axis(axis, axes[axis], task.name) for axis in unknown]
             )
@@ -244,7 +246,7 @@ class Case(Frozen):
         """Nodes and devices per node: ``4n8g``."""
         return f"{self.nodes}n{self.devices_per_node}g"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The case's name in paths and tables: every axis in a fixed order, so that equal cases have equal ids.
 
@@ -253,10 +255,6 @@ class Case(Frozen):
         digits with a probability of 3e-8. The id of a
         case of the neutral task has only what is known, and its options by name and value.
         """
-        return self._id
-
-    @cached_property
-    def _id(self) -> str:
         return self._neutral_name() if is_neutral(self.task) else self._name(digits=16)
 
     @property

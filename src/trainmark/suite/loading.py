@@ -157,13 +157,16 @@ def _case(
     cards: CardCases | None = None,
 ) -> Case:
     """Return the case of a point, with what its card states and the defaults that its task has."""
-    defaults = defaults or {}
+    stated = {**(defaults or {}), **point}
     if cards is not None:
-        defaults = cards.defaults(defaults | point) | defaults
-    task = (defaults | point).get("task", task_of_model((defaults | point).get("model")))
+        stated = cards.defaults(stated) | stated
+    task = stated["task"] if "task" in stated else task_of_model(stated.get("model"))
     axes = axes_of(task) if task in TASKS else axes_of()
     try:
-        return Case.model_validate({axis: value for axis, value in defaults.items() if axis in axes} | point)
+        # A point with an axis of another task is a mistake, a default for other tasks is not.
+        return Case.model_validate(
+            {axis: value for axis, value in stated.items() if axis in axes or axis in point}
+        )
     except ValidationError as error:
         raise explained(document, key, error, axes) from None
 
