@@ -4,7 +4,6 @@ import fcntl
 import itertools
 import json
 import os
-import pickletools
 import re
 import shutil
 import signal
@@ -481,6 +480,8 @@ def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
 
 def _pickled_text(data: bytes) -> str:
     """Return the string in a pickle without unpickling it, which would execute code."""
+    import pickletools  # takes a tenth of the start of a command, and few runs fail in a spawned rank
+
     with suppress(ValueError):
         return next((str(value) for op, value, _ in pickletools.genops(data) if op.name in _STRINGS), "")
     return ""
