@@ -110,7 +110,7 @@ def planned(line: Line, folder: Path) -> list[Plan | CannotStart]:
         for entry in load_hosts(str(hosts), {}).hosts
     ]
     cases = select(loaded.cases, line.cases)
-    return plan_campaign(loaded, cases, Path("/results"), Path("/trainmark"), there)
+    return list(plan_campaign(loaded, cases, Path("/results"), Path("/trainmark"), there))
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -20,13 +20,13 @@ from trainmark.tasks import case_of
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
+    Program,
     UnsupportedByCard,
     Values,
     Workload,
     commit_of,
     find_gap,
     load_workloads,
-    program_words,
     read_card,
 )
 from trainmark.workload.card import TypedOption
@@ -62,8 +62,12 @@ def written(folder: Path, **change: Any) -> Path:
     return path
 
 
-def values(folder: Path) -> Values:
-    return Values(20, 5, 2, 1, 1, folder / "events.jsonl", "synthetic")
+VALUES = Values(steps=20, warmup_steps=5, threads=2, loader_workers=1, seed=1, data="synthetic")
+
+
+def program_words(case: Case, workload: Workload, folder: Path, values: Values = VALUES) -> tuple[str, ...]:
+    program = Program(case, workload, values)
+    return program.words(case, program.texts(case, folder))
 
 
 @pytest.mark.parametrize("workload", shipped(), ids=lambda found: f"{found.card.name}-{found.card.framework}")
@@ -185,19 +189,19 @@ def test_a_card_that_is_no_mapping_is_an_error(folder: Path) -> None:
 def test_the_values_of_an_axis_are_all_that_the_program_can_do(folder: Path) -> None:
     workload = read_card(written(folder))
     case = case_of(workload="mine", framework="jax", precision=Precision.BF16)
-    assert program_words(case, workload, values(folder))[1:] == ("--steps", "20", "--bf16")
+    assert program_words(case, workload, folder)[1:] == ("--steps", "20", "--bf16")
     with pytest.raises(
         UnsupportedByCard, match=r"has no precision 'tf32' \(it has: fp32, bf16\)|did you mean"
     ):
-        program_words(case.model_copy(update={"precision": Precision.TF32}), workload, values(folder))
+        program_words(case.model_copy(update={"precision": Precision.TF32}), workload, folder)
 
 
 def test_options_are_passed_in_the_words_of_the_card(folder: Path) -> None:
     workload = read_card(written(folder))
     case = case_of(workload="mine", framework="jax", options={"deep": True})
-    assert program_words(case, workload, values(folder))[-1] == "--deep=true"
+    assert program_words(case, workload, folder)[-1] == "--deep=true"
     with pytest.raises(UnsupportedByCard, match="has no option 'deap'; did you mean 'deep'"):
-        program_words(case.model_copy(update={"options": {"deap": 1}}), workload, values(folder))
+        program_words(case.model_copy(update={"options": {"deap": 1}}), workload, folder)
 
 
 def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Path) -> None:
@@ -209,7 +213,7 @@ def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Pat
         {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
     for point in [*points, *({"precision": precision} for precision in Precision), {"options": options}]:
-        words = program_words(Case.model_validate(point), workload, values(folder))
+        words = program_words(Case.model_validate(point), workload, folder)
         settings = parse(words[1:], world_size=1)
         assert all(getattr(settings, axis) == value for axis, value in point.items() if axis != "options")
         if "options" in point:
@@ -224,12 +228,12 @@ def test_an_option_can_list_its_values(folder: Path) -> None:
         written(folder, options={"checkpoints": {"true": [], "false": ["--no-checkpoints"]}})
     )
     case = case_of(workload="mine", framework="jax", options={"checkpoints": False})
-    assert program_words(case, workload, values(folder))[-1] == "--no-checkpoints"
+    assert program_words(case, workload, folder)[-1] == "--no-checkpoints"
     assert "--no-checkpoints" not in program_words(
-        case.model_copy(update={"options": {"checkpoints": True}}), workload, values(folder)
+        case.model_copy(update={"options": {"checkpoints": True}}), workload, folder
     )
     with pytest.raises(UnsupportedByCard, match=r"has no checkpoints '1' \(it has: true, false\)"):
-        program_words(case.model_copy(update={"options": {"checkpoints": 1}}), workload, values(folder))
+        program_words(case.model_copy(update={"options": {"checkpoints": 1}}), workload, folder)
 
 
 DEPENDING = [
@@ -250,9 +254,9 @@ DEPENDING = [
 def test_words_can_depend_on_several_axes(folder: Path, axes: dict[str, Any], expected: list[str]) -> None:
     rules = CARD["axes"] | {"data": {}, "loader": {"values": {"native": [], "dali": []}}, "nodes": {}}
     workload = read_card(written(folder, axes=rules, combinations=DEPENDING))
-    given = replace(values(folder), dataset="/photos", node=1)
+    given = replace(VALUES, dataset="/photos", node=1)
     case = Case.model_validate({"workload": "mine", "framework": "jax", **axes})
-    assert list(program_words(case, workload, given)[3:]) == expected
+    assert list(program_words(case, workload, folder, given)[3:]) == expected
 
 
 @pytest.mark.parametrize(("counts", "batch"), [("per-device", "32"), ("per-node", "128"), ("global", "256")])
@@ -265,7 +269,7 @@ def test_a_program_is_given_the_batch_that_it_counts(folder: Path, counts: str, 
     scaling = {"learning_rate": 0.256, "batch": 256}
     workload = read_card(written(folder, axes=axes, scaling=scaling, command=["{learning_rate}"]))
     case = case_of(workload="mine", framework="jax", batch_per_device=32, nodes=2, devices_per_node=4)
-    assert program_words(case, workload, values(folder)) == ("0.256", "-b", batch)
+    assert program_words(case, workload, folder) == ("0.256", "-b", batch)
 
 
 def test_a_card_without_a_commit_wants_one_from_the_case(folder: Path) -> None:
@@ -279,7 +283,7 @@ def test_a_card_without_a_commit_wants_one_from_the_case(folder: Path) -> None:
         commit_of(case, workload.card)
     named = case.model_copy(update={"options": {"commit": "b" * 40}})
     assert commit_of(named, workload.card) == "b" * 40
-    assert program_words(named, workload, values(folder)) == program_words(case, workload, values(folder))
+    assert program_words(named, workload, folder) == program_words(case, workload, folder)
     assert named.id != case.id, "another commit is another case"
 
 
@@ -323,7 +327,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
     points += [{"options": {option: value}} for option, values in choices.items() for value in values]
     for point in [{}, *points]:
         case = Case.model_validate(plain | point)
-        words = program_words(case, workload, replace(values(tmp_path), dataset="/imagenet"))
+        words = program_words(case, workload, tmp_path, replace(VALUES, dataset="/imagenet"))
         assert not [word for word in words if "{" in word or "}" in word]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.directories import result_folders, results_of
     from trainmark.campaign.listener import ProgressListener
     from trainmark.campaign.persist import explain_full_disk
-    from trainmark.campaign.planning import first_plan, plan_campaign
+    from trainmark.campaign.planning import FirstPlans, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
     from trainmark.campaign.resume import (
@@ -36,6 +36,7 @@ __all__ = [
     "CampaignEnding",
     "CannotStart",
     "DataSets",
+    "FirstPlans",
     "Order",
     "Progress",
     "ProgressListener",
@@ -48,7 +49,6 @@ __all__ = [
     "certify_environments",
     "collect_results",
     "explain_full_disk",
-    "first_plan",
     "load_programs",
     "plan_campaign",
     "program_mistakes",
@@ -73,7 +73,7 @@ __getattr__ = attach(
         ".directories": ("result_folders", "results_of"),
         ".listener": ("ProgressListener",),
         ".persist": ("explain_full_disk",),
-        ".planning": ("first_plan", "plan_campaign"),
+        ".planning": ("FirstPlans", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
         ".resume": (

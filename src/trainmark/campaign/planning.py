@@ -1,6 +1,6 @@
 """The plans of a suite's runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -11,7 +11,16 @@ from trainmark.campaign.card_checks import load_programs
 from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, RunEnvironment
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
-from trainmark.placement import FrameworkPython, build_plan, device_of, prepare, prepare_packages
+from trainmark.placement import (
+    FrameworkPython,
+    Planner,
+    RunSpec,
+    device_of,
+    needs_preparation,
+    place_of,
+    prepare,
+    prepare_packages,
+)
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
@@ -21,8 +30,8 @@ from trainmark.workload import UnsupportedByCard
 
 def plan_campaign(
     suite: Suite, cases: Sequence[Case], out: Path, home: Path, hosts: Sequence[Host] | None = None
-) -> list[Plan | CannotStart]:
-    """Return the plan of each case's first run; only the devices of the hosts (or this machine) are queried.
+) -> Iterator[Plan | CannotStart]:
+    """Yield the plan of each case's first run; only the devices of the hosts (or this machine) are queried.
 
     For a case with the batch ``max``, the first run tries the smallest batch; for a case with open axes, it is the
     short run of the first candidate.
@@ -30,34 +39,64 @@ def plan_campaign(
     Raises ``InputError`` if the suite names an unknown workload or environment.
     """
     run_env = RunEnvironment(suite, load_programs(suite), hosts or (LocalHost(),), home)
-    directory = ResultDirectory(out.absolute())
-    run_envs = ((case, run_env.of(case)) for case in cases)
-    return [
-        there if isinstance(there, CannotStart) else first_plan(there, suite.protocol, case, directory)
-        for case, there in run_envs
-    ]
+    plans = FirstPlans(run_env, suite.protocol, ResultDirectory(out.absolute()))
+    yield from map(plans.plan, cases)
 
 
-def first_plan(
-    run_env: RunEnvironment, protocol: Protocol, case: Case, directory: ResultDirectory
-) -> Plan | CannotStart:
-    """Return the plan of a case's first run (see ``plan_campaign``), or why it cannot be started."""
-    interpreter, folder = run_env.expected_interpreter(case), directory.run(case, 1)
-    if isinstance(interpreter, CannotStart):
-        return interpreter
-    if (problem := run_env.data_file_problem(case)) is not None:
-        return problem
-    if case.left_open:
-        card, device = run_env.workload(case).card, device_of(case, run_env.machine)
-        first = next(iter(candidates(case, card, device)), None)
-        if first is None:
-            return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
-        folder, protocol = directory.trial(case, axes_of_trial(case, first)), trial_protocol(protocol)
-        case = first
-    if case.batch_per_device == MAX_BATCH:
-        folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
-        protocol = probe_protocol(protocol)
-    return plan_run(run_env, case, protocol, interpreter, 1, folder)
+class FirstPlans:
+    """The plans of cases' first runs; those of one place share what a run of all of them needs (``place_of``)."""
+
+    def __init__(self, run_env: RunEnvironment, protocol: Protocol, directory: ResultDirectory) -> None:
+        self._run_env, self._protocol, self._directory = run_env, protocol, directory
+        self._by_place: dict[tuple[object, ...], RunPlanner | CannotStart] = {}
+
+    def plan(self, case: Case) -> Plan | CannotStart:
+        """Return the plan of a case's first run (see ``plan_campaign``), or why it cannot be started."""
+        if case.left_open or case.batch_per_device == MAX_BATCH:
+            return self._first_trial(case)
+        place = place_of(case)
+        if (planner := self._by_place.get(place)) is None:
+            planner = self._by_place[place] = self._planner(case)
+        return (
+            planner if isinstance(planner, CannotStart) else planner.plan(case, self._directory.run(case, 1))
+        )
+
+    def _planner(self, case: Case) -> "RunPlanner | CannotStart":
+        start = self._start(case)
+        if isinstance(start, CannotStart):
+            return start
+        return run_planner(start[0], case, self._protocol, start[1], 1)
+
+    def _first_trial(self, case: Case) -> Plan | CannotStart:
+        """Return the plan of the first short run that searches what the case leaves open."""
+        start = self._start(case)
+        if isinstance(start, CannotStart):
+            return start
+        (run_env, interpreter), protocol, folder = start, self._protocol, self._directory.run(case, 1)
+        if case.left_open:
+            card, device = run_env.workload(case).card, device_of(case, run_env.machine)
+            first = next(iter(candidates(case, card, device)), None)
+            if first is None:
+                return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
+            folder, protocol = (
+                self._directory.trial(case, axes_of_trial(case, first)),
+                trial_protocol(protocol),
+            )
+            case = first
+        if case.batch_per_device == MAX_BATCH:
+            folder, case = self._directory.probe(case, FIRST), case.at_batch(FIRST)
+            protocol = probe_protocol(protocol)
+        return plan_run(run_env, case, protocol, interpreter, 1, folder)
+
+    def _start(self, case: Case) -> tuple[RunEnvironment, FrameworkPython] | CannotStart:
+        """Return the hosts of a case and the Python that would run its program, or why it cannot be started."""
+        run_env = self._run_env.of(case)
+        if isinstance(run_env, CannotStart):
+            return run_env
+        interpreter = run_env.expected_interpreter(case)
+        if isinstance(interpreter, CannotStart):
+            return interpreter
+        return run_env.data_file_problem(case) or (run_env, interpreter)
 
 
 def plan_run(
@@ -70,13 +109,48 @@ def plan_run(
     **more: Unpack[MoreOfSpec],
 ) -> Plan | CannotStart:
     """Return the plan of one run, or why it cannot be started on these hosts; ``RunSpec`` has the arguments."""
+    planner = run_planner(run_env, case, protocol, interpreter, repeat, **more)
+    return planner if isinstance(planner, CannotStart) else planner.plan(case, directory)
+
+
+def run_planner(
+    run_env: RunEnvironment,
+    case: Case,
+    protocol: Protocol,
+    interpreter: FrameworkPython,
+    repeat: int,
+    **more: Unpack[MoreOfSpec],
+) -> "RunPlanner | CannotStart":
+    """Return the planner of the cases of one place, or why none of them can be started on these hosts."""
     try:
-        spec = run_env.spec(case, protocol, interpreter, repeat, directory, **more)
-        plan = build_plan(spec)
-        nodes = range(min(case.nodes, len(run_env.hosts)))
-        before = [prepare_packages(spec, node) for node in nodes]
-        before += [prepare(spec, node, run_env.repositories(node)) for node in nodes]
+        # Each plan has the folder of its own run.
+        spec = run_env.spec(case, protocol, interpreter, repeat, Path(), **more)
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
-    preparations = tuple(found for found in before if found is not None)
-    return replace(plan, preparations=preparations) if preparations else plan
+    nodes = range(min(case.nodes, len(run_env.hosts)))
+    return RunPlanner(spec, tuple(run_env.repositories(node) for node in nodes))
+
+
+class RunPlanner:
+    """Plans the runs of the cases of one place, with what must be prepared for them.
+
+    ``repositories`` are the nodes' folders for the programs' repositories.
+    """
+
+    def __init__(self, spec: RunSpec, repositories: tuple[Path, ...]) -> None:
+        self._spec, self._repositories = spec, repositories
+        self._planner, self._prepares = Planner(spec), needs_preparation(spec)
+
+    def plan(self, case: Case, directory: Path) -> Plan | CannotStart:
+        """Return the plan of a run in ``directory``, or why it cannot be started on these hosts."""
+        try:
+            plan = self._planner.plan(case, directory)
+            if not self._prepares:
+                return plan
+            spec = replace(self._spec, case=case, directory=directory)
+            before = [prepare_packages(spec, node) for node in range(len(self._repositories))]
+            before += [prepare(spec, node, folder) for node, folder in enumerate(self._repositories)]
+        except UnsupportedByCard as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+        preparations = tuple(found for found in before if found is not None)
+        return replace(plan, preparations=preparations)

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from trainmark.campaign import (
     CannotStart,
     DataSets,
+    FirstPlans,
     RunEnvironment,
     can_be_timed,
     cases_over_limit,
-    first_plan,
     load_programs,
     time_steps,
 )
@@ -93,9 +93,10 @@ def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, time
 def _cases(suite: Suite, site: RunEnvironment, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:
     """Yield one finding for each reason why cases cannot start, or one if all can."""
     reasons: Counter[str] = Counter()
+    plans = FirstPlans(site, suite.protocol, ResultDirectory(out.absolute()))
     for case in suite.cases:
         try:
-            plan = first_plan(site, suite.protocol, case, ResultDirectory(out.absolute()))
+            plan = plans.plan(case)
             reason = plan.reason if isinstance(plan, CannotStart) else plan.cannot_run
         except TrainmarkError as error:
             reason = str(error)

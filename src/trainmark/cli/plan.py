@@ -63,23 +63,25 @@ def plan(
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
     directory = out or Path("results") / resolved.name
-    with chosen_hosts(hosts, engine) as connected:
-        plans = plan_campaign(resolved, cases, directory, default_home(os.environ), connected)
-    if not as_json:
-        foreign = all(getattr(found, "log_format", OWN_FORMAT) != OWN_FORMAT for found in plans)
-        sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol, foreign))
     late = cases_over_limit(resolved, directory)
     printed: set[str] = set()
-    wrong = False
-    for case, planned in zip(cases, plans, strict=True):
-        missing = _missing_interpreter(resolved, case) if hosts is None else None
-        wrong |= missing is not None or f" has no model '{case.model}'" in (_reason(planned) or "")
-        found = replace(planned, cannot_run=missing) if missing and isinstance(planned, Plan) else planned
-        sys.stdout.write(
-            _as_json(case, found, late.get(case.id))
-            if as_json
-            else _as_text(case, found, late.get(case.id), printed)
-        )
+    texts: list[str] = []
+    wrong, foreign = False, True
+    with chosen_hosts(hosts, engine) as connected:
+        plans = plan_campaign(resolved, cases, directory, default_home(os.environ), connected)
+        # Each plan becomes text at once: ten thousand at a time would be searched for cycles again and again.
+        for case, planned in zip(cases, plans, strict=True):
+            missing = _missing_interpreter(resolved, case) if hosts is None else None
+            wrong |= missing is not None or f" has no model '{case.model}'" in (_reason(planned) or "")
+            foreign &= getattr(planned, "log_format", OWN_FORMAT) != OWN_FORMAT
+            found = replace(planned, cannot_run=missing) if missing and isinstance(planned, Plan) else planned
+            texts.append(
+                _as_json(case, found, late.get(case.id))
+                if as_json
+                else _as_text(case, found, late.get(case.id), printed)
+            )
+    heading = "" if as_json else _heading(resolved.name, len(cases), resolved.protocol, foreign)
+    sys.stdout.writelines([heading, *texts])
     return int(wrong)
 
 

@@ -1,7 +1,7 @@
 """Placement of a run: the processes of each host, their share of the cores, launcher and container."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from trainmark.placement.launching import (
     with_mark,
 )
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
-from trainmark.schema.case import Device
+from trainmark.schema.case import Case, Device
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.names import EVENTS
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
@@ -28,13 +28,12 @@ from trainmark.schema.suite import Launcher
 from trainmark.workload import (
     GitSource,
     Mount,
+    Program,
     Sharing,
     UnsupportedByCard,
     Values,
     WorkingDirectory,
     find_gap,
-    program_variables,
-    program_words,
 )
 
 RDMA_DEVICES = "/dev/infiniband"
@@ -139,42 +138,74 @@ def _apptainer(
     return Command(command.node, (*words, container.image, *command.words), handed, rank=command.rank)
 
 
-def build_plan(spec: RunSpec) -> Plan:
-    """Return the plan of one run.
+class Planner:
+    """Plans the runs of the cases of one place (``place_of``), of which ``spec`` has one; what they share is made once.
 
-    The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at
-    least one. Raises ``UnsupportedByCard`` when the program cannot do what the case asks.
+    The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at least one.
     """
-    gap = find_gap(spec.case, spec.card, spec.device)
-    if gap is not None:
-        raise UnsupportedByCard(gap)
-    return Plan(
-        case=spec.case,
-        repeat=spec.repeat,
-        nodes=tuple(
-            PlannedNode(spec.host(node).name, address, spec.directory_on(node))
-            for node, address in enumerate(spec.addresses)
-        ),
-        commands=tuple(_commands(spec)),
-        events=spec.directory / EVENTS,
-        log_format=spec.card.format_name,
-        unit=spec.card.counted_in,
-        cannot_run=_what_is_missing(spec) or launch_problem(spec),
-        expects=tuple(spec.directory / name for name in spec.card.expects),
-        by_hand=manual_steps(spec),
-    )
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._hosts = tuple((spec.host(node), address) for node, address in enumerate(spec.addresses))
+        self._starts = tuple(_start_on(spec, node) for node in launch_nodes(spec))
+        self._problem = _what_is_missing(spec) or launch_problem(spec)
+        self._by_hand = manual_steps(spec)
+
+    def plan(self, case: Case, directory: Path) -> Plan:
+        """Return the plan of a run in ``directory``.
+
+        Raises ``UnsupportedByCard`` when the program cannot do what the case asks.
+        """
+        spec, card = self._spec, self._spec.card
+        gap = find_gap(case, card, spec.device)
+        if gap is not None:
+            raise UnsupportedByCard(gap)
+        folders = [host.directory(directory) for host, _ in self._hosts]
+        nodes = [
+            PlannedNode(host.name, address, folder)
+            for (host, address), folder in zip(self._hosts, folders, strict=True)
+        ]
+        commands: list[Command] = []
+        for start in self._starts:
+            commands += _commands(start, case, folders[start.node])
+        return Plan(
+            case=case,
+            repeat=spec.repeat,
+            nodes=tuple(nodes),
+            commands=tuple(commands),
+            events=directory / EVENTS,
+            log_format=card.format_name,
+            unit=card.counted_in,
+            cannot_run=self._problem,
+            expects=tuple([directory / name for name in card.expects]),
+            by_hand=self._by_hand,
+        )
 
 
-def _commands(spec: RunSpec) -> Iterator[Command]:
-    for node in launch_nodes(spec):
-        yield from _commands_of(spec.on(node), node)
+def build_plan(spec: RunSpec) -> Plan:
+    """Return the plan of one run; see ``Planner``."""
+    return Planner(spec).plan(spec.case, spec.directory)
 
 
-def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
+@dataclass(frozen=True, slots=True)
+class NodeStart:
+    """The start of the ranks of one node, as far as the runs of a planner share it.
+
+    ``spec`` has the node's own paths. ``ranks`` are its processes: the rank of each, and the variables that only that
+    one has.
+    """
+
+    node: int
+    spec: RunSpec
+    rendezvous: Rendezvous
+    program: Program
+    variables: Mapping[str, str]
+    ranks: Sequence[tuple[int | None, Mapping[str, str]]]
+
+
+def _start_on(spec: RunSpec, node: int) -> NodeStart:
+    spec = spec.on(node)
     rendezvous, threads = _rendezvous(spec, node), _threads(spec, node)
-    context = None if spec.interpreter.container is None else container_context(spec, node)
-    values = values_of(spec, node, threads)
-    texts = values.placeholders(spec.case, spec.workload)
     # A whole command line chooses its threads itself, as without trainmark.
     shared_out = spec.launcher is not Launcher.COMMAND
     variables = {
@@ -184,9 +215,18 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         **interface_variables(spec, node),
         **rendezvous_variables(spec, rendezvous),
         **spec.interpreter.variables,
-        **program_variables(spec.case, spec.card, values, texts),
     }
-    program = (*program_words(spec.case, spec.workload, values, texts), *spec.more_words)
+    program = Program(spec.case, spec.workload, values_of(spec, node, threads))
+    return NodeStart(node, spec, rendezvous, program, variables, rank_variables(spec, node, rendezvous))
+
+
+def _commands(start: NodeStart, case: Case, folder: Path) -> Iterator[Command]:
+    """Yield the commands of a node's ranks in a run of ``case`` in ``folder``."""
+    spec, node, rendezvous = start.spec, start.node, start.rendezvous
+    context = None if spec.interpreter.container is None else container_context(spec, node, folder)
+    texts = start.program.texts(case, folder)
+    variables = {**start.variables, **start.program.variables(case, texts)}
+    program = (*start.program.words(case, texts), *spec.more_words)
     if launches_containers(spec):
         alone = Command(node, (str(spec.interpreter.python), *program), variables)
         contained = in_environment(spec.interpreter, alone, context)
@@ -194,41 +234,39 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         yield Command(node, started, contained.variables)
         return
     words = (*launcher_words(spec, node, rendezvous, texts, variables), *program)
-    for rank, of_rank in rank_variables(spec, node, rendezvous):
+    for rank, of_rank in start.ranks:
         command = Command(
             node,
             with_mark(spec, words),
             {**variables, **of_rank},
             rank=rank,
-            directory=working_directory(spec, node),
+            directory=working_directory(spec, folder),
         )
         yield in_environment(spec.interpreter, command, context)
 
 
-def working_directory(spec: RunSpec, node: int) -> Path | None:
-    """Return the folder in which the program starts on ``node``; None for the run's folder."""
+def working_directory(spec: RunSpec, folder: Path) -> Path | None:
+    """Return the folder in which the program starts on a node, where the run has ``folder``; None for that folder."""
     match spec.card.working_directory:
         case WorkingDirectory.RUN:
             return None
         case WorkingDirectory.SOURCE:
-            return spec.directory_on(node) / spec.workload.source
+            return folder / spec.workload.source
         case path:
             return Path(path)
 
 
 def values_of(spec: RunSpec, node: int, threads: int | None = None) -> Values:
-    """Return the values of a card's placeholders in a run's command on ``node``, whose ranks have so many threads."""
-    threads, directory = threads or _threads(spec, node), spec.directory_on(node)
+    """Return the values of a card's placeholders in commands on ``node``, whose ranks have so many threads."""
+    threads = threads or _threads(spec, node)
     return Values(
         steps=spec.protocol.steps,
         warmup_steps=spec.protocol.warmup_steps,
         threads=threads,
         loader_workers=_loader_workers(spec, node, threads),
         seed=spec.repeat,
-        events=directory / EVENTS,
         data=spec.data,
         dataset=spec.dataset,
-        directory=directory,
         prepared=spec.prepared,
         compile_cache=spec.compile_cache,
         python=str(spec.interpreter.python),
@@ -256,8 +294,8 @@ def in_environment(
     return replace(command, variables=variables, without=("PYTHONPATH", "PYTHONHOME"))
 
 
-def container_context(spec: RunSpec, node: int) -> ContainerContext:
-    """Return the facts of the node's host that a container of the run needs."""
+def container_context(spec: RunSpec, node: int, folder: Path) -> ContainerContext:
+    """Return the facts of the node's host that a container of the run in ``folder`` needs."""
     real = spec.case.reads_data_set
     read = [spec.dataset] if real else []
     if real and not Path(spec.data).is_relative_to(spec.dataset):
@@ -271,7 +309,7 @@ def container_context(spec: RunSpec, node: int) -> ContainerContext:
     on_gpus = spec.device is Device.CUDA
     devices = spec.machine(node).devices(spec.case.devices_per_node) if on_gpus else ()
     return ContainerContext(
-        directory=spec.directory_on(node),
+        directory=folder,
         mounts=(*mounts, *own),
         devices=devices,
         rdma=spec.case.nodes > 1 and spec.host(node).traffic.rdma,

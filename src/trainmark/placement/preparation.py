@@ -23,6 +23,7 @@ from trainmark.workload import (
     Card,
     GitSource,
     Image,
+    Program,
     UnsupportedByCard,
     Where,
     commit_of,
@@ -81,6 +82,13 @@ def image_name(case: Case, card: Card, image: Image) -> str:
     return f"{image.build.name}:{(commit_of(case, card) or NO_COMMIT)[:12]}"
 
 
+def needs_preparation(spec: RunSpec) -> bool:
+    """Return whether something must be prepared for the runs: packages, a repository, prepare steps or an image."""
+    card, interpreter = spec.card, spec.interpreter
+    of_program = isinstance(card.source, GitSource) or bool(card.steps)
+    return of_program or interpreter.container is not None or interpreter.packages is not None
+
+
 def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     """Return the prerequisites of a run on a node, or None if it has none.
 
@@ -123,7 +131,8 @@ def _links(spec: RunSpec, node: int) -> Iterator[tuple[Path, Path]]:
     """Yield where the program reads each stand-in, and the file or folder that is made."""
     if spec.card.stand_ins and spec.interpreter.container is not None:
         raise UnsupportedByCard(f"workload '{spec.card.name}' has stand_ins, which containers do not see")
-    folder = working_directory(spec, node) or spec.directory_on(node)
+    folder = spec.directory_on(node)
+    folder = working_directory(spec, folder) or folder
     for stand_in in spec.card.stand_ins:
         yield folder / stand_in.path, spec.prepared / stand_in.name
 
@@ -137,16 +146,17 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
         directory=spec.prepared,
         hosts=tuple(replace(host, folder=None, paths=()) for host in spec.hosts),
     )
-    values = values_of(shop, node)
-    texts = values.placeholders(spec.case, spec.workload)
+    program = Program(spec.case, spec.workload, values_of(shop, node))
+    folder = shop.directory_on(node)
+    texts = program.texts(spec.case, folder)
     if container is not None:
         yield from _image_tasks(spec, node, container)
-    given = container_context(shop, node).mounts
+    given = container_context(shop, node, folder).mounts
     # The folder itself is mounted writable, and data only for steps that use it.
     unneeded = {str(spec.prepared), *(() if _uses_data(card) else (spec.data, spec.dataset))}
     context = ContainerContext(spec.prepared, tuple(mount for mount in given if mount.target not in unneeded))
     for step in card.steps:
-        if not matches(spec.case, step.when, values.device):
+        if not matches(spec.case, step.when, spec.device):
             continue
         words = tuple(filled(word, texts) for word in step.words)
         command = Command(node, words, dict(spec.interpreter.variables))

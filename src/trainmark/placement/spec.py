@@ -174,3 +174,22 @@ def device_of(case: Case, machine: NodeResources) -> Device:
     if case.device is not Device.AUTO:
         return case.device
     return Device.CUDA if machine.gpus else Device.CPU
+
+
+def place_of(case: Case) -> tuple[object, ...]:
+    """Return the values on the axes that decide where and by which program a case runs.
+
+    On the other axes, cases differ only in words of the program's command.
+    """
+    return (
+        case.workload,
+        case.framework,
+        case.task,
+        case.data,
+        case.loader,
+        str(case.options),
+        case.nodes,
+        case.devices_per_node,
+        case.device,
+        case.where,
+    )

@@ -1,11 +1,15 @@
 """A plan: the commands of one run by node and rank, readable before anything is started."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.schema.case import Case
+
+_NEEDS_QUOTES = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
+"""A character that ``shlex.quote`` quotes; most commands have none, which is found at once for the whole command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,12 @@ class Command:
         unset = [word for name in self.without for word in ("-u", name)]
         pairs = [f"{name}={value}" for name, value in self.variables.items()]
         prefix = ["env", *unset, *pairs] if unset else pairs
-        line = " ".join([*(_assignment(word) for word in prefix), shlex.join(self.words)])
+        if _NEEDS_QUOTES.search("".join([*prefix, *self.words])) or not all(
+            (*self.words, *self.variables.values())
+        ):
+            line = " ".join([*(_assignment(word) for word in prefix), shlex.join(self.words)])
+        else:
+            line = " ".join([*prefix, *self.words])
         return line if self.directory is None else f"cd {shlex.quote(str(self.directory))} && {line}"
 
 

@@ -23,13 +23,12 @@ from trainmark.workload.cards import (
 )
 from trainmark.workload.command import (
     COMMIT,
+    Program,
     UnsupportedByCard,
     Values,
     commit_of,
     find_gap,
     matches,
-    program_variables,
-    program_words,
     work_of_step,
 )
 from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
@@ -69,6 +68,7 @@ __all__ = [
     "ImageBuild",
     "Mount",
     "NoCardError",
+    "Program",
     "Recognised",
     "Scaling",
     "Sharing",
@@ -93,8 +93,6 @@ __all__ = [
     "placeholders_in",
     "program_files",
     "program_name",
-    "program_variables",
-    "program_words",
     "reaches_nodes",
     "read_card",
     "recognise",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -313,13 +313,6 @@ def _default_task(read: Mapping[str, Any]) -> str:
     return task_of_source(read["source"].kind if "source" in read else BUILT_IN_SOURCE)
 
 
-class WordsOfValue(NamedTuple):
-    """The words for a value on an axis; ``is_filled`` if no placeholder is left in them, so all runs have the same."""
-
-    words: tuple[str, ...]
-    is_filled: bool
-
-
 class Card(Frozen):
     """One training program for one ``task``.
 
@@ -458,11 +451,6 @@ class Card(Frozen):
             for name, declared in self.options.items()
             if isinstance(declared, TypedOption) and declared.default is not None
         }
-
-    @cached_property
-    def words_by_value(self) -> dict[tuple[str, str, str], WordsOfValue]:
-        """A cache of the words for a value: by the task, the axis and the value's text."""
-        return {}
 
     @cached_property
     def axes_of_gaps(self) -> tuple[str, ...]:

@@ -1,24 +1,28 @@
 """The command line of a program, from a case and a card."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.schema.case import SYNTHETIC, UNKNOWN, UNSTATED, Case, Device, Option, value_text
+from trainmark.schema.names import EVENTS
 from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
-from trainmark.workload.card import Card, Counts, TypedOption, WordsOfValue
+from trainmark.workload.card import Card, Combination, Counts, TypedOption
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import (
     NoNumberError,
+    Template,
     computed,
     expressions_in,
     filled,
+    filled_template,
     numbers_of,
     placeholders_in,
+    template,
     whole,
     with_numbers,
 )
@@ -33,8 +37,12 @@ PARTS = "accumulation"
 _OF_BATCH = frozenset({"batch", "node_batch", "global_batch", "micro_batch", "samples", "learning_rate"})
 """The placeholders that are computed from the batch."""
 
-_TEXT_OF_RUN = frozenset({"data", "batch_per_device"})
-"""The axes whose text in a command is that of the run: a folder, or a batch counted as the card counts it."""
+_NAME_OF_BATCH = {
+    Counts.PER_DEVICE: "batch",
+    Counts.PER_NODE: "node_batch",
+    Counts.GLOBAL: "global_batch",
+}
+"""The placeholder of the batch, as a program counts it."""
 
 _NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
@@ -45,11 +53,10 @@ class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsu
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a card's placeholders in one run, besides the case's axes.
+    """The values of a card's placeholders that all runs of a program on a node share, besides the case's axes.
 
-    ``dataset`` is the folder of the whole data set, ``directory`` that of the run. ``hosts`` are the nodes' addresses;
-    the rendezvous is at ``port`` of the first one. The command is for ``node``. ``device`` is the device that a rank
-    uses, if known.
+    ``dataset`` is the folder of the whole data set. ``hosts`` are the nodes' addresses; the rendezvous is at ``port``
+    of the first one. The command is for ``node``. ``device`` is the device that a rank uses, if known.
     """
 
     steps: int
@@ -57,10 +64,8 @@ class Values:
     threads: int
     loader_workers: int
     seed: int
-    events: Path
     data: str
     dataset: str = SYNTHETIC
-    directory: Path = Path()
     prepared: Path = Path()
     compile_cache: Path = Path()
     python: str = "python"
@@ -69,16 +74,15 @@ class Values:
     node: int = 0
     device: Device | None = None
 
-    def placeholders(self, case: Case, workload: Workload) -> dict[str, str]:
-        """Return the text of each placeholder."""
-        per_node, source = case.devices_per_node, workload.source
-        known = {
+    def texts(self, case: Case) -> dict[str, str]:
+        """Return the text of each placeholder that depends on no more of a case than program, nodes and devices."""
+        per_node = case.devices_per_node
+        return {
             "steps": str(self.steps),
             "warmup_steps": str(self.warmup_steps),
             "threads": str(self.threads),
             "loader_workers": str(self.loader_workers),
             "seed": str(self.seed),
-            "events": str(self.events),
             "data": self.data,
             "dataset": self.dataset,
             "prepared": str(self.prepared),
@@ -91,16 +95,110 @@ class Values:
             "world_size": str(case.world_size),
             "nodes": str(case.nodes),
             "devices_per_node": str(per_node),
-            "source": str(source if source.is_absolute() else self.directory / source),
-            "run": str(self.directory),
             "devices": ",".join(map(str, range(per_node))),
             "node_loader_workers": str(self.loader_workers * per_node),
             "hosts": ",".join(self.hosts),
             "master": self.hosts[0],
         }
+
+
+class Program:
+    """A card's program on one node; what the runs of several cases share is filled into its words once.
+
+    The cases differ neither in their program nor in their nodes and devices.
+    """
+
+    def __init__(self, case: Case, workload: Workload, values: Values) -> None:
+        self._workload, self._values = workload, values
+        card = workload.card
+        self._shared = values.texts(case)
+        if workload.source.is_absolute():
+            self._shared["source"] = str(workload.source)
+        # Expressions are computed first, and the value of an option can be several words.
+        self._as_written = card.is_computed or bool(card.named_options)
+        command = () if self._as_written else card.command
+        self._command = tuple(template(word, self._shared) for word in command)
+        # An option may have the name of a placeholder, and then takes its place.
+        known = {} if card.named_options else self._shared
+        self._variables = {name: template(text, known) for name, text in card.environment_variables.items()}
+        self._of_value: dict[tuple[str, str], tuple[Template, ...]] = {}
+
+    def texts(self, case: Case, folder: Path) -> dict[str, str]:
+        """Return the text of each placeholder in a run that has ``folder`` on the node."""
+        known = {**self._shared, "events": f"{folder}/{EVENTS}", "run": str(folder)}
+        if "source" not in known:
+            # Each run has its own working tree of a repository.
+            known["source"] = str(folder / self._workload.source)
         # The batch "max" is replaced by a number before placement.
         batch = case.batch_per_device
-        return known | (_batches(batch, case, workload.card, self.steps) if isinstance(batch, int) else {})
+        if isinstance(batch, int):
+            known |= _batches(batch, case, self._workload.card, self._values.steps)
+        return known
+
+    def words(self, case: Case, texts: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the words that follow the interpreter (or the launcher) in the command of one rank.
+
+        ``texts`` are the placeholders of the run. Raises ``UnsupportedByCard`` when the card lacks an axis, a value or
+        an option that the case uses.
+        """
+        card = self._workload.card
+        batch, parts = case.batch_per_device, _parts(case)
+        if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
+            raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
+        options = card.option_values(case)
+        chosen = _named_in_command(card, options)
+        _require_batch(case, card, chosen)
+        words: list[Template] = [*self._command]
+        if self._as_written:
+            words += _command_words(case, card, texts, chosen)
+        for axis, text in case.texts.items():
+            if axis not in _NOT_FLAGS:
+                # Ten thousand cases have few values on each axis.
+                found = self._of_value.get((axis, text))
+                words += self._words_of_value(case, axis, text) if found is None else found
+        for combination in self._fitting(case):
+            words += [filled(word, texts) for word in combination.words]
+        for option, value in options.items():
+            if option not in chosen and not (option == COMMIT and isinstance(card.source, GitSource)):
+                words += _option_words(case, card, option, value, texts)
+        work_of_step(case, card)
+        return tuple([word if isinstance(word, str) else filled_template(word, texts) for word in words])
+
+    def variables(self, case: Case, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that the card gives the program; ``texts`` are the placeholders of the run."""
+        card, given = self._workload.card, self._variables
+        if not given and not card.combinations:
+            return {}
+        for combination in self._fitting(case):
+            given = given | {
+                name: template(text, {}) for name, text in combination.environment_variables.items()
+            }
+        if chosen := _named_in_command(card, card.option_values(case)):
+            texts = {**texts, **chosen}
+        return {name: filled_template(text, texts) for name, text in given.items()}
+
+    def _fitting(self, case: Case) -> Iterator[Combination]:
+        """Yield the combinations of the card whose values the case has."""
+        combinations = self._workload.card.combinations
+        if combinations:
+            on_axes = axis_texts(case, self._values.device)
+            yield from (one for one in combinations if all_match(on_axes, one.when))
+
+    def _words_of_value(self, case: Case, axis: str, text: str) -> tuple[Template, ...]:
+        """Return the words for a value on an axis, and keep them for the next case that has it."""
+        card = self._workload.card
+        words = _unfilled_axis_words(case, axis, text, card)
+        if axis == "batch_per_device":
+            # The card says which count of it the program takes.
+            counts = card.axes[axis].counts if words else Counts.PER_DEVICE
+            name = _NAME_OF_BATCH[counts]
+            found = tuple(template(word, self._shared, name) for word in words)
+        else:
+            # A program reads its data from a folder.
+            value = self._shared["data"] if axis == "data" else text
+            found = tuple(template(word, {**self._shared, "value": value}) for word in words)
+        self._of_value[axis, text] = found
+        return found
 
 
 def _batches(batch: int, case: Case, card: Card, steps: int) -> dict[str, str]:
@@ -116,44 +214,6 @@ def _batches(batch: int, case: Case, card: Card, steps: int) -> dict[str, str]:
 def _parts(case: Case) -> int:
     """Return the number of parts of a device's batch; 1 if the task does not split it."""
     return case.value(PARTS) if PARTS in case.axes else 1
-
-
-def program_words(
-    case: Case, workload: Workload, values: Values, texts: Mapping[str, str] | None = None
-) -> tuple[str, ...]:
-    """Return the words that follow the interpreter (or the launcher) in the command of one rank.
-
-    ``texts`` are the placeholders of ``values``, if they have been made already. Raises
-    ``UnsupportedByCard`` when the card lacks an axis, a value or an option that the case uses.
-    """
-    card = workload.card
-    known = values.placeholders(case, workload) if texts is None else texts
-    batch, parts = case.batch_per_device, _parts(case)
-    if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
-        raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
-    options = card.option_values(case)
-    chosen = _named_in_command(card, options)
-    _require_batch(case, card, chosen)
-    words = _command_words(case, card, known, chosen)
-    by_value, task = card.words_by_value, case.task
-    for axis, text in case.texts.items():
-        if axis in _NOT_FLAGS:
-            continue
-        # Ten thousand cases have few values on each axis.
-        of_value = by_value.get((task, axis, text)) or _words_of_value(case, axis, text, card)
-        words += (
-            of_value.words if of_value.is_filled else _axis_words(of_value.words, axis, text, card, known)
-        )
-    on_axes = axis_texts(case, values.device) if card.combinations else {}
-    for combination in card.combinations:
-        if all_match(on_axes, combination.when):
-            words += [filled(word, known) for word in combination.words]
-    for option, value in options.items():
-        if option in chosen or (option == COMMIT and isinstance(card.source, GitSource)):
-            continue
-        words += _option_words(case, card, option, value, known)
-    work_of_step(case, card)
-    return tuple(words)
 
 
 def _command_words(case: Case, card: Card, known: Mapping[str, str], chosen: Mapping[str, str]) -> list[str]:
@@ -239,19 +299,6 @@ def _named_in_command(card: Card, options: Mapping[str, Option]) -> dict[str, st
     return {name: value_text(options[name]) for name in card.named_options if name in options}
 
 
-def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
-    given = dict(card.environment_variables)
-    if not given and not card.combinations:
-        return {}
-    on_axes = axis_texts(case, values.device) if card.combinations else {}
-    for combination in card.combinations:
-        if all_match(on_axes, combination.when):
-            given |= combination.environment_variables
-    chosen = _named_in_command(card, card.option_values(case))
-    return {name: filled(text, {**texts, **chosen} if chosen else texts) for name, text in given.items()}
-
-
 def commit_of(case: Case, card: Card) -> str | None:
     """Return the commit of the case's program; None for a program that is not from a repository.
 
@@ -304,29 +351,6 @@ def find_gap(case: Case, card: Card, device: Device) -> str | None:
         found = (gap.reason for gap in card.gaps if all_match(texts, gap.when))
         card.gap_by_texts[key] = next(found, None)
     return card.gap_by_texts[key]
-
-
-def _words_of_value(case: Case, axis: str, text: str, card: Card) -> WordsOfValue:
-    """Return the words for a value on an axis, and add them to the card's cache; see ``_unfilled_axis_words``."""
-    words = tuple(_unfilled_axis_words(case, axis, text, card))
-    names = {name for word in words for name in placeholders_in(word)}
-    is_filled = not words or (axis not in _TEXT_OF_RUN and names <= {"value"})
-    if is_filled:
-        words = tuple(filled(word, {}, text) for word in words)
-    found = card.words_by_value[case.task, axis, text] = WordsOfValue(words, is_filled)
-    return found
-
-
-def _axis_words(
-    words: Sequence[str], axis: str, text: str, card: Card, known: Mapping[str, str]
-) -> Sequence[str]:
-    """Return the words for the value on an axis, whose text is ``text``, with their placeholders replaced."""
-    if axis == "data":
-        text = known["data"]
-    if axis == "batch_per_device":
-        counts = card.axes[axis].counts
-        text = known[{Counts.GLOBAL: "global_batch", Counts.PER_NODE: "node_batch"}.get(counts, "batch")]
-    return [filled(word, known, text) for word in words]
 
 
 def _unfilled_axis_words(case: Case, axis: str, text: str, card: Card) -> Sequence[str]:

@@ -67,11 +67,30 @@ def filled(word: str, known: Mapping[str, str], value: str | None = None) -> str
     """
     if "{" not in word:
         return word
-    parts = [
-        text if name is None else value if value is not None and name == "value" else known.get(name, text)
-        for text, name in _parts(word)
-    ]
-    return "".join(parts)
+    return filled_template(_parts(word), known if value is None else {**known, "value": value})
+
+
+Template = str | tuple[tuple[str, str | None], ...]
+"""A word of which some placeholders are filled in already: its parts, each with the name of the placeholder that it
+still is, or None; a text if none is left."""
+
+
+def template(word: str, known: Mapping[str, str], value_is: str = "value") -> Template:
+    """Return the word with the placeholders in ``known`` filled in; ``{value}`` is then named ``value_is``."""
+    parts: list[tuple[str, str | None]] = []
+    for text, name in _parts(word):
+        if name is not None and name in known:
+            parts.append((known[name], None))
+        else:
+            parts.append((text, value_is if name == "value" else name))
+    return tuple(parts) if any(name for _, name in parts) else "".join(text for text, _ in parts)
+
+
+def filled_template(template: Template, known: Mapping[str, str]) -> str:
+    """Return the text of a template; a placeholder without a text in ``known`` stays as it is."""
+    if isinstance(template, str):
+        return template
+    return "".join([text if name is None else known.get(name, text) for text, name in template])
 
 
 @lru_cache(maxsize=4096)
