@@ -1,8 +1,11 @@
-"""The checks of equal work for tasks whose layers are matrix products: text and recommendation."""
+"""The checks of equal work for tasks whose layers are matrix products, and the parts of their described passes."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
+
+import numpy as np
+from scipy.special import softmax
 
 from trainmark.schema.certificate import Check, Subject
 from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, WorkerReport
@@ -15,11 +18,76 @@ from trainmark.tasks.equal_work import (
     Range,
     check,
     common_range,
+    range_of,
     reached,
     relative,
     relative_distance,
     worst,
 )
+from trainmark.worker.core.equivalence import sketch
+
+Arrays = Mapping[str, Any]
+
+
+class DescribedPass:
+    """A forward pass in numpy and float64 with the ``weights`` of the inputs; it notes what products give."""
+
+    def __init__(self, weights: Arrays) -> None:
+        self.weights = weights
+        self._products: dict[str, Sketch] = {}
+        self._activated: dict[str, Range] = {}
+
+    def array(self, name: str) -> Any:
+        """Return weights in float64."""
+        return np.asarray(self.weights[name], np.float64)
+
+    def product(self, name: str, given: Any) -> Any:
+        """Return a product with its weights (outputs, inputs), and its bias if it has one."""
+        result = given @ self.array(f"{name}.weight").T
+        if f"{name}.bias" in self.weights:
+            result = result + self.array(f"{name}.bias")
+        self._products[name] = Sketch(**sketch(name, result))
+        return result
+
+    def activate(self, activation: Callable[[Any], Any], name: str, values: Any) -> Any:
+        """Return the activation of values, the output of the product ``name``."""
+        self._activated[name] = range_of(values)
+        return activation(values)
+
+    def norm(self, name: str, given: Any, epsilon: float, centred: bool = True) -> Any:
+        """Return the layer norm of the last axis, or without the mean its root mean square's."""
+        if centred:
+            given = given - given.mean(-1, keepdims=True)
+        scaled = (
+            given / np.sqrt((given**2).mean(-1, keepdims=True) + epsilon) * self.weights[f"{name}.weight"]
+        )
+        return scaled + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else scaled
+
+    def result(self, logits: Any, loss: float) -> Forward:
+        """Return the pass whose logits and loss these are."""
+        return Forward(self._products, Sketch(**sketch("logits", logits)), loss, self._activated)
+
+
+def heads_of(columns: Any, *counts: int) -> list[Any]:
+    """Return columns (batch, length, width) as parts of so many heads, each (batch, heads, length, head)."""
+    batch, length, width = columns.shape
+    head = width // sum(counts)
+    parts = np.split(columns, np.cumsum(counts)[:-1] * head, axis=-1)
+    return [
+        part.reshape(batch, length, count, head).transpose(0, 2, 1, 3)
+        for part, count in zip(parts, counts, strict=True)
+    ]
+
+
+def attend(queries: Any, keys: Any, values: Any, visible: Any, scaled: bool = True) -> Any:
+    """Return attention (batch, length, width) of heads; ``visible``: the keys that each query sees."""
+    scores = queries @ keys.transpose(0, 1, 3, 2)
+    if scaled:
+        scores = scores / np.sqrt(queries.shape[-1])
+    attended = softmax(np.where(visible, scores, -np.inf), axis=-1) @ values
+    batch, _, length, _ = attended.shape
+    return attended.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+
 
 ADAM_OF_THE_CHECK: Mapping[str, Any] = {
     "learning_rate": 0.02,

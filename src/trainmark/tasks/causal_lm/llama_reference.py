@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit
 
-from trainmark.schema.observation import Sketch
-from trainmark.tasks.causal_lm.reference import AS_DESCRIBED, PACKED_OTHERS, Arrays, Packed, borders_of, gelu
-from trainmark.tasks.equal_work import Forward, Range, range_of
-from trainmark.worker.core.equivalence import sketch
+from trainmark.tasks.causal_lm.reference import AS_DESCRIBED, PACKED_OTHERS, Packed, borders_of, gelu, loss_of
+from trainmark.tasks.equal_work import Forward
+from trainmark.tasks.products import Arrays, DescribedPass, attend, heads_of
 from trainmark.worker.tasks.causal_lm.architectures import Llama
 
 
@@ -61,40 +60,29 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
 
     ``weights["documents"]`` of the same shape, if there are any, are the documents that the sequences are packed with.
     """
-    tokens = weights["tokens"]
     positions, visible, counted = borders_of(weights, form.packed, form.causal)
-    products: dict[str, Sketch] = {}
-    activated: dict[str, Range] = {}
-
-    def product(name: str, given: Any) -> Any:
-        result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T
-        products[name] = Sketch(**sketch(name, result))
-        return result
+    described = DescribedPass(weights)
 
     def norm(name: str, given: Any) -> Any:
-        if form.centred:
-            given = given - given.mean(-1, keepdims=True)
-        root = np.sqrt((given**2).mean(-1, keepdims=True) + form.norm_epsilon)
-        return given / root * weights[f"{name}.weight"]
+        return described.norm(name, given, form.norm_epsilon, form.centred)
 
-    embedding = np.asarray(weights["embedding.tokens"], np.float64)
-    x = embedding[tokens[:, :-1]]
+    def activation(gate: Any) -> Any:
+        return gate * expit(gate) if form.activation == "silu" else gelu(gate, "erf")
+
+    embedding = described.array("embedding.tokens")
+    x = embedding[weights["tokens"][:, :-1]]
     for block in range(model.layers):
         name = f"block{block}.attention"
-        qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
-        x = x + product(f"{name}.output", _attention(qkv, model, form, positions, visible))
+        qkv = described.product(f"{name}.qkv", norm(f"{name}.norm", x))
+        x = x + described.product(f"{name}.output", _attention(qkv, model, form, positions, visible))
         name = f"block{block}.mlp"
         given = norm(f"{name}.norm", x)
-        both = {part: product(f"{name}.{part}", given) for part in ("gate", "up")}
-        gate = both.pop(form.gated_by)
-        activated[f"{name}.{form.gated_by}"] = range_of(gate)
+        both = {part: described.product(f"{name}.{part}", given) for part in ("gate", "up")}
+        opened = described.activate(activation, f"{name}.{form.gated_by}", both.pop(form.gated_by))
         (other,) = both.values()
-        opened = gate * expit(gate) if form.activation == "silu" else gelu(gate, "erf")
-        x = x + product(f"{name}.down", opened * other)
+        x = x + described.product(f"{name}.down", opened * other)
     logits = norm("norm", x) @ embedding.T
-    log_likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    loss = float(-log_likelihoods[counted].mean())
-    return Forward(products, Sketch(**sketch("logits", logits)), loss, activated)
+    return described.result(logits, loss_of(logits, weights["tokens"], counted))
 
 
 def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
@@ -129,21 +117,10 @@ def _turn(heads: Any, model: Llama, form: Form, positions: Any) -> Any:
 
 
 def _attention(qkv: Any, model: Llama, form: Form, positions: Any, visible: Any) -> Any:
-    batch, length, _ = qkv.shape
-    counts = (model.heads, model.shared_heads, model.shared_heads)
-    cuts = np.cumsum(counts)[:-1] * model.head
-    queries, keys, values = (
-        part.reshape(batch, length, count, model.head).transpose(0, 2, 1, 3)
-        for part, count in zip(np.split(qkv, cuts, axis=-1), counts, strict=True)
-    )
+    queries, keys, values = heads_of(qkv, model.heads, model.shared_heads, model.shared_heads)
     queries, keys = (_turn(part, model, form, positions) for part in (queries, keys))
     own = np.arange(model.heads)
     shared = own // (model.heads // model.shared_heads)
     if form.shared_by == "turns":
         shared = own % model.shared_heads
-    keys, values = keys[:, shared], values[:, shared]
-    scores = queries @ keys.transpose(0, 1, 3, 2)
-    if form.scaled:
-        scores = scores / np.sqrt(model.head)
-    scores = np.where(visible, scores, -np.inf)
-    return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+    return attend(queries, keys[:, shared], values[:, shared], visible, form.scaled)

@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import erf, log_softmax, softmax
+from scipy.special import erf, log_softmax
 
-from trainmark.schema.observation import Sketch
-from trainmark.tasks.equal_work import Forward, Range, range_of
-from trainmark.worker.core.equivalence import sketch
+from trainmark.tasks.equal_work import Forward
+from trainmark.tasks.products import Arrays, DescribedPass, attend, heads_of
 from trainmark.worker.tasks.causal_lm.architectures import NORM_EPSILON, Gpt
-
-Arrays = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +61,30 @@ def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:
 
     ``weights["documents"]`` of the same shape, if there are any, are the documents that the sequences are packed with.
     """
-    tokens = weights["tokens"]
     positions, visible, counted = borders_of(weights, form.packed, form.causal)
-    products: dict[str, Sketch] = {}
-    activated: dict[str, Range] = {}
-
-    def product(name: str, given: Any) -> Any:
-        result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T
-        products[name] = Sketch(**sketch(name, result))
-        return result
-
-    def norm(name: str, given: Any) -> Any:
-        centred = given - given.mean(-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + form.norm_epsilon)
-        return centred / deviation * weights[f"{name}.weight"]
-
-    embedding = np.asarray(weights["embedding.tokens"], np.float64)
-    x = embedding[tokens[:, :-1]]
+    described = DescribedPass(weights)
+    embedding = described.array("embedding.tokens")
+    x = embedding[weights["tokens"][:, :-1]]
     if form.positions:
         x = x + weights["embedding.positions"][positions]
     for block in range(model.layers):
         name = f"block{block}.attention"
-        qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
-        x = x + product(f"{name}.output", _attention(qkv, model, form, visible))
+        qkv = described.product(f"{name}.qkv", described.norm(f"{name}.norm", x, form.norm_epsilon))
+        queries, keys, values = heads_of(qkv, model.heads, model.heads, model.heads)
+        attended = attend(queries, keys, values, visible, form.scaled)
+        x = x + described.product(f"{name}.output", attended)
         name = f"block{block}.mlp"
-        given = product(f"{name}.up", norm(f"{name}.norm", x))
-        activated[f"{name}.up"] = range_of(given)
-        x = x + product(f"{name}.down", gelu(given, form.gelu))
-    logits = norm("norm", x) @ embedding.T
-    log_likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    loss = float(-log_likelihoods[counted].mean())
-    return Forward(products, Sketch(**sketch("logits", logits)), loss, activated)
+        given = described.product(f"{name}.up", described.norm(f"{name}.norm", x, form.norm_epsilon))
+        inner = described.activate(lambda values: gelu(values, form.gelu), f"{name}.up", given)
+        x = x + described.product(f"{name}.down", inner)
+    logits = described.norm("norm", x, form.norm_epsilon) @ embedding.T
+    return described.result(logits, loss_of(logits, weights["tokens"], counted))
+
+
+def loss_of(logits: Any, tokens: Any, counted: Any) -> float:
+    """Return the mean cross entropy of the tokens that are ``counted`` (batch, length), each but a sequence's first."""
+    likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
+    return float(-likelihoods[counted].mean())
 
 
 def borders_of(weights: Arrays, form: Packed, causal: bool) -> tuple[Any, Any, Any]:
@@ -120,19 +110,6 @@ def borders_of(weights: Arrays, form: Packed, causal: bool) -> tuple[Any, Any, A
             if form.counted:
                 counted[row, place] = own > 0 and documents[row, place + 1] == own
     return positions, visible, counted
-
-
-def _attention(qkv: Any, model: Gpt, form: Form, visible: Any) -> Any:
-    batch, length, _ = qkv.shape
-    queries, keys, values = (
-        part.reshape(batch, length, model.heads, -1).transpose(0, 2, 1, 3)
-        for part in np.split(qkv, 3, axis=-1)
-    )
-    scores = queries @ keys.transpose(0, 1, 3, 2)
-    if form.scaled:
-        scores = scores / np.sqrt(queries.shape[-1])
-    scores = np.where(visible, scores, -np.inf)
-    return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, model.width)
 
 
 def gelu(x: Any, form: str) -> Any:

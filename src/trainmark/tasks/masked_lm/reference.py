@@ -1,16 +1,15 @@
 """The described forward pass in numpy and float64, and its known variants."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
-from trainmark.schema.observation import Sketch
 from trainmark.tasks.causal_lm.reference import gelu
-from trainmark.tasks.equal_work import Forward, Range, range_of
-from trainmark.worker.core.equivalence import sketch
+from trainmark.tasks.equal_work import Forward
+from trainmark.tasks.products import DescribedPass, attend, heads_of
 from trainmark.worker.tasks.masked_lm.architectures import NORM_EPSILON, Bert
 
 
@@ -45,65 +44,49 @@ OTHERS: Mapping[str, Form] = {
 
 def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
     """Pass the batch in ``weights`` through the model with these weights."""
-    products: dict[str, Sketch] = {}
-    activated: dict[str, Range] = {}
-
-    def product(name: str, given: Any) -> Any:
-        result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T + weights[f"{name}.bias"]
-        products[name] = Sketch(**sketch(name, result))
-        return result
-
-    def before(activation: Callable[[Any], Any], name: str, given: Any) -> Any:
-        result = product(name, given)
-        activated[name] = range_of(result)
-        return activation(result)
-
-    def smooth(given: Any) -> Any:
-        return gelu(given, form.gelu)
+    described = DescribedPass(weights)
 
     def norm(name: str, given: Any) -> Any:
-        centred = given - given.mean(-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + form.norm_epsilon)
-        return centred / deviation * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return described.norm(name, given, form.norm_epsilon)
 
-    embedding = np.asarray(weights["embedding.tokens"], np.float64)
+    def smooth(name: str, given: Any) -> Any:
+        product = described.product(name, given)
+        return described.activate(lambda values: gelu(values, form.gelu), name, product)
+
+    embedding = described.array("embedding.tokens")
     x = embedding[weights["tokens"]]
     if form.positions:
         x = x + weights["embedding.positions"][: x.shape[1]]
     if form.segments:
         x = x + weights["embedding.segments"][weights["segments"]]
     x = norm("embedding.norm", x)
+    visible = _visible(weights["lengths"], x.shape[1], form)
     for block in range(model.layers):
         name = f"block{block}.attention"
-        attended = _attention(product(f"{name}.qkv", x), weights["lengths"], model, form)
-        x = norm(f"{name}.norm", x + product(f"{name}.output", attended))
+        qkv = described.product(f"{name}.qkv", x)
+        queries, keys, values = heads_of(qkv, model.heads, model.heads, model.heads)
+        attended = attend(queries, keys, values, visible)
+        x = norm(f"{name}.norm", x + described.product(f"{name}.output", attended))
         name = f"block{block}.mlp"
-        inner = before(smooth, f"{name}.up", x)
-        x = norm(f"{name}.norm", x + product(f"{name}.down", inner))
+        x = norm(f"{name}.norm", x + described.product(f"{name}.down", smooth(f"{name}.up", x)))
     hidden = np.take_along_axis(x, weights["places"][..., None], axis=1)
-    found = norm("words.norm", before(smooth, "words.transform", hidden)) @ embedding.T
-    found = found + weights["words.bias"]
-    next_sentence = product("sentences", before(np.tanh, "pooler", x[:, :1]))[:, 0]
-    loss = _cross_entropy(found, weights["words"], weights["weights"] if form.weighted else None)
+    words = norm("words.norm", smooth("words.transform", hidden)) @ embedding.T + weights["words.bias"]
+    pooled = described.activate(np.tanh, "pooler", described.product("pooler", x[:, :1]))
+    next_sentence = described.product("sentences", pooled)[:, 0]
+    loss = _cross_entropy(words, weights["words"], weights["weights"] if form.weighted else None)
     if form.sentences:
         loss += _cross_entropy(next_sentence, weights["follows"])
-    return Forward(products, Sketch(**sketch("logits", found)), loss, activated)
+    return described.result(words, loss)
+
+
+def _visible(lengths: Any, length: int, form: Form) -> Any:
+    """Return the keys that each query sees, (batch, 1, length, length)."""
+    visible = np.ones((len(lengths), 1, length, length), bool)
+    if form.padded:
+        visible &= (np.arange(length) < lengths[:, None])[:, None, None]
+    return visible & np.tri(length, dtype=bool) if form.causal else visible
 
 
 def _cross_entropy(logits: Any, targets: Any, weights: Any = None) -> float:
     losses = -np.take_along_axis(log_softmax(logits, axis=-1), targets[..., None], axis=-1)[..., 0]
     return float(np.average(losses, weights=weights))
-
-
-def _attention(qkv: Any, lengths: Any, model: Bert, form: Form) -> Any:
-    batch, length, _ = qkv.shape
-    queries, keys, values = (
-        part.reshape(batch, length, model.heads, -1).transpose(0, 2, 1, 3)
-        for part in np.split(qkv, 3, axis=-1)
-    )
-    scores = queries @ keys.transpose(0, 1, 3, 2) / np.sqrt(queries.shape[-1])
-    if form.padded:
-        scores = np.where((np.arange(length) < lengths[:, None])[:, None, None], scores, -np.inf)
-    if form.causal:
-        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
-    return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, model.width)

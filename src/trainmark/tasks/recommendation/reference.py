@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
-from trainmark.schema.observation import Sketch
-from trainmark.tasks.equal_work import Forward, Range, range_of
-from trainmark.worker.core.equivalence import sketch
+from trainmark.tasks.equal_work import Forward
+from trainmark.tasks.products import DescribedPass
 from trainmark.worker.tasks.recommendation.architectures import (
     CATEGORIES,
     DEEP,
@@ -97,32 +96,27 @@ OTHER_DLRMS: Mapping[str, Form] = {
 
 def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
     """Pass the batch in ``arrays`` through the model with the weights in it."""
-    products: dict[str, Sketch] = {}
-    activated: dict[str, Range] = {}
+    described = DescribedPass(arrays)
     without = {list(model.products())[-1]}
     if isinstance(model, Dlrm) and form.straight:
         without.add(_last_of_bottom(model))
 
     def product(name: str, given: Any) -> Any:
-        weight, bias = (np.asarray(arrays[f"{name}.{part}"], np.float64) for part in ("weight", "bias"))
-        result = given @ weight.T + bias
-        products[name] = Sketch(**sketch(name, result))
-        if name in without:
-            return result
-        activated[name] = range_of(result)
-        return ACTIVATIONS[form.activation](result)
+        result = described.product(name, given)
+        activation = ACTIVATIONS[form.activation]
+        return result if name in without else described.activate(activation, name, result)
 
     table = TABLES if isinstance(model, Dlrm) else DEEP
-    embedded = np.asarray(arrays[table], np.float64)[arrays["categories"][:, form.columns]]
+    embedded = described.array(table)[arrays["categories"][:, form.columns]]
     if form.without is not None:
         embedded[:, form.without] = 0
-    dense = np.asarray(arrays["dense"], np.float64)
+    dense = described.array("dense")
     if isinstance(model, Dlrm):
         logits = _interacting(model, product, dense, embedded, form)
     else:
         logits = _both(model, product, dense, embedded, arrays, form)
     losses = np.logaddexp(0, logits) - arrays["labels"] * logits
-    return Forward(products, Sketch(**sketch("logits", logits)), float(losses.mean()), activated)
+    return described.result(logits, float(losses.mean()))
 
 
 def _both(
