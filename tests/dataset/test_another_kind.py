@@ -9,7 +9,7 @@ from trainmark.cli.main import main
 from trainmark.dataset import ProblemKind, clicks, images, masked, tokens
 from trainmark.dataset.manifest import CONTENT_BY_SCHEMA
 from trainmark.errors import InputError
-from trainmark.tasks.image_classification.data import Form as PictureForm
+from trainmark.tasks.image_classification.axes import Form as PictureForm
 
 
 def _photos(folder: Path) -> None:

@@ -23,7 +23,7 @@ from trainmark.dataset.example import (
 from trainmark.dataset.manifest import format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
 from trainmark.worker.tasks.recommendation.records import (

@@ -17,7 +17,7 @@ from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
 from trainmark.environment import find_entry
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 
 pytestmark = pytest.mark.training
 

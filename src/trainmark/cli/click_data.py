@@ -8,7 +8,7 @@ import typer
 from trainmark.cli.data_output import print_json, print_line, resumable
 from trainmark.dataset import clicks
 from trainmark.errors import InputError
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 
 
 def make_clicks(

@@ -13,7 +13,6 @@ from trainmark.schema.case import Case
 from trainmark.schema.recipe import OF_LARGE_MODELS, AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks.task import AxisLabel, Model, Task
-from trainmark.tasks.units import count_same
 
 __all__ = [
     "TASKS",
@@ -123,9 +122,22 @@ def model_word(name: str) -> str:
     return next((word for word in spellings if word is not None), name.strip().lower())
 
 
+_LOOSE = (
+    frozenset({"sequence", "seq", "sentence", "sample", "example"}),
+    frozenset({"word", "token", "tok"}),
+)
+"""Synonyms in the logs of programs with another task."""
+
+
 def same_unit(one: str, other: str) -> bool:
     """Return whether two units can count the same things, in any spelling: ``img/s`` and ``samples/s`` can."""
-    return count_same(one, other, TASKS.values())
+    pair = {_singular(one), _singular(other)}
+    own = (task.unit_aliases | {_singular(task.unit)} for task in TASKS.values())
+    return len(pair) == 1 or any(pair <= words for words in (*_LOOSE, *own))
+
+
+def _singular(unit: str) -> str:
+    return unit.lower().replace(" ", "").partition("/")[0].removesuffix("s")
 
 
 def same_model(one: AxisValue, other: AxisValue) -> bool:

@@ -30,7 +30,7 @@ from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import ProgressCounter, exclusive_folder, write_error
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.architectures import DENSE
 from trainmark.worker.tasks.recommendation.records import COLUMNS

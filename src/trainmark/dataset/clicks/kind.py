@@ -9,7 +9,7 @@ from trainmark.dataset.clicks.manifest import describe, spec_from
 from trainmark.dataset.kind import FlatFolderKind
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
-from trainmark.tasks.recommendation.data import GIVEN, Form
+from trainmark.tasks.recommendation.axes import GIVEN, Form
 
 
 class ClickSets(FlatFolderKind):

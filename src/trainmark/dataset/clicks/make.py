@@ -19,7 +19,7 @@ from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.resume_state import DatasetState, find_state
 from trainmark.dataset.staging import publish_files, staged_creation
 from trainmark.dataset.work import ProgressCounter
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.architectures import DENSE
 from trainmark.worker.tasks.recommendation.records import CLICKED, COLUMNS, drawn

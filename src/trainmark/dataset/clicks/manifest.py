@@ -11,7 +11,7 @@ from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
 from trainmark.dataset.values import parse_spec
 from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.architectures import CATEGORIES
 from trainmark.worker.tasks.recommendation.records import COLUMNS, column_sizes

@@ -17,7 +17,7 @@ from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tfrecord import FramingFault, Record, read_records
 from trainmark.errors import InputError
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.axes import Form
 from trainmark.worker.core.feed import TRAIN
 from trainmark.worker.tasks.recommendation.records import COLUMNS
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainmark.dataset.images.shards import recognise
     from trainmark.dataset.images.spec import ImageFolderSpec, Sizes, spec_from
     from trainmark.dataset.images.verification import verify, verify_image_folder
-    from trainmark.tasks.image_classification.data import Form
+    from trainmark.tasks.image_classification.axes import Form
 
 __all__ = [
     "Conversion",
@@ -51,6 +51,6 @@ __getattr__ = attach(
         ".shards": ("recognise",),
         ".spec": ("ImageFolderSpec", "Sizes", "spec_from"),
         ".verification": ("verify", "verify_image_folder"),
-        "trainmark.tasks.image_classification.data": ("Form",),
+        "trainmark.tasks.image_classification.axes": ("Form",),
     },
 )

@@ -40,7 +40,7 @@ from trainmark.dataset.processes import ProgressListener, map_in_processes
 from trainmark.dataset.work import ProgressCounter, exclusive_folder, write_error
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 _IMAGES_PER_SHARD = 1251
 """As in ImageNet: 1 281 167 training pictures in 1024 shards."""

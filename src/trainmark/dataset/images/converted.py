@@ -12,7 +12,7 @@ from trainmark.dataset.images.spec import Split
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_manifest, read_sums, sha256
 from trainmark.errors import InputError
 from trainmark.schema.frozen import Frozen
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
 

@@ -11,7 +11,7 @@ from trainmark.dataset.images import recordio
 from trainmark.dataset.images.features import ENCODED, LABEL
 from trainmark.dataset.images.jpeg import find_fault
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 _SENTENCES = {
     tfrecord.FramingFault.LENGTH_CRC: (ProblemKind.BROKEN, "the checksum of its length is wrong"),

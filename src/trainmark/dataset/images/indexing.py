@@ -13,7 +13,7 @@ from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_sha
 from trainmark.dataset.processes import ProgressListener, map_in_processes
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from trainmark.dataset.images.ofrecord import require_ofrecord
 from trainmark.dataset.images.spec import spec_from
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 TRAINING = "train"
 """The folder of the training images in an ImageNet-like data set."""

@@ -19,7 +19,7 @@ from trainmark.dataset.images.spec import Split
 from trainmark.dataset.problems import Depth
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 _QUALITY = 95
 """JPEG quality of re-encoded pictures."""

@@ -12,7 +12,7 @@ from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_sha
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_trusted_sums, sha256
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener, map_in_processes
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 
 def verify_records(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmark.dataset.images.spec import Split
 from trainmark.errors import InputError
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 INDEX_FOLDER = "idx"
 """The folder of DALI's index files, next to their TFRecord shards."""

@@ -27,7 +27,7 @@ from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_trusted_su
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener, map_in_processes
 from trainmark.errors import InputError
-from trainmark.tasks.image_classification.data import Form
+from trainmark.tasks.image_classification.axes import Form
 
 _BATCH = 64
 

@@ -7,7 +7,7 @@ from trainmark.dataset.kind import FlatFolderKind
 from trainmark.dataset.masked.make import make_masked
 from trainmark.dataset.masked.manifest import describe, spec_from
 from trainmark.dataset.processes import ProgressListener
-from trainmark.tasks.masked_lm.data import GIVEN, Form
+from trainmark.tasks.masked_lm.axes import GIVEN, Form
 
 
 class MaskedSets(FlatFolderKind):

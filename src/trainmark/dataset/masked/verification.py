@@ -11,7 +11,7 @@ from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, Verif
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tfrecord import FramingFault, Record, read_records
-from trainmark.tasks.masked_lm.data import Form
+from trainmark.tasks.masked_lm.axes import Form
 
 OF_TOKENS = ("input_ids", "input_mask", "segment_ids")
 OF_WORDS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")

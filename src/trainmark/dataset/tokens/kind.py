@@ -7,7 +7,7 @@ from trainmark.dataset.kind import FlatFolderKind
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tokens.make import make_tokens
 from trainmark.dataset.tokens.manifest import describe, spec_from
-from trainmark.tasks.causal_lm.data import GIVEN, Form
+from trainmark.tasks.causal_lm.axes import GIVEN, Form
 
 
 class TokenSets(FlatFolderKind):

@@ -13,7 +13,7 @@ from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, Verif
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tokens.manifest import read_manifest, read_part
-from trainmark.tasks.causal_lm.data import Form
+from trainmark.tasks.causal_lm.axes import Form
 
 CHUNK = 1 << 22
 

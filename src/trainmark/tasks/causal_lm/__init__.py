@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks.causal_lm.axes import LanguageAxes
-from trainmark.tasks.causal_lm.data import GIVEN, Form, MakeTokens
+from trainmark.tasks.causal_lm.axes import GIVEN, Form, LanguageAxes, MakeTokens
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks.image_classification.axes import ImageAxes, Layout
-from trainmark.tasks.image_classification.data import Form, MakeImages
+from trainmark.tasks.image_classification.axes import Form, ImageAxes, Layout, MakeImages
 from trainmark.tasks.image_classification.spelling import model_word
 from trainmark.tasks.task import AxisLabel, Model, Task
 

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks.masked_lm.axes import MaskedAxes, Optimizer
-from trainmark.tasks.masked_lm.data import GIVEN, Form, MakeMasked
+from trainmark.tasks.masked_lm.axes import GIVEN, Form, MakeMasked, MaskedAxes, Optimizer
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The axes of masked language modelling."""
+"""The axes of masked language modelling, and the data sets of sequences with hidden words that a suite can create."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from trainmark.schema.case import Count
+from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import RecipeAxis
 from trainmark.schema.task_catalogue import TaskAxes
 
@@ -70,3 +71,30 @@ class MaskedAxes(TaskAxes):
             *([self.optimizer.value] if self.optimizer is not Optimizer.ADAMW else []),
             *([f"acc{self.accumulation}"] if self.accumulation > 1 else []),
         )
+
+
+class Form(StrEnum):
+    """The forms of masked sequences on disk: TFRecords with the features of BERT's published pre-processing."""
+
+    MASKED = "masked-tfrecord"
+
+
+GIVEN = ("hdf5", "ofrecord")
+"""Forms that must already exist: HDF5 as NVIDIA's pre-processing writes it, and OneFlow's OFRecord."""
+
+
+class MakeMasked(Frozen):
+    """A data set that trainmark creates if it is missing; see ``trainmark data make-masked``."""
+
+    sequences: Count
+    sequence_length: Count = 128
+    predictions: Count = 20
+    vocabulary: Count = 30_522
+    short: Annotated[int, Field(strict=True, ge=0, le=100)] = 10
+    shards: Count = 4
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide(cls, given: Any) -> Any:
+        return with_usual_predictions(given)

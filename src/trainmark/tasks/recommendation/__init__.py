@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.tasks.recommendation.axes import ClickAxes
-from trainmark.tasks.recommendation.data import GIVEN, Form, MakeClicks
+from trainmark.tasks.recommendation.axes import GIVEN, ClickAxes, Form, MakeClicks
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:

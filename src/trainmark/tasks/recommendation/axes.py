@@ -1,8 +1,12 @@
-"""The axes of recommendation."""
+"""The axes of recommendation, and the data sets of clicks that a suite can create."""
 
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from trainmark.schema.case import Count
+from trainmark.schema.frozen import Frozen
 from trainmark.schema.task_catalogue import TaskAxes
 
 
@@ -31,3 +35,23 @@ class ClickAxes(TaskAxes):
         sparse = self.table_gradients is TableGradients.SPARSE
         rows = f"{self.vocabulary}rows", f"emb{self.embedding_width}"
         return compiler, *rows, *([self.table_gradients.value] if sparse else [])
+
+
+class Form(StrEnum):
+    """The forms of clicks on disk: records of 40 words, Examples in TFRecord files, columns of Parquet."""
+
+    RAW = "raw"
+    TFRECORD = "tfrecord"
+    PARQUET = "parquet"
+
+
+GIVEN = ("ofrecord", "nvtabular")
+"""Forms that must already exist: OneFlow's OFRecord, and NVTabular's Parquet with its lists of files."""
+
+
+class MakeClicks(Frozen):
+    """A data set that trainmark creates if it is missing; see ``trainmark data make-clicks``."""
+
+    samples: Count
+    vocabulary: Annotated[int, Field(strict=True, ge=26)] = 2_322_444
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
