@@ -46,7 +46,7 @@ class DeviceTimers:
 
 
 class Steps(Protocol):
-    """What the protocol calls of a training; ``Training`` and its backend describe the methods."""
+    """The methods that the protocol calls; ``Training`` and its backend describe them."""
 
     marks: DeviceTimers
 
