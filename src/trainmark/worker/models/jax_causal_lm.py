@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, Precision, adaptive, draw_weights, moments_of
+from ..backends.jax.backend import NamedTraining, Precision, adaptive, draw_weights, moments_of, tf32_switches
 from ..backends.jax.collectives import CPU
 from ..tasks.causal_lm.architectures import (
     ARCHITECTURES,
@@ -225,13 +225,11 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         """Return the trace of the first product; a compiled step was made from it."""
         compute, weights, (part, length, _) = next(iter(self.traced.values()))
         rows = self.batch[0].addressable_data(0).shape[0]
-        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
         return ObservedConfig(
             compute_dtype=compute,
             weight_dtype=weights,
             batch_per_device=rows,
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
+            **tf32_switches(),
             sequence_length=length,
             accumulation=rows // part,
             others={STREAM: self.traced[STREAM][0], "compile_cache_hits": self._clock.cache_hits},

@@ -17,7 +17,7 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
-from ..backends.jax.backend import JaxTraining, Precision, optimizer
+from ..backends.jax.backend import JaxTraining, Precision, optimizer, tf32_switches
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -227,37 +227,6 @@ def _name(path: Any) -> str:
     return ".".join([*layer, SHARED[last]])
 
 
-def observe(
-    loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any, scale: float = 1.0
-) -> observing.Observation:
-    """Pass the batch forward and backward by the function that the step differentiates; return what was computed.
-
-    The backward pass starts from the loss times ``scale``, as in FP16's step.
-    """
-
-    def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
-        collections = ("batch_stats", "intermediates")
-        loss, results = loss_of(
-            params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution
-        )
-        return loss * scale, (loss, *results)
-
-    passes = jax.value_and_grad(collecting, has_aux=True)
-    (_, (loss, logits, changed)), scaled = passes(params, batch_stats, batch)
-    gradients = jax.tree.map(lambda gradient: gradient / scale, scaled)
-    operations = convolutions_of(jax.make_jaxpr(collecting)(params, batch_stats, batch).jaxpr)
-    outputs = {
-        ".".join(path[: path.index("conv")]): value[0]
-        for path, value in flatten_dict(changed["intermediates"]).items()
-    }
-    layers = ARCHITECTURES[model].convolutions
-    assert len(operations) == len(layers)
-    observed = [
-        _observed(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)
-    ]
-    return observing.Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
-
-
 def _of_convolution(module: nn.Module, method: str) -> bool:
     return isinstance(module, nn.Conv) and method == "__call__"
 
@@ -304,47 +273,6 @@ def _observed(name: str, operation: Any, output: Any) -> observing.ObservedConvo
     )
 
 
-class TracedConvolutions:
-    """Types and shapes of the convolutions' outputs, while the step is called for the first time.
-
-    The second one counts, because its input has been through the stem: its type is that of the network's computation.
-    For a compiled step these are the traced ones; ``compiled_convolutions`` reads XLA's from the compiled program.
-    """
-
-    def __init__(self, model: str) -> None:
-        """Start without outputs, for the model of that name."""
-        self._channels = ARCHITECTURES[model].convolutions[1].outputs
-        self._outputs: list[tuple[str, tuple[int, ...]]] = []
-
-    def intercepting(self) -> AbstractContextManager[Any]:
-        """Return the context in which Flax's layers are observed."""
-        return nn.intercept_methods(self._note)
-
-    def _note(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        output = call(*args, **kwargs)
-        if isinstance(context.module, nn.Conv) and context.method_name == "__call__":
-            self._outputs.append((str(output.dtype), tuple(output.shape)))
-        return output
-
-    def observed(self, weight: Any, **others: Any) -> observing.ObservedConfig:
-        """Return the observations, with the type of ``weight`` and JAX's switch for products and convolutions."""
-        dtype, shape = self._outputs[1] if len(self._outputs) > 1 else (None, ())
-        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return observing.ObservedConfig(
-            compute_dtype=dtype,
-            weight_dtype=str(weight.dtype),
-            # The order of the axes in the program; in memory, XLA decides.
-            activation_layout=observing.layout_by_axes(shape, self._channels) if shape else None,
-            # A kernel's axes have one order in Flax: height, width, inputs, outputs.
-            weight_layout=None,
-            batch_per_device=shape[0] if shape else None,
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
-            unseen=("weight_layout",),
-            others=others,
-        )
-
-
 class CompiledConvolutions(NamedTuple):
     """The forward convolutions in the program that XLA made: their type, and the order of their results in memory.
 
@@ -386,7 +314,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
     def build(self) -> None:
         settings, recipe = self.settings, self.settings.recipe
         model = build_model(settings.model, settings.classes, self.precision)
-        self._convolutions = TracedConvolutions(settings.model)
+        self._outputs: list[tuple[str, tuple[int, ...]]] = []
         self._compiled: CompiledConvolutions | None = None
         self.take_over(
             lambda: init(model, settings.model, settings.image_size, settings.seed),
@@ -409,18 +337,36 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return normalise(images, self.precision.compute)
 
     def observing_trace(self) -> AbstractContextManager[Any]:
-        return self._convolutions.intercepting()
+        """Return the context in which types and shapes of the convolutions' outputs are noted."""
+        return nn.intercept_methods(self._note)
+
+    def _note(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        output = call(*args, **kwargs)
+        if isinstance(context.module, nn.Conv) and context.method_name == "__call__":
+            self._outputs.append((str(output.dtype), tuple(output.shape)))
+        return output
 
     def note_program(self, text: str) -> None:
         self._compiled = compiled_convolutions(text)
 
     def observed_config(self) -> observing.ObservedConfig:
+        """Return the observations of the second convolution, whose input has been through the stem.
+
+        For a compiled step they are the traced ones, by the order of the axes in the program; the order in memory is
+        XLA's, and ``compiled_convolutions`` reads it. A kernel's axes have one order in Flax.
+        """
         compiled = self._compiled
-        return self._convolutions.observed(
-            self.state.params["stem"]["conv"]["kernel"],
-            compiled_dtype=compiled.dtype if compiled else None,
-            compiled_layout=compiled.layout if compiled else None,
-            compile_cache_hits=self._clock.cache_hits,
+        return observing.config_by_shapes(
+            self.settings.model,
+            self._outputs[1] if len(self._outputs) > 1 else None,
+            str(self.state.params["stem"]["conv"]["kernel"].dtype),
+            **tf32_switches(),
+            unseen=("weight_layout",),
+            others={
+                "compiled_dtype": compiled.dtype if compiled else None,
+                "compiled_layout": compiled.layout if compiled else None,
+                "compile_cache_hits": self._clock.cache_hits,
+            },
         )
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -447,10 +393,34 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
 
     def observe(self) -> observing.Observation:
-        state, model = self.state, self.settings.model
-        return observe(
-            self._loss_of, model, state.params, state.batch_stats, self.batch, self.scale_of_loss()
-        )
+        """Pass the batch forward and backward by the function that the step differentiates.
+
+        The backward pass starts from the scaled loss, as in FP16's step.
+        """
+        scale = self.scale_of_loss()
+
+        def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
+            collections = ("batch_stats", "intermediates")
+            loss, results = self._loss_of(
+                params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution
+            )
+            return loss * scale, (loss, *results)
+
+        given = (self.state.params, self.state.batch_stats, self.batch)
+        (_, (loss, logits, changed)), scaled = jax.value_and_grad(collecting, has_aux=True)(*given)
+        gradients = jax.tree.map(lambda gradient: gradient / scale, scaled)
+        operations = convolutions_of(jax.make_jaxpr(collecting)(*given).jaxpr)
+        outputs = {
+            ".".join(path[: path.index("conv")]): value[0]
+            for path, value in flatten_dict(changed["intermediates"]).items()
+        }
+        layers = ARCHITECTURES[self.settings.model].convolutions
+        assert len(operations) == len(layers)
+        observed = [
+            _observed(layer.name, operation, outputs[layer.name])
+            for layer, operation in zip(layers, operations)
+        ]
+        return observing.Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
 
 
 open_training = JaxImageTraining

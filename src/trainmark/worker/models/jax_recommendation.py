@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, Precision, adaptive, biased, draw_weights, optimizer
+from ..backends.jax.backend import (
+    NamedTraining,
+    Precision,
+    adaptive,
+    biased,
+    draw_weights,
+    optimizer,
+    tf32_switches,
+)
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import (
     DEEP,
@@ -158,13 +166,11 @@ class JaxClickTraining(NamedTraining, ClickTraining):
         """Return the trace of the first product; a compiled step was made from it."""
         compute, (rows, _) = next(iter(self._traced_products.values()))
         table = self.state.params[self.description.tables[0]]
-        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
         return ObservedConfig(
             compute_dtype=compute,
             weight_dtype=str(table.dtype),
             batch_per_device=rows,
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
+            **tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             # A gradient has the shape of its parameter: JAX has no other kind.

@@ -15,6 +15,7 @@ from ..backends.mindspore.backend import (
     sgd,
     with_precision,
 )
+from ..core.backend import hooked
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -161,7 +162,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         """
         settings = self.settings
         model = build_network(settings.model, settings.classes)
-        self._layers = ARCHITECTURES[settings.model].convolutions
         self._outputs: list[Output] = []
         (classifier,) = cells(model, nn.Dense)
         convolutions, norms = cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d)
@@ -174,35 +174,31 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         self._outputs.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
     def observed_config(self) -> observing.ObservedConfig:
-        second = self._layers[1]
         if self._hook is None:
             output = outputs_in_graph(self.train_step, CONVOLUTIONS)[1]
         else:
             self._hook.remove()
             output = self._outputs[0]
-        weight = self.named[second.name + ".conv.weight"]
-        return observing.ObservedConfig(
-            compute_dtype=output.dtype,
-            weight_dtype=str(weight.dtype).lower(),
-            activation_layout=observing.layout_by_axes(output.shape, second.outputs),
-            weight_layout=observing.layout_by_axes(tuple(weight.shape), second.weight_shape[1]),
-            batch_per_device=output.shape[0],
+        weight = cells(self.model, nn.Conv2d)[1].weight
+        return observing.config_by_shapes(
+            self.settings.model, output, str(weight.dtype).lower(), tuple(weight.shape)
         )
 
     def observe(self) -> observing.Observation:
-        found: list[observing.ObservedConvolution] = []
-        convolutions = cells(self.model, nn.Conv2d)
-        logits, loss, gradients = self.observe_pass(
-            lambda: [
-                conv.register_forward_hook(_noting(layer.name, found))
-                for layer, conv in zip(self._layers, convolutions)
-            ]
+        hooks, found = observing.note_convolutions(
+            self.settings.model,
+            cells(self.model, nn.Conv2d),
+            nn.Cell.register_forward_hook,
+            _describe,
         )
+        with hooked(hooks):
+            logits, loss, gradients = self.observe_pass()
         return observing.Observation(logits, loss, gradients, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""
-        images, names = self.batch[0], [layer.name for layer in self._layers]
+        images = self.batch[0]
+        names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
         if self.compiled:
             self.step(index)
             outputs = outputs_in_graph(self.train_step, CONVOLUTIONS)
@@ -230,19 +226,12 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return batch[0].asnumpy()
 
 
-def _noting(name: str, found: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
-    def note(conv: Any, _inputs: Any, output: Any) -> None:
-        # Read from the operator: the cell converts its arguments into these.
-        operator = conv.conv2d
-        top, bottom, left, right = operator.pad
-        padding, stride = ((top, bottom), (left, right)), operator.stride[-2:]
-        found.append(
-            observing.observe_convolution(
-                name, operator.kernel_size, stride, padding, operator.group, output.asnumpy()
-            )
-        )
-
-    return note
+def _describe(conv: Any, output: Any) -> observing.Described:
+    # Read from the operator: the cell converts its arguments into these.
+    operator = conv.conv2d
+    top, bottom, left, right = operator.pad
+    padding = ((top, bottom), (left, right))
+    return operator.kernel_size, operator.stride[-2:], padding, operator.group, output.asnumpy()
 
 
 open_training = MindSporeImageTraining

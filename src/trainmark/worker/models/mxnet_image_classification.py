@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -154,57 +154,6 @@ _VECTORS = {
 }
 
 
-def named_parameters(model: HybridBlock, name: str) -> dict[str, Any]:
-    """Return Gluon's parameters, running statistics among them, by the names of ``Architecture.shapes``."""
-    (classifier,) = blocks(model, nn.Dense)
-    return observing.by_shared_names(
-        name, blocks(model, nn.Conv2D), blocks(model, nn.BatchNorm), classifier, _VECTORS
-    )
-
-
-def load_parameters(parameters: Mapping[str, Any], weights: Mapping[str, Any], layout: str) -> None:
-    """Copy numpy arrays into the parameters of the same names."""
-    for name, parameter in parameters.items():
-        parameter.set_data(mx.nd.array(_to_layout(weights[name], layout), dtype="float32"))
-
-
-def read_parameters(parameters: Mapping[str, Any], layout: str) -> dict[str, Any]:
-    """Return the parameters as numpy arrays in FP32, copied."""
-    return {name: _from_layout(parameter.data().asnumpy(), layout) for name, parameter in parameters.items()}
-
-
-def _to_layout(array: Any, layout: str) -> Any:
-    return array.transpose(0, 2, 3, 1) if layout == "nhwc" and array.ndim == 4 else array
-
-
-def _from_layout(array: Any, layout: str) -> Any:
-    return array.transpose(0, 3, 1, 2) if layout == "nhwc" and array.ndim == 4 else array
-
-
-def observe_convolutions(
-    model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
-) -> observing.Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[observing.ObservedConvolution] = []
-    hooks = [
-        conv.register_forward_hook(_noting(layer.name, layout, found))
-        for layer, conv in zip(ARCHITECTURES[name].convolutions, blocks(model, nn.Conv2D))
-    ]
-    try:
-        with autograd.record():
-            logits, loss = forward()
-    finally:
-        for hook in hooks:
-            hook.detach()
-    loss.backward()
-    gradients = {
-        shared: _from_layout(parameter.grad().asnumpy(), layout)
-        for shared, parameter in named_parameters(model, name).items()
-        if parameter.grad_req != "null"
-    }
-    return observing.Observation(logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found)
-
-
 @contextmanager
 def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
     """Run hybridized networks operator by operator meanwhile, without discarding their traces."""
@@ -218,43 +167,6 @@ def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
     finally:
         for block in active:
             block._active = True
-
-
-def gradients_of(
-    model: HybridBlock, name: str, forward: Callable[[], tuple[Any, Any]], layout: str
-) -> dict[str, Any]:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
-    with autograd.record():
-        _, loss = forward()
-    loss.backward()
-    named = named_parameters(model, name)
-    return {
-        shared: _from_layout(parameter.grad().asnumpy(), layout)
-        if parameter.grad_req != "null"
-        else mx.nd.zeros_like(parameter.data()).asnumpy()
-        for shared, parameter in named.items()
-        if is_trainable(shared)
-    }
-
-
-def observe_layers(
-    model: HybridBlock, name: str, layout: str, step: Callable[[], Any]
-) -> observing.ObservedLayers:
-    """Do ``step``, in which ``model`` is called, and return the types of its layers, and its images.
-
-    The types are those of the network's graph: the one that was traced, or one that is traced now; they are those of
-    the operands of its convolutions and products.
-    """
-    images: list[Any] = []
-    hook = model.register_forward_pre_hook(lambda _block, given: images.append(given[0]))
-    try:
-        step()
-    finally:
-        hook.detach()
-    if not images:
-        return observing.ObservedLayers()
-    size, mean, deviation = observing.measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
-    return observing.ObservedLayers(_types(model, name), size, mean, deviation)
 
 
 def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
@@ -278,25 +190,6 @@ def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
     return found
 
 
-def _noting(
-    name: str, layout: str, found: list[observing.ObservedConvolution]
-) -> Callable[[Any, Any, Any], None]:
-    def note(conv: Any, _inputs: Any, output: Any) -> None:
-        values = _from_layout(output.astype("float32").asnumpy(), layout)
-        # The arguments that Gluon passes to the operator.
-        operator = conv._kwargs
-        top, left = operator["pad"]
-        padding = ((top, top), (left, left))
-        groups = operator["num_group"]
-        found.append(
-            observing.observe_convolution(
-                name, operator["kernel"], operator["stride"], padding, groups, values
-            )
-        )
-
-    return note
-
-
 class SecondConvolution:
     """The output of the network's second convolution, by a forward hook: its input has been through the stem.
 
@@ -306,7 +199,7 @@ class SecondConvolution:
 
     def __init__(self, model: HybridBlock, name: str) -> None:
         self._parameters = {parameter.name: parameter for parameter in model.collect_params().values()}
-        self._description = ARCHITECTURES[name].convolutions[1]
+        self._name = name
         self._second = blocks(model, nn.Conv2D)[1]
         self._output: Any = None
         self.traces = 0
@@ -329,13 +222,12 @@ class SecondConvolution:
             output = self._run(output, images)
         else:
             self._hook.detach()
-        layer, weight = self._description, self._second.weight.data()
-        return observing.ObservedConfig(
-            compute_dtype=dtype_name(output),
-            weight_dtype=dtype_name(weight),
-            activation_layout=observing.layout_by_axes(output.shape, layer.outputs),
-            weight_layout=observing.layout_by_axes(weight.shape, layer.inputs // layer.groups),
-            batch_per_device=output.shape[0],
+        weight = self._second.weight.data()
+        return observing.config_by_shapes(
+            self._name,
+            (dtype_name(output), output.shape),
+            dtype_name(weight),
+            weight.shape,
             unseen=("tf32_matmul", "tf32_convolution"),
         )
 
@@ -379,28 +271,87 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         """Return how often the network was traced so far; never without ``hybridize``."""
         return self._second.traces
 
+    def _named(self) -> dict[str, Any]:
+        """Return Gluon's parameters, running statistics among them, by the names of ``Architecture.shapes``."""
+        (classifier,) = blocks(self.model, nn.Dense)
+        convolutions, norms = (blocks(self.model, kind) for kind in (nn.Conv2D, nn.BatchNorm))
+        return observing.by_shared_names(self.settings.model, convolutions, norms, classifier, _VECTORS)
+
+    def _in_layout(self, array: Any) -> Any:
+        """Return images or weights in the layout of the run, from nchw."""
+        nhwc = self.settings.layout == "nhwc" and array.ndim == 4
+        return array.transpose(0, 2, 3, 1) if nhwc else array
+
+    def _in_nchw(self, array: Any) -> Any:
+        """Return images or weights in nchw, from the layout of the run."""
+        nhwc = self.settings.layout == "nhwc" and array.ndim == 4
+        return array.transpose(0, 3, 1, 2) if nhwc else array
+
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        load_parameters(named_parameters(self.model, self.settings.model), weights, self.settings.layout)
+        for name, parameter in self._named().items():
+            parameter.set_data(mx.nd.array(self._in_layout(weights[name]), dtype="float32"))
 
     def read_weights(self) -> dict[str, Any]:
-        return read_parameters(named_parameters(self.model, self.settings.model), self.settings.layout)
+        return {name: self._in_nchw(parameter.data().asnumpy()) for name, parameter in self._named().items()}
+
+    def _gradients(self, loss: Any) -> dict[str, Any]:
+        """Pass a loss backward; return the gradients, zero of a parameter that was frozen."""
+        loss.backward()
+        return {
+            name: mx.nd.zeros_like(parameter.data()).asnumpy()
+            if parameter.grad_req == "null"
+            else self._in_nchw(parameter.grad().asnumpy())
+            for name, parameter in self._named().items()
+            if is_trainable(name)
+        }
+
+    def _describe(self, conv: Any, output: Any) -> observing.Described:
+        # The arguments that Gluon passes to the operator.
+        given, values = conv._kwargs, self._in_nchw(output.astype("float32").asnumpy())
+        padding = observing.symmetric(given["pad"])
+        return given["kernel"], given["stride"], padding, given["num_group"], values
 
     def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
-        return observe_convolutions(self.model, self.settings.model, self.forward, self.settings.layout)
+        hooks, found = observing.note_convolutions(
+            self.settings.model,
+            blocks(self.model, nn.Conv2D),
+            nn.Conv2D.register_forward_hook,
+            self._describe,
+        )
+        with ExitStack() as stack, autograd.record():
+            for hook in hooks:
+                stack.enter_context(hook)
+            logits, loss = self.forward()
+        gradients = self._gradients(loss)
+        return observing.Observation(
+            logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found
+        )
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
-        return observe_layers(self.model, self.settings.model, self.settings.layout, lambda: self.step(index))
+        """Do the step; return the types of its layers, and its images.
+
+        The types are those of the network's graph: the one that was traced, or one that is traced now; they are those
+        of the operands of its convolutions and products.
+        """
+        images: list[Any] = []
+        with self.model.register_forward_pre_hook(lambda _block, given: images.append(given[0])):
+            self.step(index)
+        if not images:
+            return observing.ObservedLayers()
+        measured = observing.measured(self.network_input(images))
+        return observing.ObservedLayers(_types(self.model, self.settings.model), *measured)
 
     def own_pass(self) -> OwnPass:
         """Pass the batch forward and backward operator by operator, as the step's layers are written."""
         with operator_by_operator(self.model, self.loss):
-            return OwnPass(gradients_of(self.model, self.settings.model, self.forward, self.settings.layout))
+            with autograd.record():
+                _, loss = self.forward()
+            return OwnPass(self._gradients(loss))
 
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its loader has normalised."""
-        images = batch[0].astype("float32").asnumpy()
-        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
+        return self._in_nchw(batch[0].astype("float32").asnumpy())
 
 
 open_training = MXNetImageTraining

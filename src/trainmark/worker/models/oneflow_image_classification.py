@@ -1,7 +1,6 @@
 """Image networks and their loss as OneFlow modules; ``architectures.py`` describes the layers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import oneflow as flow
@@ -136,7 +135,7 @@ def make_optimizer(network: Any, settings: ImageSettings, device: Any) -> Any:
 class OneFlowImageTraining(OneFlowTraining, ImageTraining):
     """An image network, its loss, and hooks in its convolutions.
 
-    OneFlow's hooks cannot be removed: they are registered when they are needed, and do nothing afterwards.
+    OneFlow's hooks cannot be removed: those of the check of equal work are registered when they are needed.
     """
 
     settings: ImageSettings
@@ -146,12 +145,10 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         settings = self.settings
         network = build_network(settings.model, settings.classes).to(self.device)
         network.train()
-        self._layers = ARCHITECTURES[settings.model].convolutions
         self._convolutions = _modules(network, nn.Conv2d)
         self._output: tuple[str, tuple[int, ...]] | None = None
         self._convolutions[1].register_forward_hook(self._note)
-        self._observed: list[observing.ObservedConvolution] | None = None
-        self._hooked = False
+        self._noted: list[observing.ObservedConvolution] | None = None
         (classifier,) = _modules(network, nn.Linear)
         norms = _modules(network, nn.BatchNorm2d)
         self.take_over(
@@ -172,57 +169,31 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             self._output = (_name_of(output.dtype), tuple(output.shape))
 
     def observed_config(self) -> observing.ObservedConfig:
-        weight, layer, unobservable = self._convolutions[1].weight, self._layers[1], self.unobservable()
-        found = observing.ObservedConfig(
-            compute_dtype=None,
-            weight_dtype=_name_of(weight.dtype),
-            activation_layout=None,
-            weight_layout=observing.layout_by_axes(tuple(weight.shape), layer.weight_shape[1]),
-            batch_per_device=None,
-            unseen=unobservable,
-        )
-        if self._output is None:
-            return found
-        dtype, shape = self._output
-        return replace(
-            found,
-            compute_dtype=None if "compute_dtype" in unobservable else dtype,
-            activation_layout=observing.layout_by_axes(shape, layer.outputs),
-            batch_per_device=shape[0],
+        weight, unobservable = self._convolutions[1].weight, self.unobservable()
+        output: tuple[str | None, tuple[int, ...]] | None = self._output
+        if output is not None and "compute_dtype" in unobservable:
+            output = (None, output[1])
+        shape = tuple(weight.shape)
+        return observing.config_by_shapes(
+            self.settings.model, output, _name_of(weight.dtype), shape, unseen=unobservable
         )
 
     def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own network and loss, eagerly; drop the gradients."""
-        if not self._hooked:
-            for described, conv in zip(self._layers, self._convolutions):
-                conv.register_forward_hook(self._noting(described.name))
-            self._hooked = True
-        found: list[observing.ObservedConvolution] = []
-        self._observed = found
-        try:
-            logits, loss = self.forward()
-        finally:
-            self._observed = None
+        if self._noted is None:
+            _, self._noted = observing.note_convolutions(
+                self.settings.model, self._convolutions, nn.Module.register_forward_hook, _describe
+            )
+        # Of the passes since the last observation.
+        self._noted.clear()
+        logits, loss = self.forward()
+        found = [*self._noted]
         loss.backward()
         gradients = {
             name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
         }
         self.optimizer.zero_grad(set_to_none=True)
         return observing.Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
-
-    def _noting(self, name: str) -> Callable[[Any, Any, Any], None]:
-        def note(conv: Any, _inputs: Any, output: Any) -> None:
-            if self._observed is None:
-                return
-            top, left = conv.padding
-            padding = ((top, top), (left, left))
-            self._observed.append(
-                observing.observe_convolution(
-                    name, conv.kernel_size, conv.stride, padding, conv.groups, as_numpy(output)
-                )
-            )
-
-        return note
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
         from ..backends.oneflow.loading import open_images
@@ -232,6 +203,10 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its feed has normalised."""
         return as_numpy(batch[0])
+
+
+def _describe(conv: Any, output: Any) -> observing.Described:
+    return conv.kernel_size, conv.stride, observing.symmetric(conv.padding), conv.groups, as_numpy(output)
 
 
 def _name_of(dtype: Any) -> str:

@@ -10,17 +10,17 @@ from paddle.nn.initializer import Normal
 from paddle.static import InputSpec
 
 from ..backends.paddle.backend import (
-    PaddleTraining,
+    ProductModel,
+    ProductTraining,
     adaptive,
     auto_cast,
-    observe_products,
     tf32_switches,
     type_name,
 )
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
+from ..tasks.products import STREAM
 
 
 def drawn(deviation: float) -> ParamAttr:
@@ -81,18 +81,26 @@ class Block(nn.Layer):
         return x + self.mlp(x)
 
 
-class LanguageModel(nn.Layer):
-    """A row of ``blocks`` with the loss behind it, so that a compiled program holds both.
-
-    ``tokens`` is the embedding; ``forward`` returns the loss twice: as output, and as what is differentiated.
-    """
+class LanguageModel(ProductModel):
+    """A row of ``blocks`` behind the embedding ``tokens``; other layers and parameters have the shared names."""
 
     tokens: nn.Embedding
     blocks: nn.LayerList
 
-    def observe(self, *batch: Any) -> Any:
-        """Return the logits of a batch."""
-        raise NotImplementedError
+    def named_products(self) -> dict[str, nn.Linear]:
+        layers = ((_shared(name), layer) for name, layer in self.named_sublayers())
+        return {name: layer for name, layer in layers if isinstance(layer, nn.Linear)}
+
+    def named_tensors(self) -> dict[str, Any]:
+        return {_shared(name): tensor for name, tensor in self.named_parameters()}
+
+
+def _shared(name: str) -> str:
+    """Return the shared name of a layer or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
 
 
 class GptModel(LanguageModel):
@@ -107,8 +115,7 @@ class GptModel(LanguageModel):
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
         self.norm = _norm(model.width)
-        found = sum(int(parameter.size) for parameter in self.parameters())
-        assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
+        self.count(model)
 
     def logits(self, tokens: Any) -> Any:
         """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
@@ -117,53 +124,30 @@ class GptModel(LanguageModel):
             x = block(x)
         return paddle.matmul(self.norm(x), self.tokens.weight, transpose_y=True)
 
-    def observe(self, tokens: Any) -> Any:
+    def batch_logits(self, tokens: Any) -> Any:
         """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
         return self.logits(tokens[:, :-1])
 
     def forward(self, tokens: Any) -> tuple[Any, Any]:
-        """Return the loss of tokens (batch, length + 1) twice: as output, and as what is differentiated."""
-        logits = self.logits(tokens[:, :-1]).astype("float32")
+        """Return the loss of tokens (batch, length + 1), twice."""
+        logits = self.batch_logits(tokens).astype("float32")
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         return loss, loss
 
 
-def named_products(model: LanguageModel) -> dict[str, nn.Linear]:
-    """Return the products by the shared names, in forward order."""
-    return {shared(name): layer for name, layer in model.named_sublayers() if isinstance(layer, nn.Linear)}
-
-
-def named_tensors(model: LanguageModel) -> dict[str, Any]:
-    """Return the parameters by the shared names."""
-    return {shared(name): tensor for name, tensor in model.named_parameters()}
-
-
-def shared(name: str) -> str:
-    """Return the shared name of a layer or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
-    first, _, rest = name.partition(".")
-    if first == "blocks" and rest:
-        return f"block{rest}"
-    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
-
-
-class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
-    """A language model, which returns its own loss, and hooks in its first block."""
+class PaddleLanguageTraining(ProductTraining, LanguageTraining):
+    """A language model, and hooks in its first block."""
 
     settings: LanguageSettings
+    model: LanguageModel
 
     def build(self) -> None:
-        self.language_model = self.make_model()
-        self._first: tuple[Any, tuple[int, ...]] | None = None
         self._passed: list[int] = []
-        block = self.language_model.blocks[0]
         self._stream: Any = None
-        self._hooks = [
-            block.attention.qkv.register_forward_post_hook(self._note),
-            block.register_forward_post_hook(self._note_stream),
-        ]
         shapes = [[self.settings.part, *array.shape[1:]] for array in self.batch]
         specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
-        self.take_over(self.language_model, list(self.language_model.parameters()), specification)
+        self.train_model(self.make_model(), specification)
+        self._hooks.append(self.model.blocks[0].register_forward_post_hook(self._note_stream))
 
     def make_model(self) -> LanguageModel:
         """Return the model with fresh weights."""
@@ -172,9 +156,6 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
         return adaptive(parameters, schedule, self.settings.recipe, decaying)
-
-    def _note(self, _layer: Any, _given: Any, output: Any) -> None:
-        self._first = (output.dtype, tuple(output.shape))
 
     def _note_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
@@ -205,35 +186,16 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         return total
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the hooks; a compiled program called them once, while it was made."""
-        for hook in self._hooks:
-            hook.remove()
-        assert self._first is not None
-        dtype, shape = self._first
+        dtype, shape = self.first_product()
         return ObservedConfig(
-            compute_dtype=type_name(dtype),
-            weight_dtype=type_name(self.language_model.tokens.weight.dtype),
+            compute_dtype=dtype,
+            weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),
             **tf32_switches(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={STREAM: type_name(self._stream), "compiled_programs": self.compiled_programs()},
         )
-
-    def named_tensors(self) -> dict[str, Any]:
-        return named_tensors(self.language_model)
-
-    def observe(self) -> Observation:
-        return observe_products(
-            named_products(self.language_model),
-            self.named_tensors(),
-            self._logits,
-            lambda: self._forward()[1],
-        )
-
-    def _logits(self) -> Any:
-        with paddle.no_grad(), auto_cast(self.precision):
-            return self.language_model.observe(*self.batch)
 
 
 open_training = PaddleLanguageTraining

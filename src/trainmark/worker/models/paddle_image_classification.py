@@ -1,7 +1,7 @@
 """ResNet-50 v1.5 and MobileNetV1 as Paddle layers, and their loss; ``architectures.py`` describes the layers."""
 
 import math
-from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import paddle
@@ -15,7 +15,6 @@ from ..backends.paddle.backend import (
     PaddleTraining,
     operand_types,
     operator_by_operator,
-    read,
     tf32_switches,
     type_name,
 )
@@ -30,7 +29,6 @@ from ..tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Architecture,
     Convolution,
-    is_trainable,
 )
 from ..tasks.image_classification.settings import ImageSettings
 from ..tasks.image_classification.training import ImageTraining
@@ -207,74 +205,12 @@ def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
     return observing.by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
 
 
-def observe_convolutions(
-    network: nn.Layer, forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]
-) -> observing.Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
-    found: list[observing.ObservedConvolution] = []
-    hooks = [unit.conv.register_forward_post_hook(_noting(unit, found)) for unit in conv_norms(network)]
-    with hooked(hooks):
-        logits, loss = forward()
-    loss.backward()
-    gradients = read({name: tensor.grad for name, tensor in tensors.items() if is_trainable(name)})
-    for tensor in tensors.values():
-        tensor.clear_gradient(set_to_zero=False)
-    return observing.Observation(logits.numpy(), float(loss), gradients, found)
-
-
-def gradients_of(forward: Callable[[], tuple[Any, Any]], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
-    _, loss = forward()
-    loss.backward()
-    found = {
-        name: paddle.zeros_like(tensor) if tensor.grad is None else tensor.grad
-        for name, tensor in tensors.items()
-        if is_trainable(name)
-    }
-    read_out = read(found)
-    for tensor in tensors.values():
-        tensor.clear_gradient(set_to_zero=False)
-    return read_out
-
-
-def observe_layers(
-    learner: nn.Layer, layout: str, step: Callable[[], Any], program: Any | None
-) -> observing.ObservedLayers:
-    """Do ``step``, in which ``learner`` is called, and return the types of its layers, and its images.
-
-    ``program`` is the compiled one, whose layers have no hooks.
-    """
-    images: list[Any] = []
-    norms: dict[str, bool] = {}
-    network = learner.network
-
-    def note_norm(name: str) -> Callable[[Any, Any], None]:
-        def note(norm: Any, _given: Any) -> None:
-            norms[name] = bool(norm.training)
-
-        return note
-
-    units = conv_norms(network)
-    products = [(unit.description.name, unit.conv) for unit in units]
-    products.append(("classifier", network.classifier.linear))
-    hooks = [learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
-    if program is None:
-        hooks += [unit.norm.register_forward_pre_hook(note_norm(unit.description.name)) for unit in units]
-    with hooked(hooks), operand_types(products if program is None else ()) as types:
-        step()
-    layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
-    if program is not None:
-        layers = _in_program(program)
-        norms = {unit.description.name: bool(unit.norm.training) for unit in units}
-    if not images:
-        return observing.ObservedLayers()
-    pictures = images[0].numpy()
-    size, mean, deviation = observing.measured(
-        pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures
-    )
-    return observing.ObservedLayers(
-        layers, size, mean, deviation, [name for name, training in norms.items() if not training]
-    )
+def _describe(conv: Any, output: Any) -> observing.Described:
+    values = output.numpy()
+    if conv._data_format == "NHWC":
+        values = values.transpose(0, 3, 1, 2)
+    padding = observing.symmetric(conv._updated_padding)
+    return conv.weight.shape[2:], conv._stride, padding, conv._groups, values
 
 
 def _in_program(program: Any) -> list[observing.ObservedLayer]:
@@ -287,64 +223,6 @@ def _in_program(program: Any) -> list[observing.ObservedLayer]:
     ]
 
 
-def _noting(unit: ConvNorm, found: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
-    name = unit.description.name
-
-    def note(conv: Any, _inputs: Any, output: Any) -> None:
-        values = output.numpy()
-        if conv._data_format == "NHWC":
-            values = values.transpose(0, 3, 1, 2)
-        height, width = conv._updated_padding
-        padding = ((height, height), (width, width))
-        found.append(
-            observing.observe_convolution(
-                name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values
-            )
-        )
-
-    return note
-
-
-class SecondConvolution:
-    """Type and shape of the output of the network's second convolution, by a forward hook.
-
-    Its input has been through the stem, so its type and layout are those of the network's computation.
-    ``to_static`` calls the hook once, while it makes the program, with a value of that program: it has the type
-    that the compiled step computes in.
-    """
-
-    def __init__(self, network: nn.Layer) -> None:
-        self._dtype: str | None = None
-        self._shape: tuple[int, ...] = ()
-        self._second = conv_norms(network)[1]
-        self._hook = self._second.conv.register_forward_post_hook(self._note)
-
-    def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
-        self._dtype = type_name(output.dtype)
-        self._shape = tuple(output.shape)
-
-    def observed(self, **others: Any) -> observing.ObservedConfig:
-        """Return the observations, and Paddle's TF32 switches; the hook is removed.
-
-        Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
-        in either layout; how a convolution reads them is not observable.
-        """
-        self._hook.remove()
-        shape = self._shape
-        return observing.ObservedConfig(
-            compute_dtype=self._dtype,
-            weight_dtype=type_name(self._second.conv.weight.dtype),
-            activation_layout=observing.layout_by_axes(shape, self._second.description.outputs)
-            if shape
-            else None,
-            weight_layout=None,
-            batch_per_device=shape[0] if shape else None,
-            **tf32_switches(),
-            unseen=("weight_layout",),
-            others=others,
-        )
-
-
 class PaddleImageTraining(PaddleTraining, ImageTraining):
     """An image network, its loss, and the observation of its second convolution."""
 
@@ -354,7 +232,11 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         settings = self.settings
         options = Options(settings.layout, settings.recipe.bn_weight_decay)
         self.network = build_network(settings.model, settings.classes, options)
-        self._second = SecondConvolution(self.network)
+        self._units = conv_norms(self.network)
+        self._output: tuple[str, tuple[int, ...]] | None = None
+        # Behind the second convolution, whose input has been through the stem. ``to_static`` calls the hook once, with
+        # a value of the program that it makes: it has the type that the compiled step computes in.
+        self._hook = self._units[1].conv.register_forward_post_hook(self._note)
         learner = Learner(self.network, settings.recipe.label_smoothing)
         self.take_over(learner, trainable(self.network), specification(settings))
 
@@ -370,19 +252,68 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
 
         return open_images(settings, place)
 
+    def _note(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
+        self._output = (type_name(output.dtype), tuple(output.shape))
+
     def observed_config(self) -> observing.ObservedConfig:
-        return self._second.observed(compiled_programs=self.compiled_programs())
+        """Return the observations of the second convolution, and Paddle's TF32 switches; the hook is removed.
+
+        Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
+        in either layout; how a convolution reads them is not observable.
+        """
+        self._hook.remove()
+        return observing.config_by_shapes(
+            self.settings.model,
+            self._output,
+            type_name(self._units[1].conv.weight.dtype),
+            **tf32_switches(),
+            unseen=("weight_layout",),
+            others={"compiled_programs": self.compiled_programs()},
+        )
 
     def named_tensors(self) -> dict[str, Any]:
         return named_tensors(self.network, self.settings.model)
 
     def observe(self) -> observing.Observation:
-        return observe_convolutions(self.network, self._forward, self.named_tensors())
+        """Pass the batch forward and backward; return what was computed."""
+        hooks, found = observing.note_convolutions(
+            self.settings.model,
+            [unit.conv for unit in self._units],
+            nn.Layer.register_forward_post_hook,
+            _describe,
+        )
+        with hooked(hooks):
+            logits, loss = self._forward()
+        return observing.Observation(logits.numpy(), float(loss), self.own_gradients(loss), found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
-        """Do the step, and return the types of its layers: by hooks, or in the compiled program."""
+        """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""
         program = None if self.settings.compiler == NONE else self.compiled_program()
-        return observe_layers(self._learner, self.settings.layout, lambda: self.step(index), program)
+        images: list[Any] = []
+        products = [(unit.description.name, unit.conv) for unit in self._units]
+        products.append(("classifier", self.network.classifier.linear))
+        hooks = [self._learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
+        training: dict[str, bool] = {}
+
+        def note_norm(name: str, norm: Any, _given: Any) -> None:
+            training[name] = bool(norm.training)
+
+        if program is None:
+            hooks += [
+                unit.norm.register_forward_pre_hook(partial(note_norm, unit.description.name))
+                for unit in self._units
+            ]
+        with hooked(hooks), operand_types(products if program is None else ()) as types:
+            self.step(index)
+        if not images:
+            return observing.ObservedLayers()
+        layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
+        if program is not None:
+            layers = _in_program(program)
+            training = {unit.description.name: bool(unit.norm.training) for unit in self._units}
+        not_training = [name for name, trains in training.items() if not trains]
+        measured = observing.measured(self.network_input(images))
+        return observing.ObservedLayers(layers, *measured, not_training)
 
     def own_pass(self) -> OwnPass | None:
         """Pass the batch forward and backward operator by operator, as the step's layers are written.
@@ -392,7 +323,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         if self.ranks.backend == "nccl":
             return None
         with operator_by_operator():
-            return OwnPass(gradients_of(self._forward, self.named_tensors()))
+            return OwnPass(self.own_gradients(self._forward()[1]))
 
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its feed has normalised."""

@@ -103,8 +103,7 @@ class BertModel(LanguageModel):
         self.pooler = _product(model.width, model.width)
         self.sentences = _product(model.width, 2)
         self._dropout, self._padded = dropout, padded
-        found = sum(int(parameter.size) for parameter in self.parameters())
-        assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
+        self.count(model)
 
     def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
@@ -125,7 +124,7 @@ class BertModel(LanguageModel):
         outside = (paddle.arange(length) >= lengths.unsqueeze(1)).astype("float32") * -1e4
         return outside.unsqueeze([1, 2]).expand([-1, 1, length, length])
 
-    def observe(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
+    def batch_logits(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
         return self.heads(tokens, segments, lengths, places)[0]
 

@@ -8,23 +8,15 @@ from paddle.nn import functional
 from paddle.nn.initializer import Uniform, XavierUniform
 from paddle.static import InputSpec
 
-from ..backends.paddle.backend import (
-    PaddleTraining,
-    adaptive,
-    auto_cast,
-    observe_products,
-    tf32_switches,
-    type_name,
-)
+from ..backends.paddle.backend import ProductModel, ProductTraining, adaptive, tf32_switches, type_name
 from ..core.settings import AdamRecipe
-from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
 
 
-class WideDeepModel(nn.Layer):
-    """Both sides and the loss, so that a compiled program contains all of it."""
+class WideDeepModel(ProductModel):
+    """Wide & Deep, with both sides."""
 
     def __init__(self, model: WideDeep, dropout: float) -> None:
         """Draw the weights from Paddle's generator; their number is asserted."""
@@ -39,10 +31,9 @@ class WideDeepModel(nn.Layer):
             }
         )
         self._dropout = dropout
-        found, expected = sum(int(parameter.size) for parameter in self.parameters()), model.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
+        self.count(model)
 
-    def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
+    def batch_logits(self, dense: Any, categories: Any, crossed: Any, _labels: Any) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""
         x = paddle.concat([self.deep(categories).flatten(1), dense], axis=1)
         *hidden, last = self.products.values()
@@ -51,56 +42,47 @@ class WideDeepModel(nn.Layer):
         return (last(x) + self.wide(crossed).sum(axis=1)).squeeze(1)
 
     def forward(self, dense: Any, categories: Any, crossed: Any, labels: Any) -> tuple[Any, Any]:
-        """Return the mean binary cross entropy twice: as output, and as what is differentiated."""
-        logits = self.logits(dense, categories, crossed).astype("float32")
+        """Return the mean binary cross entropy, twice."""
+        logits = self.batch_logits(dense, categories, crossed, labels).astype("float32")
         loss = functional.binary_cross_entropy_with_logits(logits, labels)
         return loss, loss
 
+    def named_products(self) -> dict[str, nn.Linear]:
+        return dict(self.products.items())
+
     def named_tensors(self) -> dict[str, Any]:
-        """Return the parameters by the shared names."""
         tables = {"wide.table": self.wide.weight, "deep.table": self.deep.weight}
         return {**tables, **dict(self.products.named_parameters())}
 
 
-class PaddleClickTraining(ClickTraining, PaddleTraining):
-    """A recommender, which returns its own loss, and hooks in it."""
+class PaddleClickTraining(ClickTraining, ProductTraining):
+    """A recommender, and hooks in it."""
 
     settings: ClickSettings
+    model: WideDeepModel
 
     def build(self) -> None:
         settings = self.settings
         assert isinstance(settings.description, WideDeep)
-        self.recommender = WideDeepModel(settings.description, settings.recipe.dropout)
+        model = WideDeepModel(settings.description, settings.recipe.dropout)
         # Ranks drop different places: only dropout draws from here on.
         paddle.seed(settings.seed + 1 + self.ranks.place.rank)
-        self._first: tuple[Any, tuple[int, ...]] | None = None
         self._gradient: Any = None
-        self._hooks = [
-            self.recommender.products["fc1"].register_forward_post_hook(self._note),
-            self.recommender.deep.weight.register_hook(self._note_gradient),
-        ]
-        specification = [InputSpec(list(array.shape), array.dtype) for array in self.batch]
-        self.take_over(self.recommender, list(self.recommender.parameters()), specification)
+        self.train_model(model, [InputSpec(list(array.shape), array.dtype) for array in self.batch])
+        self._hooks.append(model.deep.weight.register_hook(self._note_gradient))
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         assert isinstance(self.settings.recipe, AdamRecipe)
         return adaptive(parameters, schedule, self.settings.recipe, ())
 
-    def _note(self, _layer: Any, _given: Any, output: Any) -> None:
-        self._first = (output.dtype, tuple(output.shape))
-
     def _note_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_dense()
 
     def observed_config(self) -> ObservedConfig:
-        """Return the observations of the hooks; a compiled program called the first one once, while it was made."""
-        for hook in self._hooks:
-            hook.remove()
-        assert self._first is not None
-        dtype, shape = self._first
-        table = self.recommender.deep.weight
+        dtype, shape = self.first_product()
+        table = self.model.deep.weight
         return ObservedConfig(
-            compute_dtype=type_name(dtype),
+            compute_dtype=dtype,
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
             **tf32_switches(),
@@ -109,17 +91,6 @@ class PaddleClickTraining(ClickTraining, PaddleTraining):
             table_gradients=DENSE_GRADIENTS if self._gradient else "sparse",
             others={"compiled_programs": self.compiled_programs()},
         )
-
-    def named_tensors(self) -> dict[str, Any]:
-        return self.recommender.named_tensors()
-
-    def observe(self) -> Observation:
-        products = dict(self.recommender.products.items())
-        return observe_products(products, self.named_tensors(), self._logits, lambda: self._forward()[1])
-
-    def _logits(self) -> Any:
-        with paddle.no_grad(), auto_cast(self.precision):
-            return self.recommender.logits(*self.batch[:3])
 
 
 open_training = PaddleClickTraining

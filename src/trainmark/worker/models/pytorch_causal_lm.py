@@ -12,11 +12,11 @@ from torch import nn
 
 from ..backends.pytorch.backend import (
     OutputsAlone,
-    PyTorchTraining,
+    ProductTraining,
     count_parameters,
     noting,
-    observe,
     read,
+    tf32_switches,
     type_name,
     whole,
 )
@@ -88,7 +88,7 @@ def rows_of(model: LanguageModel) -> dict[str, Any]:
     return rows
 
 
-class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
+class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     """The training of a language model that computes its own loss, with the hooks that observe it."""
 
     settings: LanguageSettings
@@ -146,15 +146,6 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
 
-    def _forward(self) -> tuple[Any, Any]:
-        """Return None (instead of logits) and the loss of the whole current batch."""
-        with self.autocast:
-            return None, self.network(*self.prepared(1))
-
-    def prepared(self, _parts: int) -> tuple[Any, ...]:
-        """Return the current batch in the form for the model's loss, before it is split into parts."""
-        return self.batch
-
     def _pass(self) -> Any:
         """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
         total, last = None, self.parts - 1
@@ -186,8 +177,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
-            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
-            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            **tf32_switches(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={
@@ -259,24 +249,11 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def _logits(self) -> Any:
         """Return the logits of the batch, or of enough of it for the step that is watched."""
-        return self._logits_of_all()
-
-    def _logits_of_all(self) -> Any:
-        with torch.no_grad(), self.autocast:
-            return self.model.batch_logits(*self.batch)
-
-    def named_tensors(self) -> dict[str, Any]:
-        return self.model.named_tensors()
+        return self.all_logits()
 
     def observe(self) -> Observation:
         with self.autocast:
-            return observe(
-                self.model,
-                self._logits_of_all,
-                lambda: self._forward()[1],
-                self.exchange.average,
-                self.scaler.get_scale(),
-            )
+            return super().observe()
 
 
 LOGITS = 1 << 28

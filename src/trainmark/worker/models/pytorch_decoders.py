@@ -153,10 +153,6 @@ class LanguageModel(NamedModel):
     cross_entropy: Callable[..., Any] | None = None
     """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
 
-    def batch_logits(self, *batch: Any) -> Any:
-        """Return the logits of a batch."""
-        raise NotImplementedError
-
     def attention(self, batch: int, length: int) -> Shape:
         """Return what attention is given of a batch."""
         raise NotImplementedError

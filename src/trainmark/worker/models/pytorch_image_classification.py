@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._triton import has_triton
 
-from ..backends.pytorch.backend import PyTorchTraining, count_parameters, read_scaled, type_name
+from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_switches, type_name
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
 from ..core.backend import hooked
@@ -170,8 +171,8 @@ class OperandTypes(TorchDispatchMode):
         hooks: list[Any] = []
         for name, module in self._modules:
             hooks += [
-                module.register_forward_pre_hook(self._entering(name)),
-                module.register_forward_hook(self._left),
+                module.register_forward_pre_hook(partial(self._enter, name)),
+                module.register_forward_hook(self._leave),
             ]
         with hooked(hooks), self:
             yield self
@@ -185,126 +186,20 @@ class OperandTypes(TorchDispatchMode):
             self.types[self._current] = type_name(operand.dtype)
         return func(*args, **(kwargs or {}))
 
-    def _entering(self, name: str) -> Any:
-        def enter(_module: Any, _given: Any) -> None:
-            self._current = name
+    def _enter(self, name: str, _module: Any, _given: Any) -> None:
+        self._current = name
 
-        return enter
-
-    def _left(self, _module: Any, _given: Any, _output: Any) -> None:
+    def _leave(self, _module: Any, _given: Any, _output: Any) -> None:
         self._current = None
 
 
-def named_tensors(model: nn.Module, name: str) -> dict[str, Any]:
-    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
-    (classifier,) = _modules(model, nn.Linear)
-    return observing.by_shared_names(
-        name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier
-    )
-
-
-def observe(
-    model: nn.Module,
-    name: str,
-    layers: Callable[[], Any],
-    forward: Callable[[], tuple[Any, Any]],
-    average: Callable[[], None],
-    scale: float = 1.0,
-) -> observing.Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return their results.
-
-    ``average`` averages the gradients over the ranks, like the step, and ``scale`` multiplies the loss, as in FP16's.
-
-    ``layers`` runs the model's modules one by one, so that each convolution can be observed. ``forward`` may be
-    compiled; it runs without hooks, because those would be compiled into another program.
-    """
-    observed: list[observing.ObservedConvolution] = []
-    hooks = [
-        conv.register_forward_hook(_noting(layer.name, observed))
-        for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
-    ]
-    with hooked(hooks), torch.no_grad():
-        layers()
-    logits, loss = forward()
-    (loss * scale).backward()
-    average()
-    tensors = named_tensors(model, name)
-    trained = {key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad}
-    gradients = read_scaled(trained, scale)
-    model.zero_grad(set_to_none=True)
-    return observing.Observation(
-        logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, observed
-    )
-
-
-def batches_counted(model: nn.Module) -> list[Any]:
-    """Return the number of batches that each batch norm has counted in training mode."""
-    return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
-
-
-def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> observing.ObservedLayers:
-    """Run ``step``, which calls ``model``, and return the types of its layers' computation and facts of its inputs."""
-    outputs: dict[str, str] = {}
-    inputs: list[Any] = []
-    norms: dict[str, bool] = {}
-
-    def note(layer: str) -> Callable[[Any, Any, Any], None]:
-        def observed(_module: Any, _given: Any, output: Any) -> None:
-            outputs[layer] = type_name(output.dtype)
-
-        return observed
-
-    def note_norm(layer: str) -> Callable[[Any, Any], None]:
-        def observed(module: Any, _given: Any) -> None:
-            norms[layer] = module.training
-
-        return observed
-
-    def note_input(_module: Any, given: Any) -> None:
-        inputs.append(given[0].detach())
-
-    (classifier,) = _modules(model, nn.Linear)
-    described = [conv.name for conv in ARCHITECTURES[name].convolutions]
-    convolutions = _modules(model, nn.Conv2d)
-    hooks = [conv.register_forward_hook(note(layer)) for layer, conv in zip(described, convolutions)]
-    hooks += [
-        norm.register_forward_pre_hook(note_norm(layer))
-        for layer, norm in zip(described, _modules(model, nn.BatchNorm2d))
-    ]
-    hooks += [
-        classifier.register_forward_hook(note("classifier")),
-        convolutions[0].register_forward_pre_hook(note_input),
-    ]
-    operands = OperandTypes([*zip(described, convolutions), ("classifier", classifier)])
-    with hooked(hooks), operands.watching():
-        step()
-    if not inputs:
-        return observing.ObservedLayers()
-    images = inputs[0].float()
-    return observing.ObservedLayers(
-        layers=[
-            observing.ObservedLayer(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()
-        ],
-        image_size=(images.shape[2], images.shape[3]),
-        input_mean=float(images.mean()),
-        input_deviation=float(images.std()),
-        not_training=[layer for layer, training in norms.items() if not training],
-    )
+def _describe(conv: Any, output: Any) -> observing.Described:
+    padding, values = observing.symmetric(conv.padding), output.detach().float().cpu().numpy()
+    return conv.kernel_size, conv.stride, padding, conv.groups, values
 
 
 def _modules(model: nn.Module, kind: Any) -> list[Any]:
     return [module for module in model.modules() if isinstance(module, kind)]
-
-
-def _noting(name: str, observed: list[observing.ObservedConvolution]) -> Callable[[Any, Any, Any], None]:
-    def note(conv: Any, _inputs: Any, output: Any) -> None:
-        (top, left), values = conv.padding, output.detach().float().cpu().numpy()
-        padding = ((top, top), (left, left))
-        observed.append(
-            observing.observe_convolution(name, conv.kernel_size, conv.stride, padding, conv.groups, values)
-        )
-
-    return note
 
 
 class Witness:
@@ -320,7 +215,7 @@ class Witness:
         self.batch: int | None = None
         self.contiguous = False
         self.channels_last = False
-        stem, second = [module for module in model.modules() if isinstance(module, nn.Conv2d)][:2]
+        stem, second = _modules(model, nn.Conv2d)[:2]
         self._stem = stem
         self._hook = second.register_forward_hook(self._see)
 
@@ -342,8 +237,7 @@ class Witness:
             activation_layout=_layout(self.contiguous, self.channels_last),
             weight_layout=_layout(*_orders(weight)),
             batch_per_device=self.batch,
-            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
-            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            **tf32_switches(),
             others=others,
         )
 
@@ -472,18 +366,59 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     COUNTS_UPDATES = False
 
     def steps_taken(self) -> int:
-        return min(int(count) for count in batches_counted(self.model))
+        """Return the batches that the batch norms have counted in training mode; the fewest of one."""
+        return min(int(norm.num_batches_tracked) for norm in _modules(self.model, nn.BatchNorm2d))
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
         if self.settings.compiler == NONE:
-            return watched(self.model, self.settings.model, lambda: self.step(index))
+            return self._watched(lambda: self.step(index))
         with torch.no_grad():
             before = self.read_weights()
-            observed = watched(self.model, self.settings.model, self._layers)
+            observed = self._watched(self._layers)
             self.load_weights(before)
         self.step(index)
         return observed
+
+    def _watched(self, step: Callable[[], Any]) -> observing.ObservedLayers:
+        """Do ``step``, which calls the model; return the types of its layers' computation and facts of its inputs."""
+        outputs: dict[str, str] = {}
+        training: dict[str, bool] = {}
+        inputs: list[Any] = []
+
+        def note_output(name: str, _module: Any, _given: Any, output: Any) -> None:
+            outputs[name] = type_name(output.dtype)
+
+        def note_norm(name: str, norm: Any, _given: Any) -> None:
+            training[name] = norm.training
+
+        def note_input(_module: Any, given: Any) -> None:
+            inputs.append(given[0].detach())
+
+        names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
+        convolutions, norms = (_modules(self.model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d))
+        layers = [*zip(names, convolutions), ("classifier", *_modules(self.model, nn.Linear))]
+        hooks = [layer.register_forward_hook(partial(note_output, name)) for name, layer in layers]
+        hooks += [
+            norm.register_forward_pre_hook(partial(note_norm, name)) for name, norm in zip(names, norms)
+        ]
+        hooks.append(convolutions[0].register_forward_pre_hook(note_input))
+        operands = OperandTypes(layers)
+        with hooked(hooks), operands.watching():
+            step()
+        if not inputs:
+            return observing.ObservedLayers()
+        images = inputs[0].float()
+        return observing.ObservedLayers(
+            layers=[
+                observing.ObservedLayer(name, operands.types.get(name, kind))
+                for name, kind in outputs.items()
+            ],
+            image_size=(images.shape[2], images.shape[3]),
+            input_mean=float(images.mean()),
+            input_deviation=float(images.std()),
+            not_training=[name for name, trains in training.items() if not trains],
+        )
 
     def to_batch(self, *arrays: Any) -> Batch:
         return ToDevice(self.settings, self._device, self._precision.compute)(*arrays)
@@ -496,11 +431,28 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return batch[0].float().cpu().numpy()
 
     def named_tensors(self) -> dict[str, Any]:
-        return named_tensors(self.model, self.settings.model)
+        convolutions, norms = (_modules(self.model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d))
+        (classifier,) = _modules(self.model, nn.Linear)
+        return observing.by_shared_names(self.settings.model, convolutions, norms, classifier)
 
     def observe(self) -> observing.Observation:
-        name, average = self.settings.model, self.exchange.average
-        return observe(self.model, name, self._layers, self._forward, average, self.scaler.get_scale())
+        """Pass the batch by the model's own modules, for its convolutions; then by the network of the step, and back.
+
+        Hooks in a compiled network would be compiled into another program.
+        """
+        hooks, found = observing.note_convolutions(
+            self.settings.model,
+            _modules(self.model, nn.Conv2d),
+            nn.Module.register_forward_hook,
+            _describe,
+        )
+        with hooked(hooks), torch.no_grad():
+            self._layers()
+        logits, loss = self._forward()
+        gradients = self.observed_gradients(loss)
+        return observing.Observation(
+            logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, found
+        )
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:

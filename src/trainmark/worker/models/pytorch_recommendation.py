@@ -9,10 +9,10 @@ from torch.nn import functional
 
 from ..backends.pytorch.backend import (
     NamedModel,
-    PyTorchTraining,
+    ProductTraining,
     count_parameters,
     noting,
-    observe,
+    tf32_switches,
     type_name,
 )
 from ..backends.pytorch.collectives import DDP
@@ -22,7 +22,6 @@ from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import AdamRecipe
 from ..pytorch_fast.compilers import NONE, cache_hits
 from ..pytorch_fast.optimizers import LazyAdam, adaptive, moments, sgd, steps_taken
-from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import (
     DEEP,
     TABLE_LIMIT,
@@ -68,6 +67,9 @@ class ClickModel(NamedModel):
         logits = self.logits(dense, categories, crossed)
         # In FP32, because loss scaling cannot correct a logarithm in 16 bits.
         return functional.binary_cross_entropy_with_logits(logits.float(), labels)
+
+    def batch_logits(self, *batch: Any) -> Any:
+        return self.logits(*batch[:3])
 
     def named_products(self) -> dict[str, Any]:
         return dict(self.products.items())
@@ -166,7 +168,7 @@ def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimi
     return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
 
 
-class PyTorchClickTraining(ClickTraining, PyTorchTraining):
+class PyTorchClickTraining(ClickTraining, ProductTraining):
     """A recommender, which gives its own loss, and the witnesses in it."""
 
     settings: ClickSettings
@@ -201,11 +203,6 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
     def _see_gradient(self, gradient: Any) -> None:
         self._gradient = gradient.is_sparse
 
-    def _forward(self) -> tuple[Any, Any]:
-        """Return nothing and the loss of the batch at hand."""
-        with self.autocast:
-            return None, self.network(*self.batch)
-
     def observed_config(self) -> ObservedConfig:
         """Return what the hooks saw; they stay in a compiled model."""
         compiler, (dtype, shape) = self.settings.compiler, self._first
@@ -217,8 +214,7 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
             compute_dtype=type_name(dtype),
             weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
-            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
-            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            **tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,
@@ -247,26 +243,10 @@ class PyTorchClickTraining(ClickTraining, PyTorchTraining):
             if self.settings.compiler == NONE:
                 self.step(index)
             else:
-                self._logits()
+                self.all_logits()
         if self.settings.compiler != NONE:
             self.step(index)
         return types
-
-    def _logits(self) -> Any:
-        with torch.no_grad(), self.autocast:
-            return self.model.logits(*self.batch[:3])
-
-    def named_tensors(self) -> dict[str, Any]:
-        return self.model.named_tensors()
-
-    def observe(self) -> Observation:
-        return observe(
-            self.model,
-            self._logits,
-            lambda: self._forward()[1],
-            self.exchange.average,
-            self.scaler.get_scale(),
-        )
 
 
 open_training = PyTorchClickTraining

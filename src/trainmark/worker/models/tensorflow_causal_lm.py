@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining
+from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining, tf32_switches
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
@@ -155,13 +155,11 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         """Return the observation of the first product; in a graph, while it was traced."""
         dtype, (part, length, _) = next(iter(self.first.values()))
         rows = int(self.batch[0].shape[0])
-        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
         return ObservedConfig(
             compute_dtype=dtype,
             weight_dtype=self._variables[0].value.dtype.name,
             batch_per_device=rows,
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
+            **tf32_switches(),
             sequence_length=length,
             accumulation=rows // part,
             others={STREAM: self.first[STREAM][0]},

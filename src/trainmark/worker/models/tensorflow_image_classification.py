@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from keras import layers
 from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
-from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters
+from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters, tf32_switches
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
@@ -226,15 +226,6 @@ def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
     return named
 
 
-def observe_convolutions(network: Network, name: str, images: Any) -> list[observing.ObservedConvolution]:
-    """Return the attributes of the network's convolutions, and their outputs for ``images``."""
-    outputs = keras.Model(network.model.inputs, list(network.outputs.values()))(images, training=True)
-    return [
-        _observe_convolution(conv.name, network.model.get_layer(conv.name + ".conv"), output)
-        for conv, output in zip(ARCHITECTURES[name].convolutions, outputs)
-    ]
-
-
 PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
 """The operations of convolutions and dense layers in the forward pass."""
 
@@ -287,14 +278,6 @@ def layers_of(graph: Any) -> list[observing.ObservedLayer]:
     ]
 
 
-def observe_layers(model: Any, name: str, step: Callable[[], Any]) -> list[observing.ObservedLayer]:
-    """Do ``step``, in which the layers of ``model`` are called one by one, and return the types of their products."""
-    names = [conv.name + ".conv" for conv in ARCHITECTURES[name].convolutions] + ["classifier"]
-    with operand_types([model.get_layer(layer) for layer in names]) as types:
-        step()
-    return [observing.ObservedLayer(layer, dtype) for layer, dtype in types.items()]
-
-
 def _observe_convolution(name: str, layer: Any, output: Any) -> observing.ObservedConvolution:
     values, sides = output.numpy(), layer.input.shape[2:4]
     if layer.data_format == "channels_last":
@@ -305,9 +288,7 @@ def _observe_convolution(name: str, layer: Any, output: Any) -> observing.Observ
     return observing.observe_convolution(name, layer.kernel_size, layer.strides, padding, groups, values)
 
 
-def _padding(
-    layer: Any, output: tuple[int, int], sides: tuple[int, int]
-) -> tuple[tuple[int, int], tuple[int, int]]:
+def _padding(layer: Any, output: tuple[int, int], sides: tuple[int, int]) -> observing.Padding:
     """Return a convolution's padding: its own, and that of a padding layer before it."""
     (top, bottom), (left, right) = (
         _own_padding(layer.padding, size, stride, kernel, side)
@@ -336,39 +317,6 @@ def _layer_before(layer: Any) -> Any | None:
     return None if history is None else history.operation
 
 
-class SecondConvolution:
-    """Type and shape of the output of the network's second convolution, whose input has been through the stem.
-
-    It is an output of the trained network itself, so the observation, in a graph while it is traced, is the step's.
-    """
-
-    def __init__(self, model: str) -> None:
-        self._channels = ARCHITECTURES[model].convolutions[1].outputs
-        self._dtype: str | None = None
-        self._shape: tuple[int, ...] = ()
-
-    def note(self, output: Any) -> None:
-        """Note type and shape of the convolution's output."""
-        self._dtype = output.dtype.name
-        self._shape = tuple(output.shape)
-
-    def observed(self, weight: Any) -> observing.ObservedConfig:
-        """Return the observations, with the type of ``weight`` and the TF32 switch."""
-        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return observing.ObservedConfig(
-            compute_dtype=self._dtype,
-            weight_dtype=weight.value.dtype.name,
-            # In TensorFlow the layout is the order of the axes.
-            activation_layout=observing.layout_by_axes(self._shape, self._channels) if self._shape else None,
-            # A kernel's axes have one order for all layouts: height, width, inputs, outputs.
-            weight_layout=None,
-            batch_per_device=self._shape[0] if self._shape else None,
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
-            unseen=("weight_layout",),
-        )
-
-
 class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     """An image network, its loss, and the observation of its second convolution."""
 
@@ -380,7 +328,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         super().__init__(settings, place)
         second = list(self.network.outputs.values())[1]
         self._observed_model = keras.Model(self.model.inputs, [*self.model.outputs, second])
-        self._second = SecondConvolution(settings.model)
+        self._output: tuple[str, tuple[int, ...]] | None = None
 
     def find_data(self, settings: ImageSettings) -> None:
         """Find the images, and store their source for ``open_loader``."""
@@ -400,6 +348,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
 
     def build(self) -> None:
         recipe = self.settings.recipe
+        self._convolutions = ARCHITECTURES[self.settings.model].convolutions
         self.network = build_network(self.settings)
         tensors = named_variables(self.network.model, self.settings.model)
         self.take_over(
@@ -416,7 +365,8 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
         images = as_input(images, self.settings.layout, self.precision.compute)
         logits, second = self._observed_model(images, training=True)
-        self._second.note(second)
+        # In a graph while it is traced: its input has been through the stem, and it is an output of what is trained.
+        self._output = (second.dtype.name, tuple(second.shape))
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
         logits = tf.cast(logits, tf.float32)
         return self._loss(logits, labels), logits
@@ -429,13 +379,23 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
 
     def observed_config(self) -> observing.ObservedConfig:
-        return self._second.observed(self._variables[0])
+        """Return the observation of the second convolution; in TensorFlow the layout is the order of the axes.
+
+        A kernel's axes have one order for all layouts: height, width, inputs, outputs.
+        """
+        weight_dtype = self._variables[0].value.dtype.name
+        return observing.config_by_shapes(
+            self.settings.model, self._output, weight_dtype, **tf32_switches(), unseen=("weight_layout",)
+        )
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: in its graph, or while they are called one by one."""
         measures = observing.measured(self.network_input(self.batch))
         if self.settings.compiler == NONE:
-            layers = observe_layers(self.model, self.settings.model, lambda: self.step(index))
+            names = [*(conv.name + ".conv" for conv in self._convolutions), "classifier"]
+            with operand_types([self.model.get_layer(name) for name in names]) as types:
+                self.step(index)
+            layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
         else:
             batch = self.batch
             self.step(index)
@@ -452,8 +412,12 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def observe(self) -> observing.Observation:
         loss, logits, gradients = self.observed_pass()
         images = as_input(self.batch[0], self.settings.layout, self.precision.compute)
-        convolutions = observe_convolutions(self.network, self.settings.model, images)
-        return observing.Observation(logits.numpy(), float(loss), gradients, convolutions)
+        outputs = keras.Model(self.model.inputs, list(self.network.outputs.values()))(images, training=True)
+        found = [
+            _observe_convolution(conv.name, self.model.get_layer(conv.name + ".conv"), output)
+            for conv, output in zip(self._convolutions, outputs)
+        ]
+        return observing.Observation(logits.numpy(), float(loss), gradients, found)
 
 
 open_training = TensorFlowImageTraining

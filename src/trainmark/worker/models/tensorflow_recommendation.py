@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining
+from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining, tf32_switches
 from ..tasks.products import Observation
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
@@ -93,13 +93,11 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         """Return the observation of the first product; in a graph, while it was traced."""
         assert self._first is not None
         table = self.recommender.variables[DEEP]
-        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
         return ObservedConfig(
             compute_dtype=next(iter(self._types.values())),
             weight_dtype=table.value.dtype.name,
             batch_per_device=self._first[0],
-            tf32_matmul=tf32,
-            tf32_convolution=tf32,
+            **tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
             table_gradients=DENSE_GRADIENTS

@@ -88,6 +88,12 @@ def choose_precision(name: str) -> Precision:
     return precision
 
 
+def tf32_switches() -> dict[str, Any]:
+    """Return JAX's switch for products and convolutions by the names of the observations."""
+    tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+    return {"tf32_matmul": tf32, "tf32_convolution": tf32}
+
+
 def check_generation(name: str, device: Any) -> None:
     """Raise ``RunError`` if a GPU is too old for the precision; a CPU never is."""
     if device.platform == CPU:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from mindspore import amp, nn, ops
 from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
-from ...core.backend import hooked
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import Expected, Facts, cpu_name
 from ...core.place import Place
@@ -337,15 +336,11 @@ class MindSporeTraining(Training):
     def read_weights(self) -> dict[str, Any]:
         return {name: parameter.asnumpy().astype(np.float32) for name, parameter in self.named.items()}
 
-    def observe_pass(self, hooks: Callable[[], Sequence[Any]] = tuple) -> tuple[Any, float, dict[str, Any]]:
-        """Return outputs, loss and gradients by name of the current batch, with the step's own network and loss.
-
-        ``hooks`` registers hooks, which are removed afterwards.
-        """
-        with hooked(hooks()):
-            forward, scale = self.train_step.forward, self.settings.recipe.loss_scale
-            scale = scale if scale is not None and self._scaler is not None else 1.0
-            loss, outputs, gradients = pass_eagerly(self.model, forward, self.batch, scale)
+    def observe_pass(self) -> tuple[Any, float, dict[str, Any]]:
+        """Return outputs, loss and gradients by name of the current batch, with the step's own network and loss."""
+        forward, scale = self.train_step.forward, self.settings.recipe.loss_scale
+        scale = scale if scale is not None and self._scaler is not None else 1.0
+        loss, outputs, gradients = pass_eagerly(self.model, forward, self.batch, scale)
         own = {
             parameter.name: grad.asnumpy().astype(np.float32)
             for parameter, grad in zip(self.model.trainable_params(), gradients)

@@ -5,6 +5,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -279,62 +280,30 @@ def operand_types(layers: Sequence[tuple[str, Any]]) -> Iterator[dict[str, str]]
     def entered(_layer: Any, _given: Any) -> None:
         core.clear_low_precision_op_list()
 
-    def leaving(name: str) -> Any:
-        def left(_layer: Any, _given: Any, _output: Any) -> None:
-            found = _computed_in(core.get_low_precision_op_list())
-            if found:
-                types[name] = "+".join(found)
-
-        return left
+    def left(name: str, _layer: Any, _given: Any, _output: Any) -> None:
+        found = _computed_in(core.get_low_precision_op_list())
+        if found:
+            types[name] = "+".join(found)
 
     for name, layer in layers:
         hooks += [
             layer.register_forward_pre_hook(entered),
-            layer.register_forward_post_hook(leaving(name)),
+            layer.register_forward_post_hook(partial(left, name)),
         ]
     before = paddle.get_flags(FLAG)
     paddle.set_flags({FLAG: 1})
     try:
-        yield types
+        with hooked(hooks):
+            yield types
     finally:
         paddle.set_flags(before)
         core.clear_low_precision_op_list()
-        for hook in hooks:
-            hook.remove()
 
 
 def _computed_in(counts: dict[str, str]) -> list[str]:
     """Return the types of the products among kernels, each with its calls as ``0,0,1,0``."""
     numbers = [counts[kernel].split(",") for kernel in counts if kernel in PRODUCTS]
     return [kind for at, kind in enumerate(COUNTED) if any(int(calls[at]) for calls in numbers)]
-
-
-def observe_products(
-    products: Mapping[str, nn.Linear],
-    tensors: Mapping[str, Any],
-    logits_of: Callable[[], Any],
-    loss_of: Callable[[], Any],
-) -> Observation:
-    """Run ``logits_of``, then ``loss_of`` and the backward pass; return what they computed."""
-    found: list[ObservedProduct] = []
-
-    def noting(name: str) -> Callable[[Any, Any, Any], None]:
-        def note(layer: Any, _given: Any, output: Any) -> None:
-            inputs, outputs = layer.weight.shape
-            values = output.astype("float32").numpy()
-            found.append(observe_product(name, inputs, outputs, layer.bias is not None, values))
-
-        return note
-
-    hooks = [layer.register_forward_post_hook(noting(name)) for name, layer in products.items()]
-    with hooked(hooks):
-        logits = logits_of().astype("float32").numpy()
-    loss = loss_of()
-    loss.backward()
-    gradients = read({name: tensor.grad for name, tensor in tensors.items()})
-    for tensor in tensors.values():
-        tensor.clear_gradient(set_to_zero=False)
-    return Observation(logits, float(loss), gradients, found)
 
 
 class PaddleTraining(Training):
@@ -434,6 +403,21 @@ class PaddleTraining(Training):
         with auto_cast(self.precision):
             return self.learner(*self.batch)
 
+    def own_gradients(self, loss: Any) -> dict[str, Any]:
+        """Pass a loss backward; return what it adds to the gradients, by the shared names, and drop that again."""
+        loss.backward()
+        tensors = self.named_tensors()
+        gradients = read(
+            {
+                name: paddle.zeros_like(tensor) if tensor.grad is None else tensor.grad
+                for name, tensor in tensors.items()
+                if self.task.is_trainable(name)
+            }
+        )
+        for tensor in tensors.values():
+            tensor.clear_gradient(set_to_zero=False)
+        return gradients
+
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         load(self.named_tensors(), weights)
 
@@ -529,3 +513,75 @@ class PaddleTraining(Training):
         if self.device == "cuda":
             return int(paddle.device.cuda.max_memory_allocated())
         return super().peak_memory_bytes()
+
+
+class ProductModel(nn.Layer):
+    """Products and tables with the loss behind them, so that a compiled program holds both.
+
+    ``forward`` maps a batch to its loss twice: as output, and as what is differentiated.
+    """
+
+    def batch_logits(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def named_products(self) -> dict[str, nn.Linear]:
+        """Return the products by the shared names, in forward order."""
+        raise NotImplementedError
+
+    def named_tensors(self) -> dict[str, Any]:
+        """Return the parameters by the shared names."""
+        raise NotImplementedError
+
+    def count(self, description: Any) -> None:
+        """Assert that the number of parameters is that of the description."""
+        found, expected = (
+            sum(int(parameter.size) for parameter in self.parameters()),
+            description.parameters(),
+        )
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+
+class ProductTraining(PaddleTraining):
+    """A model of products, which returns its own loss, and a hook behind its first product."""
+
+    model: ProductModel
+
+    def train_model(self, model: ProductModel, specification: list[Any]) -> None:
+        """Observe the model and take it over; see ``compile_learner`` for ``specification``."""
+        self.model = model
+        self._first: tuple[str, tuple[int, ...]] | None = None
+        first = next(iter(model.named_products().values()))
+        self._hooks = [first.register_forward_post_hook(self._note)]
+        self.take_over(model, list(model.parameters()), specification)
+
+    def _note(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._first = (type_name(output.dtype), tuple(output.shape))
+
+    def first_product(self) -> tuple[str, tuple[int, ...]]:
+        """Return type and shape of the first product's result; a compiled program told them while it was made.
+
+        All hooks are removed.
+        """
+        for hook in self._hooks:
+            hook.remove()
+        assert self._first is not None
+        return self._first
+
+    def named_tensors(self) -> dict[str, Any]:
+        return self.model.named_tensors()
+
+    def observe(self) -> Observation:
+        found: list[ObservedProduct] = []
+
+        def note(name: str, layer: Any, _given: Any, output: Any) -> None:
+            inputs, outputs = layer.weight.shape
+            values = output.astype("float32").numpy()
+            found.append(observe_product(name, inputs, outputs, layer.bias is not None, values))
+
+        products = self.model.named_products()
+        hooks = [layer.register_forward_post_hook(partial(note, name)) for name, layer in products.items()]
+        with hooked(hooks), paddle.no_grad(), auto_cast(self.precision):
+            logits = self.model.batch_logits(*self.batch).astype("float32").numpy()
+        _, loss = self._forward()
+        return Observation(logits, float(loss), self.own_gradients(loss), found)

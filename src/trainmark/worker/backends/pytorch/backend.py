@@ -170,7 +170,7 @@ class LossTypes(TorchDispatchMode):
 
 
 class NamedModel(nn.Module):
-    """A model that tells its products and its parameters by the shared names."""
+    """A model of products with its own loss, which knows its products and parameters by the shared names."""
 
     def named_products(self) -> dict[str, nn.Linear]:
         """Return the products, in forward order."""
@@ -178,6 +178,10 @@ class NamedModel(nn.Module):
 
     def named_tensors(self) -> dict[str, Any]:
         """Return the parameters."""
+        raise NotImplementedError
+
+    def batch_logits(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
         raise NotImplementedError
 
 
@@ -191,33 +195,12 @@ def noting(model: NamedModel, note: Callable[[str, Any, Any, Any], None]) -> Ite
         yield
 
 
-def observe(
-    model: NamedModel,
-    look: Callable[[], Any],
-    loss_of: Callable[[], Any],
-    average: Callable[[], None],
-    scale: float = 1.0,
-) -> Observation:
-    """Run ``loss_of`` and the backward pass; return what they computed.
-
-    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits. The
-    backward pass starts from the loss times ``scale``, as in FP16's step.
-    """
-    observed: list[ObservedProduct] = []
-
-    def note(name: str, product: Any, _given: Any, output: Any) -> None:
-        values = output.detach().float().cpu().numpy()
-        outputs, inputs = product.weight.shape
-        observed.append(observe_product(name, inputs, outputs, product.bias is not None, values))
-
-    with noting(model, note):
-        logits = look().float().cpu().numpy()
-    loss = loss_of()
-    (loss * scale).backward()
-    average()
-    gradients = read_scaled({name: tensor.grad for name, tensor in model.named_tensors().items()}, scale)
-    model.zero_grad(set_to_none=True)
-    return Observation(logits, float(loss.detach()), gradients, observed)
+def tf32_switches() -> dict[str, Any]:
+    """Return torch's TF32 switches by the names of the observations."""
+    return {
+        "tf32_matmul": bool(torch.backends.cuda.matmul.allow_tf32),
+        "tf32_convolution": bool(torch.backends.cudnn.allow_tf32),
+    }
 
 
 class OutputsAlone(NamedTuple):
@@ -509,6 +492,18 @@ class PyTorchTraining(Training):
         """Return tensors by the shared names as numpy arrays: what is looked into after the window."""
         return read(tensors)
 
+    def observed_gradients(self, loss: Any) -> dict[str, Any]:
+        """Pass a loss backward as the step does; return the gradients, less the loss's scale, and drop them."""
+        scale = self.scaler.get_scale()
+        (loss * scale).backward()
+        self.exchange.average()
+        trained = {
+            name: tensor.grad for name, tensor in self.named_tensors().items() if self.task.is_trainable(name)
+        }
+        gradients = read_scaled(trained, scale)
+        self.model.zero_grad(set_to_none=True)
+        return gradients
+
     def read_batch(self) -> tuple[Any, ...]:
         return tuple(read({"": tensor})[""] for tensor in self.batch)
 
@@ -567,3 +562,39 @@ class PyTorchTraining(Training):
 
     def read_weights(self) -> dict[str, Any]:
         return read(self.named_tensors())
+
+
+class ProductTraining(PyTorchTraining):
+    """A model of products that computes its own loss, and returns no outputs with it."""
+
+    model: NamedModel
+
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch in the form for the model's loss, before it is split into parts."""
+        return self.batch
+
+    def _forward(self) -> tuple[Any, Any]:
+        """Return None (instead of logits) and the loss of the whole current batch."""
+        with self.autocast:
+            return None, self.network(*self.prepared(1))
+
+    def all_logits(self) -> Any:
+        """Return the logits of the whole batch, by the model itself."""
+        with torch.no_grad(), self.autocast:
+            return self.model.batch_logits(*self.batch)
+
+    def named_tensors(self) -> dict[str, Any]:
+        return self.model.named_tensors()
+
+    def observe(self) -> Observation:
+        found: list[ObservedProduct] = []
+
+        def note(name: str, product: Any, _given: Any, output: Any) -> None:
+            values = output.detach().float().cpu().numpy()
+            outputs, inputs = product.weight.shape
+            found.append(observe_product(name, inputs, outputs, product.bias is not None, values))
+
+        with noting(self.model, note):
+            logits = self.all_logits().float().cpu().numpy()
+        _, loss = self._forward()
+        return Observation(logits, float(loss.detach()), self.observed_gradients(loss), found)

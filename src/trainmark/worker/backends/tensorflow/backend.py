@@ -60,6 +60,12 @@ def choose_precision(name: str, device: Device) -> Precision:
     return precision
 
 
+def tf32_switches() -> dict[str, Any]:
+    """Return TensorFlow's TF32 switch by the names of the observations."""
+    tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+    return {"tf32_matmul": tf32, "tf32_convolution": tf32}
+
+
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 

@@ -1,6 +1,6 @@
 """Observations of an image network: its first step, its convolutions, and its layers in the step after the window."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +34,34 @@ def layout_by_axes(shape: tuple[int, ...], channels: int) -> str:
     return "nhwc" if last else "neither"
 
 
+def config_by_shapes(
+    model: str,
+    output: tuple[str | None, tuple[int, ...]] | None,
+    weight_dtype: str,
+    weight_shape: tuple[int, ...] | None = None,
+    **others: Any,
+) -> ObservedConfig:
+    """Return the observed settings in a framework whose layout is the order of the axes.
+
+    ``output`` is the type and the shape of the second convolution's output, None if there was none. ``weight_shape`` is
+    that convolution's; None where a weight has one order in every layout, which leaves its layout unobserved.
+    """
+    second = ARCHITECTURES[model].convolutions[1]
+    dtype, shape = output or (None, ())
+    return ObservedConfig(
+        compute_dtype=dtype,
+        weight_dtype=weight_dtype,
+        activation_layout=layout_by_axes(shape, second.outputs) if shape else None,
+        weight_layout=layout_by_axes(weight_shape, second.weight_shape[1]) if weight_shape else None,
+        batch_per_device=shape[0] if shape else None,
+        **others,
+    )
+
+
+Padding = tuple[tuple[int, int], tuple[int, int]]
+"""((top, bottom), (left, right))."""
+
+
 class ObservedConvolution(NamedTuple):
     """The attributes of a convolution, by the framework's own objects, and its output.
 
@@ -44,7 +72,7 @@ class ObservedConvolution(NamedTuple):
     name: str
     kernel: tuple[int, int]
     stride: tuple[int, int]
-    padding: tuple[tuple[int, int], tuple[int, int]]
+    padding: Padding
     groups: int
     output: tuple[int, int, int, int]
     output_norm: float
@@ -91,7 +119,7 @@ def observe_convolution(
     name: str,
     kernel: Iterable[int],
     stride: Iterable[int],
-    padding: tuple[tuple[int, int], tuple[int, int]],
+    padding: Padding,
     groups: int,
     output: Any,
 ) -> ObservedConvolution:
@@ -110,6 +138,39 @@ def observe_convolution(
         output_norm=float(np.sqrt(flat @ flat)),
         values=output,
     )
+
+
+def symmetric(padding: Iterable[int]) -> Padding:
+    """Return the padding of a convolution that has one number for each axis."""
+    down, right = padding
+    return ((down, down), (right, right))
+
+
+Described = tuple[Iterable[int], Iterable[int], Padding, int, Any]
+"""Kernel, stride, padding and groups of a convolution, and its output: numpy, (batch, channels, height, width)."""
+
+
+def note_convolutions(
+    model: str,
+    convolutions: Iterable[Any],
+    register: Callable[[Any, Callable[[Any, Any, Any], None]], Any],
+    describe: Callable[[Any, Any], Described],
+) -> tuple[list[Any], list[ObservedConvolution]]:
+    """Return hooks in a network's convolutions, and the list that they fill in the passes from here on.
+
+    ``convolutions`` are in the order of the description. ``register(convolution, hook)`` lets the framework call
+    ``hook(convolution, inputs, output)`` behind it; ``describe(convolution, output)`` reads the framework's objects.
+    """
+    found: list[ObservedConvolution] = []
+
+    def noting(name: str) -> Callable[[Any, Any, Any], None]:
+        def note(convolution: Any, _inputs: Any, output: Any) -> None:
+            found.append(observe_convolution(name, *describe(convolution, output)))
+
+        return note
+
+    layers = ARCHITECTURES[model].convolutions
+    return [register(conv, noting(layer.name)) for layer, conv in zip(layers, convolutions)], found
 
 
 USUAL_MEAN, USUAL_DEVIATION = 1.0, (0.3, 2.0)
