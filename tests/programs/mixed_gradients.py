@@ -22,7 +22,7 @@ def part(name: str) -> Any:
 def main() -> None:
     jax: Any = importlib.import_module("jax")
     np: Any = importlib.import_module("numpy")
-    precisions = part("backends.jax.backend").PRECISIONS
+    precisions = part("core.precision").PRECISIONS
     random = np.random.default_rng(0)
 
     def whole(high: int, *shape: int) -> Any:

@@ -30,7 +30,7 @@ def literal(path: Path, name: str) -> set[str]:
 
 
 def test_the_workers_know_the_precisions_of_a_case() -> None:
-    assert literal(HOUSE / "worker/core/arguments.py", "PRECISIONS") == set(Precision)
+    assert literal(HOUSE / "worker/core/precision.py", "PRECISIONS") == set(Precision)
 
 
 def test_the_help_of_parse_lists_the_precisions() -> None:

@@ -108,7 +108,7 @@ import jax.numpy as jnp
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
-from trainmark_worker.backends.jax.backend import PRECISIONS
+from trainmark_worker.core.precision import PRECISIONS
 from trainmark_worker.models import jax_image_classification as train
 flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
 settings = parse([*flags.split(), "--batch-per-device=1", "--image-size=32", "--device=cpu"], 1)

@@ -14,7 +14,7 @@ def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_mxnet("""
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.models.mxnet_image_classification import open_training
-from trainmark_worker.backends.mxnet.backend import PRECISIONS
+from trainmark_worker.core.precision import PRECISIONS
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32"

@@ -34,7 +34,7 @@ print(json.dumps(told))
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_tensorflow("""
-from trainmark_worker.backends.tensorflow.backend import PRECISIONS
+from trainmark_worker.core.precision import PRECISIONS
 training = open_training(settings(), ALONE)
 training.step(0)
 training.precision = PRECISIONS["amp-bf16"]

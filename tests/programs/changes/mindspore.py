@@ -10,6 +10,7 @@ from mindspore import nn, ops
 
 backend: Any = importlib.import_module("trainmark_worker.backends.mindspore.backend")
 model: Any = importlib.import_module("trainmark_worker.models.mindspore_image_classification")
+precision: Any = importlib.import_module("trainmark_worker.core.precision")
 
 
 def step_again(training: Any, **parts: Any) -> None:
@@ -55,7 +56,7 @@ def frozen_stem(training: Any) -> None:
 
 def sixteen_bits(training: Any) -> None:
     """FP16, whatever was asked for."""
-    rounded = backend.with_precision(training.model, backend.PRECISIONS["amp-fp16"])
+    rounded = backend.with_precision(training.model, precision.PRECISIONS["amp-fp16"])
     forward = model.NetworkWithLoss(rounded, training.settings.recipe.label_smoothing)
     step_again(training, forward=forward)
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
+from .precision import PRECISIONS
 from .queues import DRAIN_STEPS
 from .settings import SYNTHETIC, Settings, count, from_flags, loss_scale, positive
 from .task import Task
 
-PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
 SCHEDULES = ("cosine", "step", "linear", "constant")
 
 NATIVE = "native"

@@ -16,6 +16,7 @@ from typing import Any
 
 from .loss_checks import check_dropout, check_isolation, check_loss
 from .outcomes import first_sentence
+from .precision import PRECISIONS
 from .recipe_checks import check_decay, check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
@@ -25,8 +26,6 @@ from .update_checks import ROUNDING, AdamUpdate, SgdUpdate, WitnessedStep, avera
 
 SWALLOWED = 4
 """A step of at most this many roundings may not change a parameter, because momentum may oppose the gradient."""
-
-SCALED = ("amp-fp16", "fp16")
 
 TRIED_OUT = (10, 0.05)
 """The steps that a loss scale may skip: a number, or a share of all steps.
@@ -229,7 +228,7 @@ def _check_loader_path(training: Training) -> Verified:
 
 def _scale_may_overflow(settings: Settings) -> bool:
     """Return whether the loss scale is dynamic, so that a step that overflows is correctly skipped."""
-    return settings.precision in SCALED and settings.recipe.loss_scale is None
+    return PRECISIONS[settings.precision].scaled and settings.recipe.loss_scale is None
 
 
 def _is_without_update(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

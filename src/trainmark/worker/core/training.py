@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .backend import Backend, Gradients
-from .facts import as_requested
+from .facts import Expected, as_requested
 from .feed import Feed, FixedFeed, LoadedFeed
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
 from .place import Place, Ranks
+from .precision import Precision
 from .queues import Loading
 from .settings import Settings
 from .task import Task
@@ -59,6 +60,9 @@ class Training(Backend):
 
     task: Task[Any]
     """The task; set by the class."""
+
+    precision: Precision
+    """The precision of the run; set before the base's constructor."""
 
     epoch_samples: int
     """Samples in an epoch: of the data set, or from the settings for synthetic data."""
@@ -117,6 +121,9 @@ class Training(Backend):
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""
         return self._to_batch(*batch)
+
+    def expected(self) -> Expected:
+        return Expected(self.precision.compute, self.precision.weights, self.precision.tf32)
 
     def observed_step(self, index: int) -> Any:
         """Run step ``index``; its layers are not observed."""

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, Precision, adaptive, draw_weights, moments_of, tf32_switches
+from ..backends.jax.backend import NamedTraining, adaptive, draw_weights, moments_of, tf32_switches
 from ..backends.jax.collectives import CPU
+from ..core.precision import FP32, Precision
 from ..tasks.causal_lm.architectures import (
     ARCHITECTURES,
     DEVIATION,
@@ -156,7 +157,7 @@ def init(model: Decoder, seed: int, dtype: Any) -> Params:
 
 def attention_kernel(platform: str, precision: Precision) -> str:
     """Return who computes attention: cuDNN's fused kernel on a GPU in 16 bits, else XLA."""
-    return "cudnn" if platform != CPU and precision.compute != jnp.float32 else "xla"
+    return "cudnn" if platform != CPU and precision.compute != FP32 else "xla"
 
 
 def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) -> Callable[..., Any]:

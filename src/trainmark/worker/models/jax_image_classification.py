@@ -17,9 +17,10 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
-from ..backends.jax.backend import JaxTraining, Precision, optimizer, tf32_switches
+from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
 from ..core.feed import Feed
 from ..core.place import Place
+from ..core.precision import Precision
 from ..core.training import OwnPass
 from ..tasks.image_classification import observing
 from ..tasks.image_classification.architectures import (

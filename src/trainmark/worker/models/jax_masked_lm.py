@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..backends.jax.backend import Precision, biased, draw_weights
+from ..backends.jax.backend import biased, draw_weights
+from ..core.precision import Precision
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining

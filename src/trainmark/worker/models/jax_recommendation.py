@@ -11,13 +11,13 @@ import optax
 
 from ..backends.jax.backend import (
     NamedTraining,
-    Precision,
     adaptive,
     biased,
     draw_weights,
     optimizer,
     tf32_switches,
 )
+from ..core.precision import Precision
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import (
     DEEP,

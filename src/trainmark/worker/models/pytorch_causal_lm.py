@@ -95,10 +95,10 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     model: LanguageModel
 
     def build(self) -> None:
-        settings, device, precision = self.settings, self._device, self._precision
+        settings, device = self.settings, self._device
         with device:
             model = self.make_model()
-        model.to(precision.weights)
+        model.to(getattr(torch, self.precision.weights))
         self.prepare(model)
         self.parts = settings.accumulation
         self.choose_attention(model)
@@ -124,7 +124,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def choose_attention(self, model: LanguageModel) -> None:
         """Measure the kernels of attention, and let the model use the faster one."""
         shape = model.attention(self.settings.part, self.settings.sequence_length)
-        self._attention_ms = attention.measured(shape, self._precision.compute, self._device)
+        self._attention_ms = attention.measured(shape, self._compute, self._device)
         self._attention = "torch's choice"
         if attention.is_faster(self._attention_ms):
             self._attention = attention.CUDNN
@@ -300,9 +300,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         settings, documents = self.settings, self.batch[1]
         shape = model.attention(settings.part, settings.sequence_length)
         self._attention = packed_attention.MASK
-        self._attention_ms = packed_attention.measured(
-            shape, documents, self._precision.compute, self._device
-        )
+        self._attention_ms = packed_attention.measured(shape, documents, self._compute, self._device)
         if packed_attention.is_faster(self._attention_ms):
             self._attention = packed_attention.VARLEN
             self._most_documents = packed_attention.most_of(documents)
@@ -322,7 +320,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
     def prepare(self, model: LanguageModel) -> None:
         """Make the products of the blocks FP8, and choose the activations that are recomputed."""
         for block in model.blocks:
-            if self._precision.fp8:
+            if self.precision.fp8:
                 scale_products(block)
             block.checkpointing = self.settings.activation_checkpointing
         if self.settings.activation_checkpointing != NO_CHECKPOINTING:
@@ -332,7 +330,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
     def distribute(self, model: LanguageModel) -> None:
         if self.is_sharded:
             compile_blocks(model, self.settings.compiler)
-            shard(model, self._precision, self._device)
+            shard(model, self._compute if self.precision.mixed else None, self._device)
 
     def is_recorded(self) -> bool:
         """Return whether the step is one CUDA graph; FSDP2's exchanges cannot be recorded."""
@@ -447,12 +445,12 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices), self._device:
             copy = self.make_model()
-        if self._precision.fp8:
+        if self.precision.fp8:
             for block in copy.blocks:
                 scale_products(block)
         copy.cross_entropy = model.cross_entropy
-        precision = self._precision
-        return unshard(model, copy, precision.compute if precision.autocast else precision.weights)
+        # Without casts the weights are of the type that products compute in.
+        return unshard(model, copy, self._compute)
 
     def alone(self) -> Callable[[], None] | None:
         """Return None for a sharded model, whose passes exchange weights."""

@@ -273,10 +273,10 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         super().__init__(settings, place)
 
     def build(self) -> None:
-        settings, precision = self.settings, self._precision
+        settings = self.settings
         with self._device:
             model = build_model(settings.model, settings.classes, settings.compiler)
-        convert_weights(model, precision.weights)
+        convert_weights(model, getattr(torch, self.precision.weights))
         model.to(memory_format=memory_format(settings.layout))
         self._witness = Witness(model)
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
@@ -297,9 +297,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
     def _narrow_optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
         """Return SGD that reads gradients in 16 bits: of copies of the weights, or as they travelled."""
-        recipe, precision = self.settings.recipe, self._precision
+        recipe = self.settings.recipe
         fused = self.settings.compiler in FUSED
-        able = precision.autocast and recipe.momentum and (fused or self._travels_narrow())
+        able = self.precision.mixed and recipe.momentum and (fused or self._travels_narrow())
         if UPDATE not in self._stages or not able:
             self._stages -= {UPDATE}
             return None
@@ -307,7 +307,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
         narrow = [module.weight for module in model.narrowed] if fused else []
         self.scaler_kind = FusedCheckScaler
-        return HalfGradSGD(decays(model, self.settings), recipe, narrow, precision.compute)
+        return HalfGradSGD(decays(model, self.settings), recipe, narrow, self._compute)
 
     def _travels_narrow(self) -> bool:
         ranks = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
@@ -421,10 +421,10 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         )
 
     def to_batch(self, *arrays: Any) -> Batch:
-        return ToDevice(self.settings, self._device, self._precision.compute)(*arrays)
+        return ToDevice(self.settings, self._device, self._compute)(*arrays)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
-        return open_loader(settings, place, self._device, self._precision.compute)
+        return open_loader(settings, place, self._device, self._compute)
 
     def network_input(self, batch: Any) -> Any:
         """Return the images of a batch, which its feed has normalised."""

@@ -186,7 +186,7 @@ class PyTorchClickTraining(ClickTraining, ProductTraining):
         with self._device:
             sparse = settings.table_gradients == SPARSE_GRADIENTS
             model = build(settings.description, settings.recipe.dropout, sparse)
-        model.to(self._precision.weights)
+        model.to(getattr(torch, self.precision.weights))
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(settings.seed + 1 + self.ranks.place.rank)
         self._first: Any = None

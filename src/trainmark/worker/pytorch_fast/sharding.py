@@ -10,7 +10,6 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
-from ..backends.pytorch.backend import Precision
 from ..backends.pytorch.collectives import Exchange
 from ..core.arguments import NATIVE
 from ..core.outcomes import UNSUPPORTED, RunError
@@ -56,17 +55,16 @@ class Sharded(Exchange):
             self._model.set_requires_gradient_sync(True)
 
 
-def shard(model: LanguageModel, precision: Precision, device: Any) -> None:
+def shard(model: LanguageModel, narrow: Any | None, device: Any) -> None:
     """Share the parameters of each block, and those outside the blocks, between all ranks.
 
-    With autocast's precisions the gathered weights are BF16, so that the whole pass is in BF16, as in torchtitan;
-    gradients are averaged in FP32. A lone rank gets a process group of its own.
+    Gathered weights have the type ``narrow``, so that the whole pass is in BF16, as in torchtitan; None: their own.
+    Gradients are averaged in FP32. A lone rank gets a process group of its own.
     """
     if not dist.is_initialized():
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    narrow = precision.compute if precision.autocast else None
     # The angles of the positions stay in FP32.
     policy = MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for block in model.blocks:

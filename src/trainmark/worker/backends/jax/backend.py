@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax
 import jax
@@ -15,11 +15,11 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of, refuse_gaps
-from ...core.facts import PROCESS, Expected, Facts, cpu_name
+from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import FP32, Precision, find_precision, require_capability
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import slots_for
@@ -49,27 +49,8 @@ at its first use. ``xla`` makes the whole step one program.
 """
 
 
-class Precision(NamedTuple):
-    """``compute`` is the type of the layers' inputs and outputs; ``weights`` that of the stored weights.
-
-    ``matmul`` is JAX's own word for what an FP32 product or convolution may round its inputs to on a GPU; a CPU
-    computes as it is written. Products of 16 bits are left to JAX's default: ``highest`` would apply to them too.
-    ``scaled``: the loss is scaled so that gradients do not vanish in FP16.
-    """
-
-    compute: Any
-    weights: Any
-    matmul: str | None = None
-    scaled: bool = False
-
-
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision(jnp.float32, jnp.float32, matmul="highest"),
-    "tf32": Precision(jnp.float32, jnp.float32, matmul="tensorfloat32"),
-    "amp-bf16": Precision(jnp.bfloat16, jnp.float32),
-    "amp-fp16": Precision(jnp.float16, jnp.float32, scaled=True),
-    "bf16": Precision(jnp.bfloat16, jnp.bfloat16),
-}
+PRECISIONS = ("fp32", "tf32", "amp-bf16", "amp-fp16", "bf16")
+"""The precisions."""
 
 
 def biased(product: Any, bias: Any) -> Any:
@@ -81,10 +62,14 @@ def biased(product: Any, bias: Any) -> Any:
 
 
 def choose_precision(name: str) -> Precision:
-    """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
-    one_of("JAX", "precision", name, PRECISIONS)
-    precision = PRECISIONS[name]
-    jax.config.update("jax_default_matmul_precision", precision.matmul)
+    """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none.
+
+    JAX has its own word for what an FP32 product or convolution may round its inputs to on a GPU; a CPU computes as it
+    is written. Products of 16 bits are left to JAX's default: ``highest`` would apply to them too.
+    """
+    precision = find_precision("JAX", name, PRECISIONS)
+    exact = "tensorfloat32" if precision.tf32 else "highest"
+    jax.config.update("jax_default_matmul_precision", exact if precision.compute == FP32 else None)
     return precision
 
 
@@ -92,16 +77,6 @@ def tf32_switches() -> dict[str, Any]:
     """Return JAX's switch for products and convolutions by the names of the observations."""
     tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
     return {"tf32_matmul": tf32, "tf32_convolution": tf32}
-
-
-def check_generation(name: str, device: Any) -> None:
-    """Raise ``RunError`` if a GPU is too old for the precision; a CPU never is."""
-    if device.platform == CPU:
-        return
-    precision, have = PRECISIONS[name], str(device.compute_capability)
-    needs_ampere = precision.matmul == "tensorfloat32" or precision.compute == jnp.bfloat16
-    if needs_ampere and int(have.split(".", maxsplit=1)[0]) < 8:
-        raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
 
 
 def loss_scale(precision: Precision, recipe: Recipe) -> DynamicScale | None:
@@ -283,7 +258,9 @@ class JaxTraining(Training):
             take_memory_as_needed()
         meet(place, self.platform)
         self.device = own_device()
-        check_generation(settings.precision, self.device)
+        if self.device.platform != CPU:
+            major, _, minor = str(self.device.compute_capability).partition(".")
+            require_capability(settings.precision, (int(major), int(minor or 0)))
         self.ranks = Group(place, self.platform)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         marks = CompletionTimers(slots_for(settings.steps))
@@ -445,10 +422,6 @@ class JaxTraining(Training):
             peak_memory_of="device, in use by JAX" if cuda else PROCESS,
             others={"flax": flax.__version__, "platform_version": client.platform_version if cuda else None},
         )
-
-    def expected(self) -> Expected:
-        compute, weights, matmul, _ = self.precision
-        return Expected(jnp.dtype(compute).name, jnp.dtype(weights).name, matmul == "tensorfloat32")
 
     def compile_s(self) -> float | None:
         """Return the seconds that XLA has spent compiling so far, whatever it was for."""

@@ -15,8 +15,9 @@ from mindspore.ops import primitive
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import Expected, Facts, cpu_name
+from ...core.facts import Facts, cpu_name
 from ...core.place import Place
+from ...core.precision import Precision, find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
@@ -26,27 +27,18 @@ NONE, GRAPH = "none", "graph"
 """The compilers: operator by operator, and the step compiled as a whole."""
 
 
-class Precision(NamedTuple):
-    """``compute`` is the type of convolutions; the weights are FP32 in every precision.
-
-    ``amp_level`` is that of ``auto_mixed_precision``. O2 computes all cells in ``compute``, but batch norm in FP32.
-    ``scaled``: the loss is scaled so that gradients do not vanish in FP16.
-    """
-
-    compute: Any
-    amp_level: str = "O0"
-    scaled: bool = False
+PRECISIONS = ("fp32", "amp-fp16")
+"""The precisions."""
 
 
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision(ms.float32),
-    "amp-fp16": Precision(ms.float16, amp_level="O2", scaled=True),
-}
+def amp_level(precision: Precision) -> str:
+    """Return MindSpore's level of mixed precision: O2 computes all cells in FP16, but batch norm in FP32."""
+    return "O2" if precision.mixed else "O0"
 
 
 def with_precision(model: nn.Cell, precision: Precision) -> nn.Cell:
     """Return the network that computes in the precision; its logits are FP32, its parameters the model's own."""
-    return amp.auto_mixed_precision(model, precision.amp_level, ms.float16)
+    return amp.auto_mixed_precision(model, amp_level(precision), ms.float16)
 
 
 def loss_scaler(precision: Precision, recipe: Recipe) -> Any:
@@ -249,8 +241,7 @@ class MindSporeTraining(Training):
     def __init__(self, settings: Settings, place: Place) -> None:
         require_version("MindSpore", ms.__version__, (2, 4))
         refuse_gaps(settings, place, "cpu" if settings.device == "auto" else settings.device)
-        one_of("MindSpore's worker", "precision", settings.precision, PRECISIONS)
-        self.precision = PRECISIONS[settings.precision]
+        self.precision = find_precision("MindSpore", settings.precision, PRECISIONS)
         ms.set_device("CPU")
         choose_mode(settings.compiler)
         before = own_threads()
@@ -309,11 +300,8 @@ class MindSporeTraining(Training):
             implementation="mindspore.nn.Momentum",
             loss_scaled=self._scaler is not None,
             compiler_mode="GRAPH_MODE" if self.compiled else "PYNATIVE_MODE, blocking",
-            others={"amp_level": self.precision.amp_level},
+            others={"amp_level": amp_level(self.precision)},
         )
-
-    def expected(self) -> Expected:
-        return Expected(str(self.precision.compute).lower())
 
     def compile_s(self) -> float | None:
         return self._compile_s if self.compiled else None

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -17,27 +17,17 @@ from mxnet.contrib import amp
 from mxnet.gluon import HybridBlock
 
 from ...core.choices import one_of, refuse_gaps
-from ...core.facts import PROCESS, Expected, Facts, cpu_name, peak_resident_bytes
+from ...core.facts import PROCESS, Facts, cpu_name, peak_resident_bytes
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import Precision, find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, HostTimers, slots_for
 from .collectives import algorithm_search, choose_context, import_horovod, open_collective, openmp_threads
 
-
-class Precision(NamedTuple):
-    """``compute`` is the type of convolutions; weights are FP32. ``scaled``: the loss is scaled, for FP16."""
-
-    compute: str
-    scaled: bool = False
-
-
-PRECISIONS = {
-    "fp32": Precision("float32"),
-    "amp-bf16": Precision("bfloat16"),
-    "amp-fp16": Precision("float16", scaled=True),
-}
+PRECISIONS = ("fp32", "amp-fp16", "amp-bf16")
+"""The precisions."""
 
 
 def choose_precision(name: str) -> Precision:
@@ -45,13 +35,12 @@ def choose_precision(name: str) -> Precision:
 
     AMP replaces MXNet's operators by ones that cast their inputs, so it comes before the model.
     """
-    one_of("the MXNet worker", "precision", name, PRECISIONS)
+    precision = find_precision("MXNet", name, PRECISIONS)
     if name == "amp-bf16" and not _has_avx512():
         raise RunError(UNSUPPORTED, "MXNet's BF16 needs a CPU with AVX-512, which this one does not have")
     # MXNet has no switch for TF32: NVIDIA's libraries read this one when they are first used.
     os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    precision = PRECISIONS[name]
-    if precision.compute != "float32":
+    if precision.mixed:
         amp.init(target_dtype=precision.compute)
     return precision
 
@@ -332,9 +321,6 @@ class MXNetTraining(Training):
                 "algorithm_search": None if cpu else algorithm_search(),
             },
         )
-
-    def expected(self) -> Expected:
-        return Expected(self.precision.compute)
 
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in self._losses.asnumpy()]

@@ -5,16 +5,17 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import oneflow as flow
 
 from ...core.choices import one_of, own_gpu, refuse_gaps
-from ...core.facts import Expected, Facts, cpu_name
+from ...core.facts import Facts, cpu_name
 from ...core.optimizers import STEP_EPOCHS
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import Precision, find_precision
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
@@ -24,20 +25,8 @@ NONE, GRAPH = "none", "graph"
 """The compilers: eager, and the whole training step as one ``nn.Graph``."""
 
 
-class Precision(NamedTuple):
-    """``compute`` is the type of convolutions; the weights are FP32 in every precision."""
-
-    compute: str
-    mixed: bool = False
-    tf32: bool = False
-
-
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision("float32"),
-    "tf32": Precision("float32", tf32=True),
-    "amp-fp16": Precision("float16", mixed=True),
-    "amp-bf16": Precision("bfloat16", mixed=True),
-}
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+"""The precisions."""
 
 TF32_SWITCH = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"
 """The variable that OneFlow's CUDA streams read when they are made; TF32 is on without it (``cuda_stream.cpp``)."""
@@ -50,8 +39,7 @@ def choose_precision(name: str) -> Precision:
     autocast turns itself off on a CPU, with no more than a warning (``amp/autocast_mode.py``), and its ``GradScaler``
     works in ``nn.Graph`` alone.
     """
-    one_of("OneFlow's worker", "precision", name, PRECISIONS)
-    precision = PRECISIONS[name]
+    precision = find_precision("OneFlow", name, PRECISIONS)
     os.environ[TF32_SWITCH] = "1" if precision.tf32 else "0"
     return precision
 
@@ -251,7 +239,7 @@ class OneFlowTraining(Training):
             parameters=self._parameters,
             threads=self.settings.threads or None,
             implementation="fused" if cuda else "single tensor",
-            loss_scaled=self.precision.compute == "float16",
+            loss_scaled=self.precision.scaled,
             others={
                 "step_marks": "handed over",
                 "algorithm_search": "measured" if measured else "OneFlow's own" if cuda else None,
@@ -263,9 +251,6 @@ class OneFlowTraining(Training):
         tf32 = ("tf32_matmul", "tf32_convolution") if self.device.type == "cuda" else ()
         # The type in a graph is decided after its layers were traced.
         return (*(("compute_dtype",) if self.graph is not None and self.precision.mixed else ()), *tf32)
-
-    def expected(self) -> Expected:
-        return Expected(self.precision.compute, tf32=self.precision.tf32)
 
     def compilations(self) -> int:
         """Return how often the graph was built; eager operators are not compiled."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import paddle
@@ -15,40 +15,20 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 from ...core.backend import hooked, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Expected, Facts, cpu_name
+from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...tasks.products import Observation, ObservedProduct, observe_product
 from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
-FP32 = "float32"
-
-
-class Precision(NamedTuple):
-    """``compute`` is the type of the convolutions; weights are FP32 in every precision.
-
-    With ``autocast`` Paddle casts them for each use (its AMP level O1). ``tf32`` lets FP32 matrix products and
-    convolutions round their inputs to TF32. ``scaled``: the loss is scaled so that gradients do not vanish.
-    """
-
-    compute: str
-    autocast: bool = False
-    tf32: bool = False
-    scaled: bool = False
-
-
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision(FP32),
-    "tf32": Precision(FP32, tf32=True),
-    "amp-fp16": Precision("float16", autocast=True, scaled=True),
-    "amp-bf16": Precision("bfloat16", autocast=True),
-}
-
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+"""The precisions; Paddle casts the weights for each use (its AMP level O1)."""
 
 MIXED_ON_A_GPU = {"FLAGS_cudnn_batchnorm_spatial_persistent": True, "FLAGS_max_inplace_grad_add": 8}
 """What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and
@@ -60,25 +40,21 @@ def choose_precision(name: str, device: str) -> Precision:
 
     ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32: ``gaps.json`` refuses it earlier.
     """
-    one_of("the PaddlePaddle worker", "precision", name, PRECISIONS)
-    precision = PRECISIONS[name]
+    precision = find_precision("PaddlePaddle", name, PRECISIONS)
     if device == "cpu":
         return precision
-    generation = paddle.device.cuda.get_device_capability()
-    needed = (7, 0) if precision.compute == "float16" else (8, 0)
-    if precision != PRECISIONS["fp32"] and generation < needed:
-        have, need = ".".join(map(str, generation)), ".".join(map(str, needed))
-        raise RunError(UNSUPPORTED, f"{name} needs compute capability {need} or later; this GPU has {have}")
+    least = (7, 0) if precision.scaled else (0, 0)
+    require_capability(name, paddle.device.cuda.get_device_capability(), least)
     paddle.base.core.set_cublas_switch(precision.tf32)
     paddle.base.core.set_cudnn_switch(precision.tf32)
-    if precision.autocast:
+    if precision.mixed:
         paddle.set_flags(MIXED_ON_A_GPU)
     return precision
 
 
 def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
     """Return a fresh context in which the forward pass and the loss run."""
-    if not precision.autocast:
+    if not precision.mixed:
         return nullcontext()
     return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
 
@@ -486,9 +462,6 @@ class PaddleTraining(Training):
         """Return the program of the current batch, as it was compiled."""
         concrete, _ = self._learner.forward.get_concrete_program(*self.batch)
         return concrete.main_program
-
-    def expected(self) -> Expected:
-        return Expected(self.precision.compute, FP32, self.precision.tf32)
 
     def compile_s(self) -> float | None:
         return self._compile_s

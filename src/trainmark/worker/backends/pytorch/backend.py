@@ -17,8 +17,8 @@ from ...core.backend import hooked, repeated
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import PROCESS, Expected, Facts, cpu_name
 from ...core.feed import LoadedFeed
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
@@ -36,37 +36,8 @@ from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
 from ...tasks.products import Observation, ObservedProduct, observe_product
 from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
-
-class Precision(NamedTuple):
-    """``compute`` is the type of products and of what goes into the network; ``weights`` that of their weights.
-
-    With ``autocast`` the weights stay in FP32 and are cast for each use; without it they are kept in ``weights``.
-    ``tf32`` lets FP32 matrix products and convolutions round their inputs to TF32. ``scaled`` says that the loss
-    is scaled so that gradients do not vanish in FP16. ``fp8``: products of the blocks have FP8 operands.
-    """
-
-    compute: Any
-    weights: Any
-    autocast: bool = False
-    tf32: bool = False
-    scaled: bool = False
-    fp8: bool = False
-
-    @property
-    def operands(self) -> Any:
-        """The type of the operands of the blocks' matrix products."""
-        return OPERAND if self.fp8 else self.compute
-
-
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision(torch.float32, torch.float32),
-    "tf32": Precision(torch.float32, torch.float32, tf32=True),
-    "amp-fp16": Precision(torch.float16, torch.float32, autocast=True, scaled=True),
-    "amp-bf16": Precision(torch.bfloat16, torch.float32, autocast=True),
-    "fp16": Precision(torch.float16, torch.float16, scaled=True),
-    "bf16": Precision(torch.bfloat16, torch.bfloat16),
-    "fp8": Precision(torch.bfloat16, torch.float32, autocast=True, fp8=True),
-}
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")
+"""The precisions; autocast casts the weights for each use."""
 
 
 def type_name(dtype: Any) -> str:
@@ -76,13 +47,9 @@ def type_name(dtype: Any) -> str:
 
 def choose_precision(name: str, device: Any) -> Precision:
     """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
-    precision = PRECISIONS[name]
-    generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
-    least = (9, 0) if precision.fp8 else (8, 0)
-    if needs_ampere and generation is not None and generation < least:
-        have, needed = (".".join(map(str, version)) for version in (generation, least))
-        raise RunError(UNSUPPORTED, f"{name} needs compute capability {needed} or later; this GPU has {have}")
+    precision = find_precision("PyTorch", name, PRECISIONS)
+    if device.type == "cuda":
+        require_capability(name, torch.cuda.get_device_capability(device))
     # The older switches, because torch refuses a mixture and its own compiler reads these.
     torch.backends.cuda.matmul.allow_tf32 = precision.tf32
     torch.backends.cudnn.allow_tf32 = precision.tf32
@@ -91,9 +58,9 @@ def choose_precision(name: str, device: Any) -> Precision:
 
 def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]":
     """Return the context in which the forward pass and the loss run; it can be entered again and again."""
-    if not precision.autocast:
+    if not precision.mixed:
         return nullcontext()
-    return torch.autocast(device.type, dtype=precision.compute)
+    return torch.autocast(device.type, dtype=getattr(torch, precision.compute))
 
 
 def loss_scaler(precision: Precision, recipe: Recipe, device: Any, kind: Any = torch.amp.GradScaler) -> Any:
@@ -248,9 +215,10 @@ class PyTorchTraining(Training):
             torch.set_num_threads(settings.threads)
         self._device = choose_device(settings.device, place)
         refuse_gaps(settings, place, self._device.type)
-        self._precision = choose_precision(settings.precision, self._device)
+        self.precision = choose_precision(settings.precision, self._device)
+        self._compute = getattr(torch, self.precision.compute)
         check_compiler(settings.compiler, self._device)
-        check_gradients(settings.gradients, self._precision.compute, captures(settings.compiler))
+        check_gradients(settings.gradients, self._compute, captures(settings.compiler))
         self.check(settings)
         feed = None if settings.synthetic else self.open_loader(settings, place)
         slots = slots_for(settings.steps)
@@ -304,8 +272,8 @@ class PyTorchTraining(Training):
                     parameters["capturable"] = True
         self.exchange = self.choose_exchange(static_graph)
         self.network = self.compile(self.exchange.wrap(model), inductor)
-        self.scaler = loss_scaler(self._precision, settings.recipe, self._device, self.scaler_kind)
-        self.autocast = autocast(self._precision, self._device)
+        self.scaler = loss_scaler(self.precision, settings.recipe, self._device, self.scaler_kind)
+        self.autocast = autocast(self.precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.
         self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
         self._loss_of = list(self._losses.unbind())
@@ -317,9 +285,7 @@ class PyTorchTraining(Training):
     def choose_exchange(self, static_graph: bool) -> Exchange:
         """Return the exchange of gradients; ``static_graph``: every step is the same."""
         gradients, recorded = self.settings.gradients, self.is_recorded()
-        return choose_exchange(
-            gradients, self.ranks, self._device, self._precision.compute, static_graph, recorded
-        )
+        return choose_exchange(gradients, self.ranks, self._device, self._compute, static_graph, recorded)
 
     def compile(self, network: nn.Module, inductor: Mapping[str, Any]) -> Any:
         """Return the network as the run's compiler makes it; see ``compile_model`` for ``inductor``."""
@@ -427,8 +393,8 @@ class PyTorchTraining(Training):
         )
 
     def expected(self) -> Expected:
-        precision = self._precision
-        return Expected(type_name(precision.operands), type_name(precision.weights), precision.tf32)
+        expected = super().expected()
+        return expected._replace(compute_dtype=type_name(OPERAND)) if self.precision.fp8 else expected
 
     def compile_s(self) -> float | None:
         return compile_s(self.settings.compiler)
@@ -509,10 +475,9 @@ class PyTorchTraining(Training):
 
     def products(self, size: int) -> Callable[[int], None]:
         """Return products by ``torch.mm`` into one result, in FP8 by ``torch._scaled_mm``."""
-        if self._precision.fp8:
+        if self.precision.fp8:
             return repeated(products_in_fp8(size, self._device), self.synchronize)
-        kind = self._precision.compute
-        one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
+        one, other = (torch.randn(size, size, device=self._device).to(self._compute) for _ in range(2))
         result = torch.empty_like(one)
         return repeated(lambda: torch.mm(one, other, out=result), self.synchronize)
 

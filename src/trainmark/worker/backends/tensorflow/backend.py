@@ -13,50 +13,29 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Expected, Facts
+from ...core.facts import PROCESS, Facts
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
 from ...tasks.products import Observation, observe_product
 from .collectives import Device, Group, choose_device, compute_threads, device_name, limit_threads, wait_for
 
-
-class Precision(NamedTuple):
-    """A Keras dtype policy: ``compute`` is the type of its layers' outputs; the weights are always in FP32.
-
-    ``tf32`` lets FP32 matrix products and convolutions of a GPU round their inputs to TF32. ``scaled``: the loss is
-    scaled so that gradients do not vanish in FP16.
-    """
-
-    policy: str
-    compute: str
-    tf32: bool = False
-    scaled: bool = False
-
-
-PRECISIONS: dict[str, Precision] = {
-    "fp32": Precision("float32", "float32"),
-    "tf32": Precision("float32", "float32", tf32=True),
-    "amp-fp16": Precision("mixed_float16", "float16", scaled=True),
-    "amp-bf16": Precision("mixed_bfloat16", "bfloat16"),
-}
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
+"""The precisions."""
 
 
 def choose_precision(name: str, device: Device) -> Precision:
     """Return the precision, as the default of Keras and TensorFlow; raise ``RunError`` for an unsupported one."""
-    one_of("TensorFlow", "precision", name, PRECISIONS)
-    precision = PRECISIONS[name]
-    if device.gpu is not None and (precision.tf32 or precision.compute == "bfloat16"):
-        capability = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))
-        if capability < (8, 0):
-            have = ".".join(map(str, capability))
-            raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+    precision = find_precision("TensorFlow", name, PRECISIONS)
+    if device.gpu is not None:
+        found = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))
+        require_capability(name, found)
     tf.config.experimental.enable_tensor_float_32_execution(precision.tf32)
-    keras.config.set_dtype_policy(precision.policy)
+    keras.config.set_dtype_policy(f"mixed_{precision.compute}" if precision.mixed else precision.compute)
     return precision
 
 
@@ -515,9 +494,6 @@ class TensorFlowTraining(Training):
                 "cudnn": build.get("cudnn_version"),
             },
         )
-
-    def expected(self) -> Expected:
-        return Expected(self.precision.compute, tf32=self.precision.tf32)
 
     def compilations(self) -> int:
         """Return how often the step was traced: shapes are static, so that XLA compiles for a new trace alone."""
