@@ -21,6 +21,11 @@ def cpu_name() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
+def assert_parameters(found: int, expected: int) -> None:
+    """Assert that a model has the number of trainable parameters of its description."""
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+
 def peak_resident_bytes() -> int:
     """Return the most memory of this process that was resident at once."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

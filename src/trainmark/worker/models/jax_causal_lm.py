@@ -1,8 +1,4 @@
-"""GPT-2 and Llama in JAX, as pure functions of their parameters; ``architectures.py`` describes the layers.
-
-Parameters are a flat dictionary by the names and in the shapes of ``Decoder.shapes``: XLA takes products of
-(outputs, inputs) as well as of the transposed order.
-"""
+"""GPT-2 and Llama in JAX, as pure functions of their parameters; ``architectures.py`` describes the layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..backends.jax.backend import NamedTraining, adaptive, draw_weights, moments_of, tf32_switches
+from ..backends.jax.backend import (
+    NamedTraining,
+    Params,
+    Tap,
+    adaptive,
+    draw_weights,
+    moments_of,
+    tf32_switches,
+)
 from ..backends.jax.collectives import CPU
 from ..core.precision import FP32, Precision
 from ..tasks.causal_lm.architectures import (
@@ -28,10 +32,6 @@ from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import CausalSettings, LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM
-
-Params = dict[str, Any]
-Tap = Callable[[str, Any, Any], None]
-"""Gets the name, the weight and the result of each product; of ``STREAM`` twice what the first block gave."""
 
 
 def products(params: Params, compute: Any, tap: Tap) -> Callable[[str, Any], Any]:
@@ -164,7 +164,8 @@ def make_loss(model: Decoder, precision: Precision, kernel: str, observed: Tap) 
     """Return ``loss(params, batch_stats, batch, tap)``, which gives (loss, (logits, what the layers changed)).
 
     A batch is tokens (batch, length + 1), of packed sequences with ``documents`` and the weights of the losses, whose
-    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does.
+    weighted sum is the loss then; it is in FP32. ``observed`` gets the products where no ``tap`` does, and
+    as ``STREAM`` twice what the first block gave.
     """
 
     logits_of = llama_logits if isinstance(model, Llama) else gpt_logits
@@ -188,8 +189,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
 
     def build(self) -> None:
         self.parts = self.settings.accumulation
-        self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}
-        """Of each product the types of its result and its weight, and the result's shape."""
         self.take_over(
             self.fresh,
             self.make_loss(),
@@ -201,7 +200,7 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
         return ARCHITECTURES[self.settings.model]
 
     def fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, and no other state."""
+        """Return fresh parameters, and the state besides them."""
         return init(self.description, self.settings.seed, self.precision.weights), {}
 
     def make_loss(self) -> Callable[..., Any]:
@@ -218,9 +217,6 @@ class JaxLanguageTraining(NamedTraining, LanguageTraining):
             return super().prepared(batch, parts, axis)
         weights = predicted(batch[1]).astype(jnp.float32)
         return *batch, weights * (parts / weights.sum())
-
-    def _trace(self, name: str, weight: Any, result: Any) -> None:
-        self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))
 
     def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""

@@ -18,6 +18,7 @@ from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
 from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.precision import Precision
@@ -152,8 +153,7 @@ def init(model: Any, name: str, image_size: int, seed: int) -> tuple[Any, Any]:
     # Of JAX's generators the one whose programs compile in half the time.
     variables = model.init(jax.random.key(seed, impl="rbg"), jnp.zeros((1, image_size, image_size, 3)))
     found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
-    expected = ARCHITECTURES[name].parameters(model.classes)
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(found, ARCHITECTURES[name].parameters(model.classes))
     return variables["params"], variables["batch_stats"]
 
 

@@ -1,6 +1,6 @@
 """BERT with the heads of its pre-training in JAX, as a pure function of its parameters.
 
-``architectures.py`` describes the layers; parameters are a flat dictionary by its names, in its shapes.
+``architectures.py`` describes the layers.
 """
 
 from collections.abc import Callable
@@ -10,17 +10,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..backends.jax.backend import biased, draw_weights
+from ..backends.jax.backend import KEY, Params, Tap, biased, draw_weights
 from ..core.precision import Precision
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
-from .jax_causal_lm import JaxLanguageTraining, Params, Tap, attention_kernel
-
-KEY = "dropout"
-"""The state besides the parameters: the key of the random numbers of the next pass."""
-
+from .jax_causal_lm import JaxLanguageTraining, attention_kernel
 
 RANDOM = "rbg"
 """XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number."""
@@ -146,6 +142,7 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
     """BERT, trained as a language model is; the key of its dropout is part of the state."""
 
     settings: MaskedSettings
+    GENERATOR = RANDOM
 
     @property
     def description(self) -> Any:
@@ -158,13 +155,7 @@ class JaxMaskedTraining(MaskedTraining, JaxLanguageTraining):
         return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
 
     def fresh(self) -> tuple[Any, Any]:
-        params = init(self.description, self.settings.seed, self.precision.weights)
-        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=RANDOM))}
-
-    def of_ranks(self, retained: Any, world_size: int) -> Any:
-        """Return a key of its own for each rank, so that they drop different places."""
-        key = jax.random.wrap_key_data(retained[KEY], impl=RANDOM)
-        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
+        return init(self.description, self.settings.seed, self.precision.weights), self.first_key()
 
     def make_loss(self) -> Callable[..., Any]:
         """Return the loss as ``make_step`` takes it."""

@@ -10,7 +10,10 @@ import numpy as np
 import optax
 
 from ..backends.jax.backend import (
+    KEY,
     NamedTraining,
+    Params,
+    Tap,
     adaptive,
     biased,
     draw_weights,
@@ -32,13 +35,6 @@ from ..tasks.recommendation.architectures import (
 from ..tasks.recommendation.records import column_sizes
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
-
-Params = dict[str, Any]
-Tap = Callable[[str, Any, Any], None]
-"""Gets the name, the weight and the result of each product."""
-
-KEY = "dropout"
-"""The state besides the parameters: the key of the random numbers of the next pass."""
 
 
 def init(model: Recommender, seed: int, dtype: Any) -> Params:
@@ -134,37 +130,23 @@ class JaxClickTraining(NamedTraining, ClickTraining):
 
     settings: ClickSettings
 
+    @property
+    def description(self) -> Any:
+        return self.settings.description
+
     def build(self) -> None:
-        self._traced_products: dict[str, tuple[str, tuple[int, ...]]] = {}
         recipe, decays = self.settings.recipe, self.settings.recipe.weight_decay > 0
         self.take_over(
-            self._fresh,
-            make_loss(self.settings.description, self.precision, recipe.dropout, self._trace),
+            lambda: (init(self.description, self.settings.seed, self.precision.weights), self.first_key()),
+            make_loss(self.description, self.precision, recipe.dropout, self._trace),
             adaptive(recipe, lambda params: dict.fromkeys(params, decays))
             if isinstance(recipe, AdamRecipe)
             else optimizer(recipe),
         )
 
-    @property
-    def description(self) -> Any:
-        return self.settings.description
-
-    def _fresh(self) -> tuple[Any, Any]:
-        """Return fresh parameters, and the key of the first pass."""
-        params = init(self.description, self.settings.seed, self.precision.weights)
-        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
-
-    def of_ranks(self, retained: Any, world_size: int) -> Any:
-        """Return a key of its own for each rank, so that they drop different places."""
-        key = jax.random.wrap_key_data(retained[KEY])
-        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
-
-    def _trace(self, name: str, _weight: Any, result: Any) -> None:
-        self._traced_products.setdefault(name, (str(result.dtype), tuple(result.shape)))
-
     def observed_config(self) -> ObservedConfig:
         """Return the trace of the first product; a compiled step was made from it."""
-        compute, (rows, _) = next(iter(self._traced_products.values()))
+        compute, _, (rows, _) = next(iter(self.traced.values()))
         table = self.state.params[self.description.tables[0]]
         return ObservedConfig(
             compute_dtype=compute,

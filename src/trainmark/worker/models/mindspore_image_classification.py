@@ -1,6 +1,6 @@
 """Image networks in MindSpore; ``architectures.py`` describes their layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mindspore import nn, ops
@@ -16,6 +16,7 @@ from ..backends.mindspore.backend import (
     with_precision,
 )
 from ..core.backend import hooked
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -24,6 +25,7 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
+    Architecture,
     Convolution,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
@@ -79,46 +81,38 @@ class Bottleneck(nn.Cell):
         return self.relu(self.body(x) + self.shortcut(x))
 
 
-class ResNet50(nn.Cell):
-    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+class Network(nn.Cell):
+    """Some layers, the mean over the image, and a linear classifier."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, layers: list[nn.Cell], features: int, classes: int) -> None:
         super().__init__()
-        architecture = ARCHITECTURES["resnet50_v1.5"]
-        pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
-        self.stem = nn.SequentialCell([*activated(architecture.convolutions[0]), pool])
-        self.blocks = nn.SequentialCell([Bottleneck(layers) for layers in architecture.blocks().values()])
-        self.classifier = nn.Dense(architecture.features, classes)
-
-    def construct(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(ops.mean(self.blocks(self.stem(images)), (2, 3)))
-
-
-class MobileNetV1(nn.Cell):
-    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        architecture = ARCHITECTURES["mobilenet_v1"]
-        layers = [cell for description in architecture.convolutions for cell in activated(description)]
         self.features = nn.SequentialCell(layers)
-        self.classifier = nn.Dense(architecture.features, classes)
+        self.classifier = nn.Dense(features, classes)
 
     def construct(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""
         return self.classifier(ops.mean(self.features(images), (2, 3)))
 
 
-NETWORKS: dict[str, Callable[[int], nn.Cell]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+def _resnet50(architecture: Architecture) -> list[nn.Cell]:
+    pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
+    stem = [*activated(architecture.convolutions[0]), pool]
+    return [*stem, *map(Bottleneck, architecture.blocks().values())]
+
+
+def _mobilenet_v1(architecture: Architecture) -> list[nn.Cell]:
+    return [cell for layer in architecture.convolutions for cell in activated(layer)]
+
+
+LAYERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
 
 
 def build_network(name: str, classes: int) -> nn.Cell:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
-    network = NETWORKS[name](classes)
-    expected = ARCHITECTURES[name].parameters(classes)
+    architecture = ARCHITECTURES[name]
+    network = Network(LAYERS[name](architecture), architecture.features, classes)
     found = sum(parameter.size for parameter in network.trainable_params())
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(found, architecture.parameters(classes))
     return network
 
 

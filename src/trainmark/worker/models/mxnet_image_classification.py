@@ -13,6 +13,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from ..backends.mxnet.backend import MXNetTraining, count_parameters, dtype_name
 from ..backends.mxnet.loading import ToDevice, open_images
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -118,8 +119,7 @@ def build_model(name: str, classes: int, layout: str, context: Any) -> nn.Hybrid
         ),
     )
     model.initialize(ctx=context)
-    expected, found = architecture.parameters(classes), count_parameters(model)
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(count_parameters(model), architecture.parameters(classes))
     return model
 
 

@@ -7,6 +7,7 @@ import oneflow as flow
 from oneflow import nn
 
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..tasks.image_classification import observing
@@ -92,8 +93,7 @@ NETWORKS: dict[str, Callable[[int], Any]] = {"resnet50_v1.5": _resnet50, "mobile
 def build_network(name: str, classes: int) -> Any:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
     network = NETWORKS[name](classes)
-    expected, found = ARCHITECTURES[name].parameters(classes), count_parameters(network)
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(count_parameters(network), ARCHITECTURES[name].parameters(classes))
     return network
 
 

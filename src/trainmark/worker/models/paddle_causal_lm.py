@@ -14,9 +14,11 @@ from ..backends.paddle.backend import (
     ProductTraining,
     adaptive,
     auto_cast,
+    count_parameters,
     tf32_switches,
     type_name,
 )
+from ..core.facts import assert_parameters
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
@@ -115,7 +117,7 @@ class GptModel(LanguageModel):
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
         self.norm = _norm(model.width)
-        self.count(model)
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def logits(self, tokens: Any) -> Any:
         """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""

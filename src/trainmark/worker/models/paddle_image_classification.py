@@ -13,12 +13,14 @@ from paddle.static import InputSpec
 from ..backends.paddle.backend import (
     NONE,
     PaddleTraining,
+    count_parameters,
     operand_types,
     operator_by_operator,
     tf32_switches,
     type_name,
 )
 from ..core.backend import hooked
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..core.training import OwnPass
@@ -117,46 +119,39 @@ class Classifier(nn.Layer):
         return self.linear(self.flatten(self.pool(x)))
 
 
-class ResNet50(nn.Layer):
-    """16 bottleneck blocks in four stages between a 7x7 stem and the classifier."""
+class Network(nn.Layer):
+    """Some layers, and the classifier."""
 
-    def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
+    def __init__(self, layers: list[nn.Layer], features: int, classes: int, options: Options) -> None:
         super().__init__()
-        self.stem = ConvNorm(architecture.convolutions[0], options)
-        self.max_pool = nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format)
-        self.blocks = nn.Sequential(
-            *(Bottleneck(layers, options) for layers in architecture.blocks().values())
-        )
-        self.classifier = Classifier(architecture.features, classes, options)
-
-    def forward(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(self.blocks(self.max_pool(self.stem(images))))
-
-
-class MobileNetV1(nn.Layer):
-    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and the classifier."""
-
-    def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
-        super().__init__()
-        self.features = nn.Sequential(*(ConvNorm(layer, options) for layer in architecture.convolutions))
-        self.classifier = Classifier(architecture.features, classes, options)
+        self.features = nn.Sequential(*layers)
+        self.classifier = Classifier(features, classes, options)
 
     def forward(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""
         return self.classifier(self.features(images))
 
 
-NETWORKS: dict[str, type[nn.Layer]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+def _resnet50(architecture: Architecture, options: Options) -> list[nn.Layer]:
+    return [
+        ConvNorm(architecture.convolutions[0], options),
+        nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format),
+        *(Bottleneck(layers, options) for layers in architecture.blocks().values()),
+    ]
+
+
+def _mobilenet_v1(architecture: Architecture, options: Options) -> list[nn.Layer]:
+    return [ConvNorm(layer, options) for layer in architecture.convolutions]
+
+
+LAYERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
 
 
 def build_network(name: str, classes: int, options: Options) -> nn.Layer:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
     architecture = ARCHITECTURES[name]
-    network = NETWORKS[name](architecture, classes, options)
-    expected = architecture.parameters(classes)
-    found = sum(int(parameter.size) for parameter in trainable(network))
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    network = Network(LAYERS[name](architecture, options), architecture.features, classes, options)
+    assert_parameters(count_parameters(trainable(network)), architecture.parameters(classes))
     return network
 
 

@@ -6,6 +6,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
+from ..backends.paddle.backend import count_parameters
+from ..core.facts import assert_parameters
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
@@ -103,7 +105,7 @@ class BertModel(LanguageModel):
         self.pooler = _product(model.width, model.width)
         self.sentences = _product(model.width, 2)
         self._dropout, self._padded = dropout, padded
-        self.count(model)
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""

@@ -8,7 +8,15 @@ from paddle.nn import functional
 from paddle.nn.initializer import Uniform, XavierUniform
 from paddle.static import InputSpec
 
-from ..backends.paddle.backend import ProductModel, ProductTraining, adaptive, tf32_switches, type_name
+from ..backends.paddle.backend import (
+    ProductModel,
+    ProductTraining,
+    adaptive,
+    count_parameters,
+    tf32_switches,
+    type_name,
+)
+from ..core.facts import assert_parameters
 from ..core.settings import AdamRecipe
 from ..tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
@@ -31,7 +39,7 @@ class WideDeepModel(ProductModel):
             }
         )
         self._dropout = dropout
-        self.count(model)
+        assert_parameters(count_parameters(self.parameters()), model.parameters())
 
     def batch_logits(self, dense: Any, categories: Any, crossed: Any, _labels: Any) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""

@@ -21,6 +21,7 @@ from ..backends.pytorch.backend import (
     whole,
 )
 from ..backends.pytorch.collectives import Exchange
+from ..core.facts import assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.settings import LAMB
@@ -47,8 +48,7 @@ def build_model(name: str, length: int) -> Decoder:
     else:
         assert isinstance(description, Gpt)
         model = GptModel(description)
-    found, expected = count_parameters(model), description.parameters()
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(count_parameters(model), description.parameters())
     return model
 
 

@@ -15,7 +15,7 @@ from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_s
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
 from ..core.backend import hooked
-from ..core.facts import Facts
+from ..core.facts import Facts, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
 from ..pytorch_fast.compilers import FOLDED, FUSED, FUSED_CUDNN, NONE, UPDATE, cache_hits, chosen
@@ -26,6 +26,7 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
+    Architecture,
     Convolution,
 )
 from ..tasks.image_classification.known_picture import TFRECORD
@@ -77,48 +78,37 @@ class Bottleneck(nn.Module):
         return self.relu(out)
 
 
-class ResNet50(nn.Module):
-    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+class Network(nn.Module):
+    """Some layers, the mean over the image, and a linear classifier."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, layers: list[nn.Module], features: int, classes: int) -> None:
         super().__init__()
-        architecture = ARCHITECTURES["resnet50_v1.5"]
-        pool = nn.MaxPool2d(3, stride=2, padding=1)
-        stem = convolution(architecture.convolutions[0])
-        self.stem = nn.Sequential(*stem, nn.ReLU(inplace=True), pool)
-        units: list[nn.Module] = [Bottleneck(layers) for layers in architecture.blocks().values()]
-        self.blocks = nn.Sequential(*units)
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(architecture.features, classes)
-
-    def forward(self, images: Any) -> Any:
-        """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(self.pool(self.blocks(self.stem(images))).flatten(1))
-
-
-def _unit(description: Convolution) -> list[nn.Module]:
-    return [*convolution(description), nn.ReLU(inplace=True)]
-
-
-class MobileNetV1(nn.Module):
-    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        architecture = ARCHITECTURES["mobilenet_v1"]
-        layers: list[nn.Module] = []
-        for description in architecture.convolutions:
-            layers += _unit(description)
         self.features = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(architecture.features, classes)
+        self.classifier = nn.Linear(features, classes)
 
     def forward(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""
         return self.classifier(self.pool(self.features(images)).flatten(1))
 
 
-MODELS: dict[str, Callable[[int], nn.Module]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+def _unit(description: Convolution) -> list[nn.Module]:
+    return [*convolution(description), nn.ReLU(inplace=True)]
+
+
+def _resnet50(architecture: Architecture) -> list[nn.Module]:
+    stem = [*_unit(architecture.convolutions[0]), nn.MaxPool2d(3, stride=2, padding=1)]
+    return [*stem, *map(Bottleneck, architecture.blocks().values())]
+
+
+def _mobilenet_v1(architecture: Architecture) -> list[nn.Module]:
+    return [module for layer in architecture.convolutions for module in _unit(layer)]
+
+
+LAYERS: dict[str, Callable[[Architecture], list[nn.Module]]] = {
+    "resnet50_v1.5": _resnet50,
+    "mobilenet_v1": _mobilenet_v1,
+}
 
 
 def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
@@ -126,19 +116,17 @@ def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
 
     The compilers ``fused`` and ``fused-cudnn`` are networks of their own: the same modules, with the same parameters.
     """
-    make = MODELS[name] if compiler not in FUSED else _fused(name, compiler)
-    model = make(classes)
-    expected = ARCHITECTURES[name].parameters(classes)
-    found = count_parameters(model)
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    architecture = ARCHITECTURES[name]
+    model: nn.Module
+    if compiler in FUSED:
+        from ..pytorch_fast.images.fused_resnet import FusedResNet50
+
+        assert name == "resnet50_v1.5", name
+        model = FusedResNet50(classes, compiler == FUSED_CUDNN, chosen())
+    else:
+        model = Network(LAYERS[name](architecture), architecture.features, classes)
+    assert_parameters(count_parameters(model), architecture.parameters(classes))
     return model
-
-
-def _fused(name: str, compiler: str) -> Callable[[int], nn.Module]:
-    from ..pytorch_fast.images.fused_resnet import FusedResNet50
-
-    assert name == "resnet50_v1.5", name
-    return lambda classes: FusedResNet50(classes, compiler == FUSED_CUDNN, chosen())
 
 
 def convert_weights(model: nn.Module, dtype: Any) -> None:

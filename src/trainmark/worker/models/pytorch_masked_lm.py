@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..backends.pytorch.backend import OutputsAlone, count_parameters
+from ..core.facts import assert_parameters
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.compilers import NONE
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
@@ -159,8 +160,7 @@ def build_model(name: str, dropout: float, padded: bool) -> BertModel:
     """Return the model with fresh weights in FP32; its number of parameters is asserted."""
     description = ARCHITECTURES[name]
     model = BertModel(description, dropout, padded)
-    found, expected = count_parameters(model), description.parameters()
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert_parameters(count_parameters(model), description.parameters())
     return model
 
 

@@ -17,6 +17,7 @@ from ..backends.pytorch.backend import (
 )
 from ..backends.pytorch.collectives import DDP
 from ..core.arguments import NATIVE
+from ..core.facts import assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import AdamRecipe
@@ -77,10 +78,6 @@ class ClickModel(NamedModel):
     def named_tensors(self) -> dict[str, Any]:
         return {**self.tables(), **dict(self.products.named_parameters())}
 
-    def _count(self, model: Recommender) -> None:
-        found, expected = count_parameters(self), model.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
-
 
 def _products(model: Recommender) -> nn.ModuleDict:
     return nn.ModuleDict(
@@ -103,7 +100,7 @@ class WideDeepModel(ClickModel):
             nn.init.xavier_uniform_(product.weight)
             nn.init.zeros_(product.bias)
         self._dropout = dropout
-        self._count(model)
+        assert_parameters(count_parameters(self), model.parameters())
 
     def tables(self) -> dict[str, Any]:
         return {WIDE: self.wide.weight, DEEP: self.deep.weight}
@@ -134,7 +131,7 @@ class DlrmModel(ClickModel):
         first, second = map(torch.tensor, pairs())
         # Indices into the flat products: selecting with one index needs no accumulation in the backward pass.
         self.register_buffer("places", first * VECTORS + second, persistent=False)
-        self._count(model)
+        assert_parameters(count_parameters(self), model.parameters())
 
     def tables(self) -> dict[str, Any]:
         return {TABLES: self.table.weight}

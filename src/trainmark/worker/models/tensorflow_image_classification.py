@@ -14,6 +14,7 @@ from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
 from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters, tf32_switches
+from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
 from ..core.place import Place
@@ -127,8 +128,7 @@ def build_network(settings: ImageSettings) -> Network:
         settings.classes, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01), name="classifier"
     )(features)
     model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
-    built, requested = count_parameters(model), architecture.parameters(settings.classes)
-    assert built == requested, f"{settings.model} has {built:,} trainable parameters instead of {requested:,}"
+    assert_parameters(count_parameters(model), architecture.parameters(settings.classes))
     assert list(build.outputs) == [conv.name for conv in architecture.convolutions]
     return Network(model, build.outputs)
 

@@ -15,7 +15,7 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of, refuse_gaps
-from ...core.facts import PROCESS, Facts, cpu_name
+from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.place import Place
@@ -479,18 +479,49 @@ def draw_weights(description: Any, seed: int, dtype: Any, drawn: Callable[[Any, 
     shapes = description.shapes()
     keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
     params = {name: drawn(key, name, shape).astype(dtype) for key, (name, shape) in zip(keys, shapes.items())}
-    found, expected = sum(leaf.size for leaf in params.values()), description.parameters()
-    assert found == expected, f"the model has {found} parameters instead of {expected}"
+    assert_parameters(sum(leaf.size for leaf in params.values()), description.parameters())
     return params
 
 
+Params = dict[str, Any]
+"""Parameters by the names and in the shapes of a model's description: XLA takes products in either order of axes."""
+
+Tap = Callable[[str, Any, Any], None]
+"""Gets the name, the weight and the result of each product."""
+
+KEY = "dropout"
+"""The state besides the parameters: the key of the random numbers of the next pass."""
+
+
 class NamedTraining(JaxTraining):
-    """Weights, moments and gradients by name, of a loss that tells a function of its last argument each product."""
+    """Weights, moments and gradients by name, of a loss that tells a ``Tap``, its last argument, each product."""
+
+    GENERATOR: str | None = None
+    """JAX's name of the random numbers of dropout; None: its default."""
+
+    def __init__(self, settings: Settings, place: Place) -> None:
+        self.traced: dict[str, tuple[str, str, tuple[int, ...]]] = {}
+        """Of each product of the step the types of its result and its weight, and the result's shape."""
+        super().__init__(settings, place)
 
     @property
     def description(self) -> Any:
         """Return the description of the model, which has the ``shapes`` of its weights and its ``products``."""
         raise NotImplementedError
+
+    def _trace(self, name: str, weight: Any, result: Any) -> None:
+        self.traced.setdefault(name, (str(result.dtype), str(weight.dtype), tuple(result.shape)))
+
+    def first_key(self) -> dict[str, Any]:
+        """Return the state with the key of the first pass."""
+        return {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=self.GENERATOR))}
+
+    def of_ranks(self, state: Any, world_size: int) -> Any:
+        """Return a key of its own for each rank, so that they drop different places."""
+        if not state:
+            return state
+        key = jax.random.wrap_key_data(state[KEY], impl=self.GENERATOR)
+        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         before = self.state.params

@@ -128,6 +128,11 @@ def operator_by_operator() -> Iterator[None]:
         paddle.jit.enable_to_static(True)
 
 
+def count_parameters(parameters: list[Any]) -> int:
+    """Return how many numbers these parameters have."""
+    return sum(int(parameter.size) for parameter in parameters)
+
+
 def make_schedule(rates: Sequence[float]) -> LRScheduler:
     """Return a scheduler with the rate of each step; ``step(index)`` chooses one."""
     return LambdaDecay(1.0, lambda step: rates[step])
@@ -435,7 +440,7 @@ class PaddleTraining(Training):
             framework_version=paddle.version.full_version,
             device=self.device,
             device_name=paddle.device.cuda.get_device_name() if cuda else cpu_name(),
-            parameters=sum(int(parameter.size) for parameter in self._parameters),
+            parameters=count_parameters(self._parameters),
             threads=math_threads(),
             optimizer=type(self.optimizer).__name__,
             implementation="multi-tensor"
@@ -505,14 +510,6 @@ class ProductModel(nn.Layer):
     def named_tensors(self) -> dict[str, Any]:
         """Return the parameters by the shared names."""
         raise NotImplementedError
-
-    def count(self, description: Any) -> None:
-        """Assert that the number of parameters is that of the description."""
-        found, expected = (
-            sum(int(parameter.size) for parameter in self.parameters()),
-            description.parameters(),
-        )
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
 
 
 class ProductTraining(PaddleTraining):

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.choices import one_of, refuse_gaps, require_version
-from ...core.facts import PROCESS, Facts
+from ...core.facts import PROCESS, Facts, assert_parameters
 from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.place import Place
@@ -319,8 +319,7 @@ class NamedModel:
             order = (1, 0) if name in products else tuple(range(len(shape)))
             self.tensors[name] = NamedVariable(self.variables[name], order)
         self.trainable_variables: list[Any] = list(self.variables.values())
-        found, expected = count_parameters(self), description.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
+        assert_parameters(count_parameters(self), description.parameters())
 
     def observation(
         self, results: Mapping[str, Any], logits: Any, loss: Any, gradients: Mapping[str, Any]

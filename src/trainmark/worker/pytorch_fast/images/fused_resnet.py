@@ -25,7 +25,7 @@ Twice = tuple[Any, Any]
 
 
 class FusedResNet50(nn.Module):
-    """``ResNet50``: the same modules in the same order, on channels-last tensors alone."""
+    """ResNet-50: the same modules as without fusion, in the same order, on channels-last tensors alone."""
 
     copies: Sequence[Any] | None = None
     """Weights of ``narrowed`` in 16 bits that somebody else keeps, while they are to be computed with."""
