@@ -90,10 +90,11 @@ class LoadedFeed(Feed):
         decoder: str | None,
         ahead: float | None = None,
         produced: SampleCounter | None = None,
+        workers: int | None = None,
     ) -> None:
         """Take over the iterator; ``ready`` converts its items to batches on the device, in the form for the step."""
         self.epoch_samples, self.decoder = epoch_samples, decoder
-        self.ahead, self.produced = ahead, produced
+        self.ahead, self.produced, self.workers = ahead, produced, workers
         self._batches, self._ready = batches, ready
 
     def next(self) -> Any:

@@ -47,6 +47,11 @@ def import_framework(name: str) -> Any:
     return _import_of(name, BACKENDS, name)
 
 
+def import_loading(framework: str) -> Any:
+    """Return the module with a framework's loaders; raise ``RunError`` if it cannot be imported."""
+    return _import_of(framework, BACKENDS, framework, "loading")
+
+
 def import_trainer(framework: str, task: str) -> Any:
     """Return the module of a framework's model for a task, which has ``open_training``; raise ``RunError`` without one.
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .backend import Backend, Gradients
 from .facts import Expected, as_requested
 from .feed import Feed, FixedFeed, LoadedFeed
+from .folders import import_loading
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
 from .place import Place, Ranks
@@ -116,7 +117,9 @@ class Training(Backend):
 
         ``batch_of`` returns the samples of some numbers as numpy arrays; ``ready`` is ``from_loader``, or calls it.
         """
-        raise NotImplementedError
+        # Imported where it is needed: a loader's packages take long to import, and synthetic data have none.
+        loading: Any = import_loading(settings.framework)
+        return loading.open_numbers(samples, batch_of, settings, place, ready)
 
     def from_loader(self, batch: Any) -> Any:
         """Return a batch of ``open_numbers``' loader in the form for the step."""

@@ -16,7 +16,6 @@ from flax.training.dynamic_scale import DynamicScale
 
 from ...core.choices import one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
-from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import FP32, Precision, find_precision, require_capability
@@ -276,11 +275,6 @@ class JaxTraining(Training):
         return tuple(
             self.ranks.part(array.astype(np.int32) if array.dtype.kind == "i" else array) for array in arrays
         )
-
-    def open_numbers(self, *given: Any) -> LoadedFeed:
-        from .loading import open_numbers
-
-        return open_numbers(*given)
 
     def take_over(
         self,

@@ -51,8 +51,7 @@ class GrainFeed(LoadedFeed):
         if share.workers:
             self._iterator.start_prefetch()
         batches = joined(self._iterator, share.in_batch, join)
-        super().__init__(batches, ready, samples, decoder, share.ahead, produced)
-        self.workers = share.workers
+        super().__init__(batches, ready, samples, decoder, share.ahead, produced, share.workers)
 
     def close(self) -> None:
         super().close()

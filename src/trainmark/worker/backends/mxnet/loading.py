@@ -4,6 +4,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing.pool import RUN, Pool
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -204,9 +205,8 @@ def open_records(settings: ImageSettings, place: Place, ready: ToDevice) -> Load
     except MXNetError as error:
         raise _unreadable(records, error) from error
 
-    feed = LoadedFeed(_batches(iterator, records), ready.loaded, images, RECORDS_DECODER, AHEAD)
-    feed.workers = threads
-    return feed
+    batches = _batches(iterator, records)
+    return LoadedFeed(batches, ready.loaded, images, RECORDS_DECODER, AHEAD, workers=threads)
 
 
 def _batches(iterator: Any, records: Path) -> Iterator[Any]:
@@ -354,7 +354,7 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
     loader = DataLoader(
         data,
         batch_sampler=Cut(dealer, share.in_batch),
-        batchify_fn=_stack_shared if share.workers else _stack,
+        batchify_fn=partial(_stack, stack=default_mp_batchify_fn) if share.workers else _stack,
         prefetch=share.workers * share.tasks,
     )
     if share.workers:
@@ -364,12 +364,11 @@ def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> Loade
             initargs=(data, mx.util.is_np_shape(), mx.util.is_np_array()),
         )
         loader._num_workers, loader._worker_pool = share.workers, pool
-        batches = joined(pool.batches(iter(loader)), share.in_batch, _join)
+        fetched = pool.batches(iter(loader))
     else:
-        batches = joined(iter(loader), share.in_batch, _join)
-    feed = LoadedFeed(batches, ready.loaded, len(images.paths), FOLDER_DECODER, share.ahead, data.produced)
-    feed.workers = share.workers
-    return feed
+        fetched = iter(loader)
+    batches, count = joined(fetched, share.in_batch, _join), len(images.paths)
+    return LoadedFeed(batches, ready.loaded, count, FOLDER_DECODER, share.ahead, data.produced, share.workers)
 
 
 def _join(parts: list[Any]) -> Any:
@@ -377,14 +376,9 @@ def _join(parts: list[Any]) -> Any:
     return mx.nd.concat(*pixels, dim=0), mx.nd.concat(*labels, dim=0)
 
 
-def _stack(samples: list[Any]) -> Any:
+def _stack(samples: list[Any], stack: Callable[[list[Any]], Any] = default_batchify_fn) -> Any:
     stopped = next((sample for sample in samples if isinstance(sample, RunError)), None)
-    return default_batchify_fn(samples) if stopped is None else stopped
-
-
-def _stack_shared(samples: list[Any]) -> Any:
-    stopped = next((sample for sample in samples if isinstance(sample, RunError)), None)
-    return default_mp_batchify_fn(samples) if stopped is None else stopped
+    return stack(samples) if stopped is None else stopped
 
 
 LOADERS: dict[str, Callable[[ImageSettings, Place, ToDevice], LoadedFeed]] = {

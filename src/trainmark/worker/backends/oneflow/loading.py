@@ -45,7 +45,5 @@ def open_images(settings: ImageSettings, place: Place, device: Any) -> Feed:
         **({"prefetch_factor": share.tasks} if share.workers else {}),
     )
     batches = joined(iter(loader), share.in_batch, join)
-    more = (len(photos), photos.decoder.name, share.ahead, photos.produced)
-    feed = LoadedFeed(batches, Normalise(device), *more)
-    feed.workers = share.workers
-    return feed
+    name, produced = photos.decoder.name, photos.produced
+    return LoadedFeed(batches, Normalise(device), len(photos), name, share.ahead, produced, share.workers)

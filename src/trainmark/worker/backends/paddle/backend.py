@@ -16,7 +16,6 @@ from paddle.optimizer.lr import LambdaDecay, LRScheduler
 from ...core.backend import hooked, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, cpu_name
-from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
@@ -155,49 +154,34 @@ def sgd(parameters: list[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.
     )
 
 
-def _clip(recipe: AdamRecipe) -> Any:
-    return None if recipe.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
-
-
-def adamw(
-    parameters: list[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
-) -> paddle.optimizer.AdamW:
-    """Return AdamW; the parameters of these names (Paddle's own) decay."""
-    return paddle.optimizer.AdamW(
-        learning_rate=schedule,
-        beta1=recipe.momentum,
-        beta2=recipe.second_momentum,
-        epsilon=recipe.epsilon,
-        parameters=parameters,
-        grad_clip=_clip(recipe),
-        weight_decay=recipe.weight_decay,
-        apply_decay_param_fun=lambda name: name in decaying,
-    )
-
-
 def adaptive(
     parameters: list[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
 ) -> paddle.optimizer.Optimizer:
-    """Return the recipe's optimizer: Adam, AdamW, or LAMB, which scales the updates of what decays alone."""
+    """Return the recipe's optimizer: Adam, AdamW, or LAMB, which scales the updates of what decays alone.
+
+    The parameters of the names ``decaying`` (Paddle's own) decay.
+    """
+    common = {
+        "learning_rate": schedule,
+        "beta1": recipe.momentum,
+        "beta2": recipe.second_momentum,
+        "epsilon": recipe.epsilon,
+        "parameters": parameters,
+    }
     if recipe.optimizer == ADAM:
-        return paddle.optimizer.Adam(
-            learning_rate=schedule,
-            beta1=recipe.momentum,
-            beta2=recipe.second_momentum,
-            epsilon=recipe.epsilon,
-            parameters=parameters,
+        return paddle.optimizer.Adam(**common)
+    if recipe.clip_norm is not None:
+        common["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
+    if recipe.optimizer == LAMB:
+        return paddle.optimizer.Lamb(
+            lamb_weight_decay=recipe.weight_decay,
+            exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
+            **common,
         )
-    if recipe.optimizer != LAMB:
-        return adamw(parameters, schedule, recipe, decaying)
-    return paddle.optimizer.Lamb(
-        learning_rate=schedule,
-        lamb_weight_decay=recipe.weight_decay,
-        beta1=recipe.momentum,
-        beta2=recipe.second_momentum,
-        epsilon=recipe.epsilon,
-        parameters=parameters,
-        grad_clip=_clip(recipe),
-        exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
+    return paddle.optimizer.AdamW(
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=lambda name: name in decaying,
+        **common,
     )
 
 
@@ -327,11 +311,6 @@ class PaddleTraining(Training):
         return tuple(map(paddle.to_tensor, arrays))
 
     from_loader = staticmethod(tuple)  # type: ignore[assignment]  # of any batch
-
-    def open_numbers(self, *given: Any) -> LoadedFeed:
-        from .loading import open_numbers
-
-        return open_numbers(*given)
 
     def make_optimizer(self, parameters: list[Any], schedule: Any) -> Any:
         """Return the optimizer of these parameters: SGD, unless a task overrides it."""

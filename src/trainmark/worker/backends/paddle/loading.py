@@ -30,12 +30,8 @@ class Batches(Dataset):
         return self._samples
 
     def __getitem__(self, numbers: Any) -> Any:
-        """Return the batch, or a ``RunError`` next to an array.
-
-        Paddle's loader takes a batch without any array in it for the end of the data.
-        """
-        batch = self.read(numbers)
-        return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
+        """Return the batch, or what ``_with_array`` makes of a ``RunError``."""
+        return _with_array(self.read(numbers))
 
 
 class ShardedSampler:
@@ -82,8 +78,7 @@ class PaddleFeed(LoadedFeed):
         if share.in_batch > 1:
             batches = joined(batches, share.in_batch, _join)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
-        super().__init__(batches, ready, samples, decoder, share.ahead or AHEAD, produced)
-        self.workers = share.workers
+        super().__init__(batches, ready, samples, decoder, share.ahead or AHEAD, produced, share.workers)
 
     def close(self) -> None:
         super().close()
@@ -105,6 +100,11 @@ def open_numbers(
     share = Parts(workers, AHEAD // max(workers, 1), 1)
     sampler = ShardedSampler(samples, settings.batch_per_device, place, settings.seed)
     return PaddleFeed(data, sampler, share, _only, ready, samples, None, data.read.produced)
+
+
+def _with_array(batch: Any) -> Any:
+    """Return a batch, or a ``RunError`` next to an array: Paddle's loader takes one without any for the data's end."""
+    return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
 
 
 def _only(batches: list[Any]) -> Any:
@@ -147,12 +147,8 @@ def open_images(settings: ImageSettings, place: Place) -> PaddleFeed:
 
 
 def _collate(samples: list[Any]) -> Any:
-    """Return (bytes (batch, size, size, 3), labels (batch,)), or a ``RunError`` next to an array.
-
-    Paddle's loader takes a batch without any array in it for the end of the data.
-    """
-    batch = collate(samples)
-    return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
+    """Return (bytes (batch, size, size, 3), labels (batch,)), or what ``_with_array`` makes of a ``RunError``."""
+    return _with_array(collate(samples))
 
 
 def _join(parts: list[Any]) -> Any:

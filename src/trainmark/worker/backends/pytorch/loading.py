@@ -66,9 +66,7 @@ def open_numbers(
         prefetch_factor=AHEAD // workers if workers else None,
     )
     ahead = AHEAD // workers * workers if workers else 0
-    feed = LoadedFeed(iter(loader), ready, samples, None, ahead, batches.read.produced)
-    feed.workers = workers
-    return feed
+    return LoadedFeed(iter(loader), ready, samples, None, ahead, batches.read.produced, workers)
 
 
 Batch = tuple[Any, Any]
@@ -146,9 +144,10 @@ class HostFeed(LoadedFeed):
         decoder: str,
         ahead: float,
         produced: SampleCounter | None = None,
+        workers: int | None = None,
     ) -> None:
         """Take over the iterator; ``close`` drops it."""
-        super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced)
+        super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced, workers)
         self._device = device
         self._normalise = normalise
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -208,11 +207,8 @@ def open_images(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
         single_threaded()
     normalise = Normalise(device, dtype, settings.layout)
     batches = joined(iter(loader), share.in_batch, Parted)
-    feed = HostFeed(
-        batches, device, normalise, len(photos), photos.decoder.name, share.ahead, photos.produced
-    )
-    feed.workers = workers
-    return feed
+    name, produced = photos.decoder.name, photos.produced
+    return HostFeed(batches, device, normalise, len(photos), name, share.ahead, produced, workers)
 
 
 def as_it_is(batch: Any) -> Any:
@@ -248,18 +244,18 @@ def require_gpu(settings: ImageSettings, device: Any) -> None:
         raise RunError(UNSUPPORTED, message)
 
 
-def _nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+def _nvjpeg(*given: Any) -> Feed:
     from ...pytorch_fast.images.nvjpeg_loader import open_nvjpeg
 
-    return open_nvjpeg(settings, place, device, dtype)
+    return open_nvjpeg(*given)
 
 
-def _dali_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
-    return _dali().open_folder(settings, place, device, dtype)
+def _dali_folder(*given: Any) -> Feed:
+    return _dali().open_folder(*given)
 
 
-def _dali_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
-    return _dali().open_tfrecord(settings, place, device, dtype)
+def _dali_tfrecord(*given: Any) -> Feed:
+    return _dali().open_tfrecord(*given)
 
 
 def _dali() -> Any:
@@ -274,7 +270,7 @@ def _dali() -> Any:
     return dali
 
 
-LOADERS: dict[str, Callable[[ImageSettings, Place, Any, Any], Feed]] = {
+LOADERS: dict[str, Callable[..., Feed]] = {
     "native": open_images,
     "nvjpeg": _nvjpeg,
     "dali-cpu": _dali_folder,

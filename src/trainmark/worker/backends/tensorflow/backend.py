@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, assert_parameters
-from ...core.feed import LoadedFeed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
@@ -378,11 +377,6 @@ class TensorFlowTraining(Training):
             return tuple(
                 tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
             )
-
-    def open_numbers(self, *given: Any) -> LoadedFeed:
-        from .loading import open_numbers
-
-        return open_numbers(*given)
 
     def take_over(self, model: Any, tensors: dict[str, NamedVariable], decays: Callable[[str], bool]) -> None:
         """Train this model; ``tensors`` are its variables by the shared names, ``decays`` whether one decays."""

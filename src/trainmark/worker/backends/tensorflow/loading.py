@@ -71,9 +71,8 @@ def open_numbers(
                 raise
             yield refusals[0]
 
-    feed = LoadedFeed(taken(), ready, samples, None, AHEAD if workers else 0, counted.produced)
-    feed.workers = workers
-    return feed
+    ahead = AHEAD if workers else 0
+    return LoadedFeed(taken(), ready, samples, None, ahead, counted.produced, workers)
 
 
 PREFETCH_BATCHES = 2
@@ -155,8 +154,8 @@ class PipelineFeed(LoadedFeed):
     """The batches of a pipeline, in which a variable counts the images."""
 
     def __init__(self, batches: Iterator[Any], images: int, threads: int, made: Any, ahead: float) -> None:
-        super().__init__(batches, _unchanged, images, DECODER, ahead)
-        self.workers, self._made = threads, made
+        super().__init__(batches, lambda batch: batch, images, DECODER, ahead, workers=threads)
+        self._made = made
 
     def loading(self) -> Loading:
         return Loading(int(self._made.numpy()), self.taken)
@@ -173,10 +172,6 @@ def _explained(batches: Any, explain: Callable[[BaseException, int], RunError]) 
         raise
     except tf.errors.OpError as error:
         raise explain(error, taken) from error
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
 
 
 def prepare(source: Source, settings: ImageSettings, number: Any, example: Any) -> Any:
