@@ -11,7 +11,7 @@ from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
 from trainmark.tasks.equal_work import REDUCED, EqualWork
 from trainmark.worker.core.equivalence import OBSERVED, STEPS
-from trainmark.worker.core.post_window import SCALED
+from trainmark.worker.core.precision import PRECISIONS
 
 LOSS_SCALE = 1024
 """The fixed scale of the loss in FP16: a dynamic one would skip steps until it fits."""
@@ -60,7 +60,7 @@ def worker_flags(
         "steps": STEPS + 1,
         "warmup-steps": 1,
         "equivalence": inputs,
-        **({"loss-scale": LOSS_SCALE} if precision in SCALED else {}),
+        **({"loss-scale": LOSS_SCALE} if PRECISIONS[precision].scaled else {}),
     }
     return tuple(f"--{name}={value}" for name, value in flags.items())
 

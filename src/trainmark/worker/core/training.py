@@ -42,12 +42,20 @@ NONE = "none"
 
 
 class OwnPass(NamedTuple):
-    """One rank's pass of its batch alone: gradients of the loss by the shared names, and the layers' observations."""
+    """One rank's pass of its batch alone: gradients of the loss by the shared names, and the layers' observations.
+
+    The gradients are those that are verified; ``norm`` is that of all of them together, if they are not all.
+    """
 
     gradients: Mapping[str, Any]
     layers: Any = None
+    loss: float | None = None
+    norm: float | None = None
     logits: Any = None
     """The outputs that the loss was computed from (numpy, in their own type); None if they are not returned."""
+
+    target_losses: Any = None
+    """The loss of each target of a language model, in place of its logits."""
 
     loss_types: Mapping[str, str] | None = None
     """The types of the ``logits`` that the loss is computed from, and of the ``loss``; None if they are unknown."""

@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch import nn
 
 from ..backends.pytorch.backend import (
-    OutputsAlone,
     ProductTraining,
     count_parameters,
     noting,
@@ -198,7 +197,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         finally:
             self.model.cross_entropy = kernel
 
-    def plain_pass(self) -> OutputsAlone:
+    def plain_pass(self) -> tuple[float, dict[str, Any]]:
         losses = []
         for (tokens,) in zip(self.batch[0].split(self.settings.part)):
             with self.autocast:
@@ -208,7 +207,7 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
             self.scaler.scale(each.mean() / self.parts).backward()
             losses.append(each.detach())
         every = torch.cat(losses)
-        return OutputsAlone(float(every.mean()), target_losses=every.double().cpu().numpy())
+        return float(every.mean()), {"target_losses": every.double().cpu().numpy()}
 
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(array[: self.settings.part] for array in batch)
@@ -367,7 +366,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
         with self._plain():
             return super().own_pass()
 
-    def plain_pass(self) -> OutputsAlone:
+    def plain_pass(self) -> tuple[float, dict[str, Any]]:
         """Pass few sequences at a time, forward and backward, with the loss of each token by its formula."""
         losses, counts = [], self._counts()
         count = counts.sum()
@@ -379,7 +378,7 @@ class PyTorchDecoderTraining(PyTorchLanguageTraining):
             self.scaler.scale(each[which].sum() / count).backward()
             losses.append(each.detach())
         every = torch.cat(losses)
-        return OutputsAlone(float(every[counts].mean()), target_losses=every.double().cpu().numpy())
+        return float(every[counts].mean()), {"target_losses": every.double().cpu().numpy()}
 
     def _counts(self) -> Any:
         """Return which tokens (batch, length) count in the loss."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ..backends.pytorch.backend import OutputsAlone, count_parameters
+from ..backends.pytorch.backend import count_parameters
 from ..core.facts import assert_parameters
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.compilers import NONE
@@ -202,9 +202,9 @@ class PyTorchMaskedTraining(MaskedTraining, PyTorchLanguageTraining):
             self._words_hook.remove()
         return self._predicted
 
-    def plain_pass(self) -> OutputsAlone:
+    def plain_pass(self) -> tuple[float, dict[str, Any]]:
         """Pass the parts of the batch as the step does; its loss is not verified by a formula."""
-        return OutputsAlone(float(self._pass()))
+        return float(self._pass()), {}
 
 
 open_training = PyTorchMaskedTraining

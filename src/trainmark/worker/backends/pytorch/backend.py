@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from ...core.feed import LoadedFeed
 from ...core.place import Place
 from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import Recipe, Settings
-from ...core.training import Training
+from ...core.training import OwnPass, Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
 from ...pytorch_fast.compilers import (
     MODES,
@@ -168,28 +168,6 @@ def tf32_switches() -> dict[str, Any]:
         "tf32_matmul": bool(torch.backends.cuda.matmul.allow_tf32),
         "tf32_convolution": bool(torch.backends.cudnn.allow_tf32),
     }
-
-
-class OutputsAlone(NamedTuple):
-    """The loss of a rank's batch and the outputs that verify it: logits, or the loss of each target."""
-
-    loss: float
-    logits: Any = None
-    target_losses: Any = None
-
-
-class Alone(NamedTuple):
-    """A rank's pass of its batch alone; the gradients by the shared names, as far as they are verified.
-
-    ``norm`` is that of all of them together; for the rest see ``OwnPass`` and ``OutputsAlone``.
-    """
-
-    loss: float
-    gradients: Mapping[str, Any]
-    norm: float
-    logits: Any = None
-    target_losses: Any = None
-    loss_types: Mapping[str, str] | None = None
 
 
 class PyTorchTraining(Training):
@@ -348,10 +326,10 @@ class PyTorchTraining(Training):
         self.scaler.scale(loss).backward()
         return outputs, loss.detach()
 
-    def plain_pass(self) -> OutputsAlone:
-        """Pass this rank's batch forward and backward alone; return its loss, and what verifies that."""
+    def plain_pass(self) -> tuple[float, dict[str, Any]]:
+        """Pass this rank's batch forward and backward alone; return its loss, and the outputs of ``OwnPass``."""
         outputs, loss = self._outputs_and_loss()
-        return OutputsAlone(float(loss), None if outputs is None else outputs.detach().cpu().numpy())
+        return float(loss), {} if outputs is None else {"logits": outputs.detach().cpu().numpy()}
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is never behind."""
@@ -406,7 +384,7 @@ class PyTorchTraining(Training):
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in self._losses.tolist()]
 
-    def own_pass(self) -> Alone:
+    def own_pass(self) -> OwnPass:
         """Pass this rank's batch through the model itself, neither wrapped nor compiled.
 
         It drops what the next step drops: the generators of random numbers are as they were when it is over.
@@ -415,10 +393,10 @@ class PyTorchTraining(Training):
         devices = [self._device] if self._device.type == "cuda" else []
         try:
             with torch.random.fork_rng(devices):
-                plain = self.plain_pass()
+                loss, outputs = self.plain_pass()
                 types = self._loss_types()
             gradients, norm = self._unscaled_gradients()
-            return Alone(plain.loss, gradients, norm, plain.logits, plain.target_losses, types)
+            return OwnPass(gradients, loss=loss, norm=norm, loss_types=types, **outputs)
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
