@@ -213,7 +213,7 @@ def same_dropout() -> None:
     elif framework == "tensorflow":
         tf = bert.tf
         bert.BertModel._drop = lambda self, values: (
-            values * tf.constant(_same_mask(values.shape, self._dropout), values.dtype)
+            values * tf.constant(_same_mask(values.shape, self.dropout), values.dtype)
         )
     elif framework == "paddle":
         paddle = bert.paddle

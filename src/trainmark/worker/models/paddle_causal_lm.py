@@ -19,7 +19,7 @@ from ..backends.paddle.backend import (
     type_name,
 )
 from ..core.facts import assert_parameters
-from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
+from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, shared_name
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
 from ..tasks.products import STREAM
@@ -90,19 +90,11 @@ class LanguageModel(ProductModel):
     blocks: nn.LayerList
 
     def named_products(self) -> dict[str, nn.Linear]:
-        layers = ((_shared(name), layer) for name, layer in self.named_sublayers())
+        layers = ((shared_name(name), layer) for name, layer in self.named_sublayers())
         return {name: layer for name, layer in layers if isinstance(layer, nn.Linear)}
 
     def named_tensors(self) -> dict[str, Any]:
-        return {_shared(name): tensor for name, tensor in self.named_parameters()}
-
-
-def _shared(name: str) -> str:
-    """Return the shared name of a layer or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
-    first, _, rest = name.partition(".")
-    if first == "blocks" and rest:
-        return f"block{rest}"
-    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
+        return {shared_name(name): tensor for name, tensor in self.named_parameters()}
 
 
 class GptModel(LanguageModel):

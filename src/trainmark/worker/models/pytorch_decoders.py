@@ -12,7 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from ..backends.pytorch.backend import NamedModel
 from ..pytorch_fast.attention import Shape, attend
 from ..pytorch_fast.packed_attention import attend_within, ends_of, mask_of, starts_of
-from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, Llama
+from ..tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, Llama, shared_name
 from ..tasks.causal_lm.settings import NO_CHECKPOINTING, SELECTIVE
 
 _aten = torch.ops.aten
@@ -163,21 +163,11 @@ class LanguageModel(NamedModel):
             block.attention.cudnn = True
 
     def named_products(self) -> dict[str, nn.Linear]:
-        modules = ((_shared(name), module) for name, module in self.named_modules())
+        modules = ((shared_name(name), module) for name, module in self.named_modules())
         return {name: module for name, module in modules if isinstance(module, nn.Linear)}
 
     def named_tensors(self) -> dict[str, Any]:
-        return {_shared(name): tensor for name, tensor in self.named_parameters()}
-
-
-def _shared(name: str) -> str:
-    """Return the shared name of a module or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
-    first, _, rest = name.partition(".")
-    if first == "blocks" and rest:
-        return f"block{rest}"
-    if first in ("tokens", "positions", "segments"):
-        return f"embedding.{first}"
-    return name
+        return {shared_name(name): tensor for name, tensor in self.named_parameters()}
 
 
 class Decoder(LanguageModel):

@@ -1,19 +1,15 @@
 """GPT-2 on Keras variables; ``architectures.py`` describes the layers."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining, tf32_switches
+from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
 from ..tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..tasks.causal_lm.settings import LanguageSettings
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
-
-Tap = Callable[[str, Any], None]
-"""Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""
+from ..tasks.products import STREAM
 
 
 def drawn_weights(name: str, deviation: float) -> Any:
@@ -26,19 +22,64 @@ def drawn_weights(name: str, deviation: float) -> Any:
 
 
 class LanguageModel(NamedModel):
-    """A language model, which has its own loss."""
+    """The layers of a language model by the names of their parameters."""
 
-    def observe(self, batch: Any, tap: Tap) -> Any:
-        """Return the logits of a batch."""
-        raise NotImplementedError
+    epsilon: float
+    """Of the norms."""
 
-    def loss(self, batch: Any, tap: Tap) -> Any:
-        """Return the loss of a batch, in FP32."""
-        raise NotImplementedError
+    causal = False
+    """Whether a position attends to itself and to those before it alone."""
+
+    dropout = 0.0
+
+    def product(self, name: str, given: Any, tap: Tap) -> Any:
+        """Return the product of (…, inputs), with its bias if it has one."""
+        result = tf.tensordot(given, tf.cast(self.variables[f"{name}.weight"].value, self._compute), 1)
+        if f"{name}.bias" in self.variables:
+            result = result + tf.cast(self.variables[f"{name}.bias"].value, self._compute)
+        tap(name, result)
+        return result
+
+    def norm(self, name: str, given: Any) -> Any:
+        """Normalise the last axis in FP32."""
+        wide = tf.cast(given, tf.float32)
+        mean, variance = tf.nn.moments(wide, -1, keepdims=True)
+        scaled = (wide - mean) * tf.math.rsqrt(variance + self.epsilon)
+        scaled = scaled * self.variables[f"{name}.weight"].value
+        if f"{name}.bias" in self.variables:
+            scaled = scaled + self.variables[f"{name}.bias"].value
+        return tf.cast(scaled, self._compute)
+
+    def attention(self, qkv: Any, mask: Any = None) -> Any:
+        """Attend to the positions of the mask, or to all: (batch, length, 3 width) to (batch, length, width).
+
+        The softmax is in FP32. TensorFlow has no fused kernel for it.
+        """
+        batch, length, width = qkv.shape
+        heads = (batch, length, self.description.heads, -1)
+        queries, keys, values = (
+            tf.transpose(tf.reshape(part, heads), (0, 2, 1, 3)) for part in tf.split(qkv, 3, axis=-1)
+        )
+        scores = tf.cast(tf.matmul(queries, keys, transpose_b=True), tf.float32) * queries.shape[-1] ** -0.5
+        if self.causal:
+            mask = tf.linalg.band_part(tf.ones((length, length), tf.bool), -1, 0)
+        if mask is not None:
+            scores = tf.where(mask, scores, -1e9)
+        weights = tf.cast(tf.nn.softmax(scores), values.dtype)
+        if self.dropout:
+            weights = self._drop(weights)
+        attended = tf.transpose(tf.matmul(weights, values), (0, 2, 1, 3))
+        return tf.reshape(attended, (batch, length, width // 3))
+
+    def _drop(self, values: Any) -> Any:
+        """Drop a share of values; the rest are as much larger."""
+        return tf.nn.dropout(values, self.dropout) if self.dropout else values
 
 
 class GptModel(LanguageModel):
     """GPT-2."""
+
+    epsilon, causal = NORM_EPSILON, True
 
     def __init__(self, name: str, compute: str) -> None:
         model = ARCHITECTURES[name]
@@ -49,48 +90,26 @@ class GptModel(LanguageModel):
 
         super().__init__(model, compute, drawn)
 
-    def observe(self, batch: Any, tap: Tap) -> Any:
-        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
-        return self.logits(batch[0][:, :-1], tap)
+    def batch_logits(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits (batch, length, vocabulary) of tokens (batch, length + 1), in the compute type."""
+        tokens = batch[0][:, :-1]
+        embedding = self.variables["embedding.tokens"].value
+        x = tf.gather(embedding, tokens) + self.variables["embedding.positions"].value[: tokens.shape[1]]
+        x = tf.cast(x, self._compute)
+        for block in range(self.description.layers):
+            name = f"block{block}.attention"
+            attended = self.attention(self.product(f"{name}.qkv", self.norm(f"{name}.norm", x), tap))
+            x = x + self.product(f"{name}.output", attended, tap)
+            name = f"block{block}.mlp"
+            inner = self.product(f"{name}.up", self.norm(f"{name}.norm", x), tap)
+            x = x + self.product(f"{name}.down", tf.nn.gelu(inner, approximate=False), tap)
+            if block == 0:
+                tap(STREAM, x)
+        return tf.tensordot(self.norm("norm", x), tf.transpose(tf.cast(embedding, self._compute)), 1)
 
     def loss(self, batch: Any, tap: Tap) -> Any:
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
-        return cross_entropy(self.observe(batch, tap), batch[0][:, 1:])
-
-    def logits(self, tokens: Any, tap: Tap) -> Any:
-        """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type; norms are in FP32."""
-        model, (batch, length) = self.description, tokens.shape
-
-        def product(name: str, given: Any) -> Any:
-            weight = tf.cast(self.variables[f"{name}.weight"].value, self._compute)
-            result = tf.tensordot(given, weight, 1)
-            tap(name, result)
-            return result
-
-        def norm(name: str, given: Any) -> Any:
-            wide = tf.cast(given, tf.float32)
-            mean, variance = tf.nn.moments(wide, -1, keepdims=True)
-            scaled = (wide - mean) * tf.math.rsqrt(variance + NORM_EPSILON)
-            return tf.cast(scaled * self.variables[f"{name}.weight"].value, self._compute)
-
-        embedding = self.variables["embedding.tokens"].value
-        x = tf.gather(embedding, tokens) + self.variables["embedding.positions"].value[:length]
-        x = tf.cast(x, self._compute)
-        for block in range(model.layers):
-            name = f"block{block}.attention"
-            parts = tf.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
-            heads = (
-                tf.transpose(tf.reshape(part, (batch, length, model.heads, -1)), (0, 2, 1, 3))
-                for part in parts
-            )
-            attended = tf.transpose(_attention(*heads), (0, 2, 1, 3))
-            x = x + product(f"{name}.output", tf.reshape(attended, (batch, length, model.width)))
-            name = f"block{block}.mlp"
-            inner = tf.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
-            x = x + product(f"{name}.down", inner)
-            if block == 0:
-                tap(STREAM, x)
-        return tf.tensordot(norm("norm", x), tf.transpose(tf.cast(embedding, self._compute)), 1)
+        return cross_entropy(self.batch_logits(batch, tap), batch[0][:, 1:])
 
 
 def cross_entropy(logits: Any, targets: Any) -> Any:
@@ -99,42 +118,22 @@ def cross_entropy(logits: Any, targets: Any) -> Any:
     return tf.reduce_mean(losses)
 
 
-def _attention(queries: Any, keys: Any, values: Any) -> Any:
-    """Attend to the positions up to one's own; the softmax is in FP32. TensorFlow has no fused kernel for it."""
-    length, width = queries.shape[-2:]
-    scores = tf.cast(tf.matmul(queries, keys, transpose_b=True), tf.float32) * width**-0.5
-    mask = tf.linalg.band_part(tf.ones((length, length), tf.bool), -1, 0)
-    weights = tf.nn.softmax(tf.where(mask, scores, -1e9))
-    return tf.matmul(tf.cast(weights, values.dtype), values)
-
-
-class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
-    """A language model, its loss, and the observation of its products."""
+class TensorFlowLanguageTraining(ProductTraining, LanguageTraining):
+    """A language model."""
 
     settings: LanguageSettings
 
     def build(self) -> None:
         self.parts = self.settings.accumulation
-        self._noting = False
-        self.first: dict[str, tuple[str, tuple[int, ...]]] = {}
-        """Of each product the type and the shape of its result in the first step."""
-        self.language_model = self.make_model(self.precision.compute)
-        self.take_over(self.language_model, self.language_model.tensors, self.decays)
+        self.train_model(self.make_model(self.precision.compute), self.decays)
 
     def make_model(self, compute: str) -> LanguageModel:
         """Return the model with fresh weights, which computes in a type."""
         return GptModel(self.settings.model, compute)
 
-    def forward(self, *batch: Any) -> tuple[Any, Any]:
-        return self.language_model.loss(batch, self._note), ()
-
-    def _note(self, name: str, result: Any) -> None:
-        if self._noting:
-            self.first.setdefault(name, (result.dtype.name, tuple(result.shape)))
-
     def _forward_and_backward(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
         """Return loss, nothing, and the gradients: of the parts of the batch, one after another, the means."""
-        self._noting, parts = True, self.parts
+        parts = self.parts
         if parts == 1:
             return super()._forward_and_backward(*batch)
         cut = [tf.stack(tf.split(array, parts)) for array in batch]
@@ -151,6 +150,9 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         )
         return total / parts, (), [gradient / parts for gradient in summed]
 
+    def pass_whole(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        return super()._forward_and_backward(*batch)
+
     def observed_config(self) -> ObservedConfig:
         """Return the observation of the first product; in a graph, while it was traced."""
         dtype, (part, length, _) = next(iter(self.first.values()))
@@ -164,15 +166,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
             accumulation=rows // part,
             others={STREAM: self.first[STREAM][0]},
         )
-
-    def observe(self) -> Observation:
-        self._noting = False
-        loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))
-        results: dict[str, Any] = {}
-        logits = self.language_model.observe(self.batch, results.setdefault)
-        results.pop(STREAM)
-        by_name = self.by_name(self._scale.unscaled(gradients))
-        return self.language_model.observation(results, logits, loss, by_name)
 
 
 open_training = TensorFlowLanguageTraining

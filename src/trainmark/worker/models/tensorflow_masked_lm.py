@@ -4,75 +4,53 @@ from typing import Any
 
 import tensorflow as tf
 
+from ..backends.tensorflow.backend import Tap
 from ..tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS
 from ..tasks.masked_lm.task import WEIGHTS, MaskedSettings
 from ..tasks.masked_lm.training import MaskedTraining
 from ..tasks.products import STREAM
-from .tensorflow_causal_lm import LanguageModel, Tap, TensorFlowLanguageTraining, cross_entropy, drawn_weights
+from .tensorflow_causal_lm import LanguageModel, TensorFlowLanguageTraining, cross_entropy, drawn_weights
 
 
 class BertModel(LanguageModel):
     """BERT; values are dropped in every pass, as in training."""
 
+    epsilon = NORM_EPSILON
+
     def __init__(self, name: str, compute: str, dropout: float, padded: bool) -> None:
         super().__init__(ARCHITECTURES[name], compute, lambda name, _shape: drawn_weights(name, DEVIATION))
-        self._dropout, self._padded = dropout, padded
-
-    def _drop(self, values: Any) -> Any:
-        return tf.nn.dropout(values, self._dropout) if self._dropout else values
+        self.dropout, self._padded = dropout, padded
 
     def heads(self, batch: Any, tap: Tap) -> tuple[Any, Any]:
         """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2)."""
         tokens, segments, lengths, places = batch[:4]
-        model, (count, length) = self.description, tokens.shape
-        weights = {name: variable.value for name, variable in self.variables.items()}
-
-        def product(name: str, given: Any) -> Any:
-            result = tf.tensordot(given, tf.cast(weights[f"{name}.weight"], self._compute), 1)
-            result = result + tf.cast(weights[f"{name}.bias"], self._compute)
-            tap(name, result)
-            return result
-
-        def norm(name: str, given: Any) -> Any:
-            wide = tf.cast(given, tf.float32)
-            mean, variance = tf.nn.moments(wide, -1, keepdims=True)
-            scaled = (wide - mean) * tf.math.rsqrt(variance + NORM_EPSILON)
-            return tf.cast(scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"], self._compute)
-
+        length = tokens.shape[1]
         mask = tf.sequence_mask(lengths, length)[:, None, None] if self._padded else None
-        embedding = weights["embedding.tokens"]
+        embedding = self.variables["embedding.tokens"].value
         # As a product, whose gradient is no list of rows.
         one_hot = tf.one_hot(segments, SEGMENTS)
-        x = tf.gather(embedding, tokens) + weights["embedding.positions"][:length]
-        x = self._drop(norm("embedding.norm", x + tf.matmul(one_hot, weights["embedding.segments"])))
-        for block in range(model.layers):
+        x = tf.gather(embedding, tokens) + self.variables["embedding.positions"].value[:length]
+        x = self._drop(
+            self.norm("embedding.norm", x + tf.matmul(one_hot, self.variables["embedding.segments"].value))
+        )
+        for block in range(self.description.layers):
             name = f"block{block}.attention"
-            parts = tf.split(product(f"{name}.qkv", x), 3, axis=-1)
-            heads = (
-                tf.transpose(tf.reshape(part, (count, length, model.heads, -1)), (0, 2, 1, 3))
-                for part in parts
-            )
-            attended = tf.reshape(tf.transpose(self._attend(mask, *heads), (0, 2, 1, 3)), x.shape)
-            x = norm(f"{name}.norm", x + self._drop(product(f"{name}.output", attended)))
+            attended = self.attention(self.product(f"{name}.qkv", x, tap), mask)
+            x = self.norm(f"{name}.norm", x + self._drop(self.product(f"{name}.output", attended, tap)))
             name = f"block{block}.mlp"
-            inner = tf.nn.gelu(product(f"{name}.up", x), approximate=False)
-            x = norm(f"{name}.norm", x + self._drop(product(f"{name}.down", inner)))
+            inner = tf.nn.gelu(self.product(f"{name}.up", x, tap), approximate=False)
+            x = self.norm(f"{name}.norm", x + self._drop(self.product(f"{name}.down", inner, tap)))
             if block == 0:
                 tap(STREAM, x)
         hidden = tf.gather(x, places, batch_dims=1)
-        hidden = norm("words.norm", tf.nn.gelu(product("words.transform", hidden), approximate=False))
+        hidden = tf.nn.gelu(self.product("words.transform", hidden, tap), approximate=False)
+        hidden = self.norm("words.norm", hidden)
         words = tf.tensordot(hidden, tf.transpose(tf.cast(embedding, self._compute)), 1)
-        words = words + tf.cast(weights["words.bias"], self._compute)
-        return words, product("sentences", tf.tanh(product("pooler", x[:, :1])))
+        words = words + tf.cast(self.variables["words.bias"].value, self._compute)
+        pooled = tf.tanh(self.product("pooler", x[:, :1], tap))
+        return words, self.product("sentences", pooled, tap)
 
-    def _attend(self, mask: Any, queries: Any, keys: Any, values: Any) -> Any:
-        """Attend to the positions of the mask, or to all; the softmax is in FP32. TensorFlow has no fused kernel."""
-        scores = tf.cast(tf.matmul(queries, keys, transpose_b=True), tf.float32) * queries.shape[-1] ** -0.5
-        if mask is not None:
-            scores = tf.where(mask, scores, -1e9)
-        return tf.matmul(self._drop(tf.cast(tf.nn.softmax(scores), values.dtype)), values)
-
-    def observe(self, batch: Any, tap: Tap) -> Any:
+    def batch_logits(self, batch: Any, tap: Tap) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
         return self.heads(batch, tap)[0]
 

@@ -1,19 +1,15 @@
 """Wide & Deep on Keras variables; ``architectures.py`` describes the layers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from ..backends.tensorflow.backend import NamedModel, TensorFlowTraining, tf32_switches
-from ..tasks.products import Observation
+from ..backends.tensorflow.backend import NamedModel, ProductTraining, Tap, tf32_switches
 from ..tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
 from ..tasks.recommendation.settings import DENSE_GRADIENTS, ClickSettings
 from ..tasks.recommendation.training import ClickTraining, ObservedConfig
-
-Tap = Callable[[str, Any], None]
-"""Gets the name and the result of each product."""
 
 
 class WideDeepModel(NamedModel):
@@ -29,9 +25,9 @@ class WideDeepModel(NamedModel):
         super().__init__(model, compute, drawn)
         self._products, self._dropout = list(model.products()), dropout
 
-    def logits(self, fields: Sequence[Any], tap: Tap) -> Any:
+    def batch_logits(self, batch: Any, tap: Tap) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2), in the compute type."""
-        dense, categories, crossed = fields
+        dense, categories, crossed, _ = batch
         weights = {name: variable.value for name, variable in self.variables.items()}
         embedded = tf.reshape(tf.gather(weights[DEEP], categories), (dense.shape[0], -1))
         x = tf.cast(tf.concat([embedded, dense], axis=1), self._compute)
@@ -45,58 +41,48 @@ class WideDeepModel(NamedModel):
         wide = tf.reduce_sum(tf.gather(weights[WIDE], crossed), axis=1)
         return tf.squeeze(tf.cast(x, tf.float32) + wide, 1)
 
-    def loss(self, batch: Sequence[Any], tap: Tap) -> Any:
+    def loss(self, batch: Any, tap: Tap) -> Any:
         """Return the mean binary cross entropy, in FP32."""
-        *fields, labels = batch
-        logits = self.logits(fields, tap)
-        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch[-1], self.batch_logits(batch, tap))
+        return tf.reduce_mean(losses)
 
 
-class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
-    """A recommender, its loss, and the observation of its first product and of the deep table's gradient."""
+class TensorFlowClickTraining(ProductTraining, ClickTraining):
+    """A recommender, and the observation of the deep table's gradient."""
 
     settings: ClickSettings
 
     def build(self) -> None:
         settings = self.settings
-        self._types: dict[str, str] = {}
-        self._first: tuple[int, ...] | None = None
         self._gradient: Any = None
         description, dropout = settings.description, settings.recipe.dropout
         assert isinstance(description, WideDeep)
-        self.recommender = WideDeepModel(description, self.precision.compute, dropout)
+        model = WideDeepModel(description, self.precision.compute, dropout)
         # Ranks drop different places: only dropout draws from here on.
         tf.random.set_seed(settings.seed + 1 + self.ranks.place.rank)
         decays = settings.recipe.weight_decay > 0
-        self.take_over(self.recommender, self.recommender.tensors, lambda _name: decays)
+        self.train_model(model, lambda _name: decays)
 
     def readers(self) -> Mapping[str, Callable[[str, int], Any]]:
         from ..backends.tensorflow.loading import CLICK_READERS
 
         return CLICK_READERS
 
-    def forward(self, *batch: Any) -> tuple[Any, Any]:
-        return self.recommender.loss(batch, self._note), ()
-
-    def _note(self, name: str, result: Any) -> None:
-        self._types.setdefault(name, result.dtype.name)
-        self._first = self._first or tuple(result.shape)
-
     def _forward_and_backward(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
         """Return loss, nothing, and the gradients: of the tables all rows, and not the list of those looked up."""
         loss, outputs, gradients = super()._forward_and_backward(*batch)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        self._gradient = gradients[[*self.recommender.variables].index(DEEP)]
+        self._gradient = gradients[[*self.model.variables].index(DEEP)]
         return loss, outputs, gradients
 
     def observed_config(self) -> ObservedConfig:
         """Return the observation of the first product; in a graph, while it was traced."""
-        assert self._first is not None
-        table = self.recommender.variables[DEEP]
+        dtype, shape = next(iter(self.first.values()))
+        table = self.model.variables[DEEP]
         return ObservedConfig(
-            compute_dtype=next(iter(self._types.values())),
+            compute_dtype=dtype,
             weight_dtype=table.value.dtype.name,
-            batch_per_device=self._first[0],
+            batch_per_device=shape[0],
             **tf32_switches(),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
@@ -104,13 +90,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             if tf.is_tensor(self._gradient)
             else type(self._gradient).__name__,
         )
-
-    def observe(self) -> Observation:
-        loss, _, gradients = self._forward_and_backward(*self.batch)
-        results: dict[str, Any] = {}
-        logits = self.recommender.logits(self.batch[:3], results.setdefault)
-        by_name = self.by_name(self._scale.unscaled(gradients))
-        return self.recommender.observation(results, logits, loss, by_name)
 
 
 open_training = TensorFlowClickTraining

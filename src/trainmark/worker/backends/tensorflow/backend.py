@@ -299,40 +299,6 @@ def count_parameters(model: Any) -> int:
     return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
-class NamedModel:
-    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
-
-    def __init__(self, description: Any, compute: str, drawn: Callable[[str, tuple[int, ...]], Any]) -> None:
-        """Draw the weights by the initializer of each name and shape; their number is asserted."""
-        self.description, self._compute = description, compute
-        self.variables: dict[str, Any] = {}
-        self.tensors: dict[str, NamedVariable] = {}
-        products = {f"{product}.weight" for product in description.products()}
-        for name, shape in description.shapes().items():
-            self.variables[name] = keras.Variable(
-                drawn(name, shape),
-                shape=shape[::-1] if name in products else shape,
-                dtype="float32",
-                name=name.replace(".", "_"),
-            )
-            order = (1, 0) if name in products else tuple(range(len(shape)))
-            self.tensors[name] = NamedVariable(self.variables[name], order)
-        self.trainable_variables: list[Any] = list(self.variables.values())
-        assert_parameters(count_parameters(self), description.parameters())
-
-    def observation(
-        self, results: Mapping[str, Any], logits: Any, loss: Any, gradients: Mapping[str, Any]
-    ) -> Observation:
-        """Return the observation of a pass; ``results`` are those of the products by name."""
-        products = []
-        for name, result in results.items():
-            inputs, outputs = self.variables[f"{name}.weight"].shape
-            values = tf.cast(result, tf.float32).numpy()
-            biased = f"{name}.bias" in self.variables
-            products.append(observe_product(name, inputs, outputs, biased, values))
-        return Observation(np.asarray(tf.cast(logits, tf.float32)), float(loss), gradients, products)
-
-
 class TensorFlowTraining(Training):
     """Model, optimizer, batches and marks of one rank.
 
@@ -543,3 +509,76 @@ class TensorFlowTraining(Training):
 
     def read_weights(self) -> dict[str, Any]:
         return {name: tensor.read() for name, tensor in self.tensors.items()}
+
+
+Tap = Callable[[str, Any], None]
+"""Gets the name and the result of each product, and of ``STREAM`` what the first block of a language model gave."""
+
+
+class NamedModel:
+    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type, with loss."""
+
+    def __init__(self, description: Any, compute: str, drawn: Callable[[str, tuple[int, ...]], Any]) -> None:
+        """Draw the weights by the initializer of each name and shape; their number is asserted."""
+        self.description, self._compute = description, compute
+        self.variables: dict[str, Any] = {}
+        self.tensors: dict[str, NamedVariable] = {}
+        products = {f"{product}.weight" for product in description.products()}
+        for name, shape in description.shapes().items():
+            self.variables[name] = keras.Variable(
+                drawn(name, shape),
+                shape=shape[::-1] if name in products else shape,
+                dtype="float32",
+                name=name.replace(".", "_"),
+            )
+            order = (1, 0) if name in products else tuple(range(len(shape)))
+            self.tensors[name] = NamedVariable(self.variables[name], order)
+        self.trainable_variables: list[Any] = list(self.variables.values())
+        assert_parameters(count_parameters(self), description.parameters())
+
+    def batch_logits(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the loss of a batch, in FP32."""
+        raise NotImplementedError
+
+
+class ProductTraining(TensorFlowTraining):
+    """A model by name, and the observation of its products."""
+
+    model: NamedModel
+
+    def train_model(self, model: NamedModel, decays: Callable[[str], bool]) -> None:
+        """Take the model over; its products are observed in the first step, in a graph while it is traced."""
+        self._observing = False
+        self.first: dict[str, tuple[str, tuple[int, ...]]] = {}
+        """Of each product the type and the shape of its result."""
+        self.take_over(model, model.tensors, decays)
+
+    def forward(self, *batch: Any) -> tuple[Any, Any]:
+        return self.model.loss(batch, self._note), ()
+
+    def _note(self, name: str, result: Any) -> None:
+        if not self._observing:
+            self.first.setdefault(name, (result.dtype.name, tuple(result.shape)))
+
+    def pass_whole(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        """Return loss, nothing, and the gradients of a batch that is passed at once."""
+        return self._forward_and_backward(*batch)
+
+    def observe(self) -> Observation:
+        self._observing = True
+        loss, _, gradients = self.pass_whole(*self.prepared(self.batch, 1, alone=True))
+        results: dict[str, Any] = {}
+        logits = self.model.batch_logits(self.batch, results.setdefault)
+        self._observing = False
+        products = []
+        for name in self.model.description.products():
+            inputs, outputs = self.model.variables[f"{name}.weight"].shape
+            values = tf.cast(results[name], tf.float32).numpy()
+            biased = f"{name}.bias" in self.model.variables
+            products.append(observe_product(name, inputs, outputs, biased, values))
+        by_name = self.by_name(self._scale.unscaled(gradients))
+        return Observation(np.asarray(tf.cast(logits, tf.float32)), float(loss), by_name, products)

@@ -181,6 +181,14 @@ class Llama(Decoder):
         }
 
 
+def shared_name(name: str) -> str:
+    """Return the shared name of a module or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
+
+
 def is_norm(name: str) -> bool:
     """Return whether a name of ``Decoder.shapes`` is that of a norm's weight: those do not decay."""
     return name.endswith("norm.weight")
