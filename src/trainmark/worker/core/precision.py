@@ -26,17 +26,17 @@ class Precision(NamedTuple):
 
     @property
     def mixed(self) -> bool:
-        """Whether the weights are cast for each use."""
+        """Return whether the weights are cast for each use."""
         return self.compute != self.weights
 
     @property
     def scaled(self) -> bool:
-        """Whether the loss is scaled, so that gradients do not vanish in FP16."""
+        """Return whether the loss is scaled, so that gradients do not vanish in FP16."""
         return self.compute == FP16
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The least compute capability of a GPU that has the types."""
+        """Return the least compute capability of a GPU that has the types."""
         if self.fp8:
             return (9, 0)
         return (8, 0) if self.tf32 or self.compute == BF16 else (0, 0)
