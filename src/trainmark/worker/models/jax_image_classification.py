@@ -187,17 +187,6 @@ def make_loss(model: Any, recipe: ImageRecipe, normalise: Callable[[Any], Any]) 
     return loss_of
 
 
-def normalise(images: Any, compute: Any) -> Any:
-    """Return the network's input: bytes get mean 0 and deviation 1 by channel; what is normalised stays.
-
-    Part of the step, so that bytes go to the device and XLA joins this to what follows. It computes in FP32.
-    """
-    if images.dtype != jnp.uint8:
-        return images.astype(compute)
-    mean, deviation = jnp.float32(MEAN) * 255, jnp.float32(DEVIATION) * 255
-    return ((images.astype(jnp.float32) - mean) / deviation).astype(compute)
-
-
 # Flax's names, and how an array is turned into the shared order (outputs first) and back.
 SHARED = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 TO_SHARED = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
@@ -226,10 +215,6 @@ def from_shared(tree: Any, arrays: Mapping[str, Any]) -> Any:
 def _name(path: Any) -> str:
     *layer, last = path
     return ".".join([*layer, SHARED[last]])
-
-
-def _of_convolution(module: nn.Module, method: str) -> bool:
-    return isinstance(module, nn.Conv) and method == "__call__"
 
 
 CONVOLUTION, PRODUCT = "conv_general_dilated", "dot_general"
@@ -335,7 +320,14 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return open_images(settings, self.ranks)
 
     def _normalise(self, images: Any) -> Any:
-        return normalise(images, self.precision.compute)
+        """Return the network's input: bytes get mean 0 and deviation 1 by channel; what is normalised stays.
+
+        Part of the step, so that bytes go to the device and XLA joins this to what follows. It computes in FP32.
+        """
+        if images.dtype == jnp.uint8:
+            mean, deviation = jnp.float32(MEAN) * 255, jnp.float32(DEVIATION) * 255
+            images = (images.astype(jnp.float32) - mean) / deviation
+        return images.astype(self.precision.compute)
 
     def observing_trace(self) -> AbstractContextManager[Any]:
         """Return the context in which types and shapes of the convolutions' outputs are noted."""
@@ -400,10 +392,13 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         """
         scale = self.scale_of_loss()
 
+        def convolution(module: nn.Module, method: str) -> bool:
+            return isinstance(module, nn.Conv) and method == "__call__"
+
         def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
             collections = ("batch_stats", "intermediates")
             loss, results = self._loss_of(
-                params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution
+                params, batch_stats, batch, mutable=collections, capture_intermediates=convolution
             )
             return loss * scale, (loss, *results)
 

@@ -216,7 +216,6 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return open_images(settings, place)
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch, which its loader has normalised."""
         return batch[0].asnumpy()
 
 

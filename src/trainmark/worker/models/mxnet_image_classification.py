@@ -350,7 +350,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
             return OwnPass(self._gradients(loss))
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch, which its loader has normalised."""
         return self._in_nchw(batch[0].astype("float32").asnumpy())
 
 

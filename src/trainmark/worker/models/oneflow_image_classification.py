@@ -201,7 +201,6 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         return open_images(settings, place, self.device)
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch, which its feed has normalised."""
         return as_numpy(batch[0])
 
 

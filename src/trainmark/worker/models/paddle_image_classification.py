@@ -321,7 +321,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
             return OwnPass(self.own_gradients(self._forward()[1]))
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch, which its feed has normalised."""
         images = batch[0].numpy()
         return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 

@@ -415,7 +415,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         return open_loader(settings, place, self._device, self._compute)
 
     def network_input(self, batch: Any) -> Any:
-        """Return the images of a batch, which its feed has normalised."""
         return batch[0].float().cpu().numpy()
 
     def named_tensors(self) -> dict[str, Any]:

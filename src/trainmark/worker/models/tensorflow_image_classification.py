@@ -199,15 +199,6 @@ class _Builder:
         return layers.ReLU(name=name + ".relu")(x)
 
 
-def as_input(images: Any, layout: str, dtype: str) -> Any:
-    """Return the network's input: bytes are normalised on the device that trains, a quarter of the floats to copy."""
-    if images.dtype != tf.uint8:
-        return images
-    mean, deviation = (tf.constant(values, tf.float32) * 255 for values in (MEAN, DEVIATION))
-    images = tf.cast((tf.cast(images, tf.float32) - mean) / deviation, dtype)
-    return images if layout == "nhwc" else tf.transpose(images, (0, 3, 1, 2))
-
-
 def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
     """Return parameters and running statistics by the names of ``Architecture.shapes``."""
     named: dict[str, NamedVariable] = {}
@@ -363,8 +354,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             return tf.cast(tf.constant(images), self.precision.compute), tf.constant(labels, tf.int32)
 
     def forward(self, images: Any, labels: Any) -> tuple[Any, Any]:
-        images = as_input(images, self.settings.layout, self.precision.compute)
-        logits, second = self._observed_model(images, training=True)
+        logits, second = self._observed_model(self._as_input(images), training=True)
         # In a graph while it is traced: its input has been through the stem, and it is an output of what is trained.
         self._output = (second.dtype.name, tuple(second.shape))
         # In FP32: loss scaling does not help a logarithm of FP16 sums.
@@ -405,14 +395,22 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def own_pass(self) -> OwnPass:
         return OwnPass(self.observed_pass()[2])
 
+    def _as_input(self, images: Any) -> Any:
+        """Return the network's input: bytes, a quarter of the floats to copy, are normalised on the device."""
+        if images.dtype != tf.uint8:
+            return images
+        mean, deviation = (tf.constant(values, tf.float32) * 255 for values in (MEAN, DEVIATION))
+        images = tf.cast((tf.cast(images, tf.float32) - mean) / deviation, self.precision.compute)
+        return images if self.settings.layout == "nhwc" else tf.transpose(images, (0, 3, 1, 2))
+
     def network_input(self, batch: Any) -> Any:
-        images = tf.cast(as_input(batch[0], self.settings.layout, self.precision.compute), tf.float32).numpy()
+        images = tf.cast(self._as_input(batch[0]), tf.float32).numpy()
         return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
     def observe(self) -> observing.Observation:
         loss, logits, gradients = self.observed_pass()
-        images = as_input(self.batch[0], self.settings.layout, self.precision.compute)
-        outputs = keras.Model(self.model.inputs, list(self.network.outputs.values()))(images, training=True)
+        convolutions = keras.Model(self.model.inputs, list(self.network.outputs.values()))
+        outputs = convolutions(self._as_input(self.batch[0]), training=True)
         found = [
             _observe_convolution(conv.name, self.model.get_layer(conv.name + ".conv"), output)
             for conv, output in zip(self._convolutions, outputs)
