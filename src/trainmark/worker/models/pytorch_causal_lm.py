@@ -197,18 +197,6 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
         finally:
             self.model.cross_entropy = kernel
 
-    def plain_pass(self) -> tuple[float, dict[str, Any]]:
-        losses = []
-        for (tokens,) in zip(self.batch[0].split(self.settings.part)):
-            with self.autocast:
-                logits = self.model.batch_logits(tokens).float()
-            targets = tokens[:, 1:, None]
-            each = logits.logsumexp(-1) - logits.gather(-1, targets).squeeze(-1)
-            self.scaler.scale(each.mean() / self.parts).backward()
-            losses.append(each.detach())
-        every = torch.cat(losses)
-        return float(every.mean()), {"target_losses": every.double().cpu().numpy()}
-
     def first_part(self, batch: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(array[: self.settings.part] for array in batch)
 

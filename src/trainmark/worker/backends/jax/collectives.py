@@ -197,9 +197,9 @@ class CompletionTimers(HostTimers):
     the device always has its next work while the host waits.
     """
 
-    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, slots: int) -> None:
         """Make room for ``slots`` marks."""
-        super().__init__(slots, clock_ns)
+        super().__init__(slots)
         self._result: Any = None
         self._slot = -1
         self._handed: Any = None

@@ -1,6 +1,7 @@
 """``native``: Grain, whose processes make parts of batches: images, and text and clicks by numbers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import grain
@@ -117,17 +118,6 @@ def _join(parts: list[Any]) -> tuple[Any, ...]:
     return tuple(np.concatenate(arrays) for arrays in zip(*parts))
 
 
-class ToDraw:
-    """Numbers the uses of an image: the row of epochs is endless, and each has its own crop."""
-
-    def __init__(self, images: int) -> None:
-        self._images = images
-
-    def __call__(self, position: int, image: int) -> Draw:
-        """Return the use of an image at a position in the row of epochs."""
-        return Draw(position // self._images, int(image))
-
-
 class Draws:
     """The parts of a rank's batches as lists of draws, by their number; of ``world_size`` batches it makes one."""
 
@@ -145,6 +135,11 @@ class Draws:
         size = self._batch // self._parts
         start = (batch * self._world_size + self._rank) * self._batch + part * size
         return [self._row[position] for position in range(start, start + size)]
+
+
+def _draw(images: int, position: int, image: int) -> Draw:
+    """Return the use of one of the ``images`` at a position in the endless row of epochs: each has its own crop."""
+    return Draw(position // images, int(image))
 
 
 class ToPart:
@@ -167,7 +162,7 @@ def open_images(settings: ImageSettings, group: Group) -> Feed:
     photos = Photos(settings, group.place)
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
-    row = epochs.map_with_index(ToDraw(len(photos)))
+    row = epochs.map_with_index(partial(_draw, len(photos)))
     parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(ToPart(photos))
     single_threaded()
 

@@ -208,28 +208,6 @@ def outputs_in_graph(step: nn.Cell, operators: Sequence[str]) -> list[Output]:
     ]
 
 
-def pass_eagerly(
-    model: nn.Cell, forward: nn.Cell, batch: tuple[Any, ...], scale: float = 1.0
-) -> tuple[Any, Any, Any]:
-    """Return loss, outputs and gradients, operator by operator, since a compiled network calls no hooks.
-
-    The backward pass starts from the loss times ``scale``, as in FP16's step.
-    """
-
-    def scaled(*given: Any) -> tuple[Any, Any]:
-        loss, outputs = forward(*given)
-        return loss * scale, outputs
-
-    mode = ms.get_context("mode")
-    ms.set_context(mode=ms.PYNATIVE_MODE)
-    try:
-        both = ms.value_and_grad(scaled, None, model.trainable_params(), has_aux=True)
-        (loss, outputs), gradients = both(*batch)
-    finally:
-        ms.set_context(mode=mode)
-    return loss / scale, outputs, [gradient / scale for gradient in gradients]
-
-
 class MindSporeTraining(Training):
     """Model, optimizer, batches and marks of one rank.
 
@@ -325,13 +303,27 @@ class MindSporeTraining(Training):
         return {name: parameter.asnumpy().astype(np.float32) for name, parameter in self.named.items()}
 
     def observe_pass(self) -> tuple[Any, float, dict[str, Any]]:
-        """Return outputs, loss and gradients by name of the current batch, with the step's own network and loss."""
-        forward, scale = self.train_step.forward, self.settings.recipe.loss_scale
-        scale = scale if scale is not None and self._scaler is not None else 1.0
-        loss, outputs, gradients = pass_eagerly(self.model, forward, self.batch, scale)
+        """Return outputs, loss and gradients by name of the current batch, with the step's own network and loss.
+
+        Operator by operator, since a compiled network calls no hooks; backward from the scaled loss, as in FP16's step.
+        """
+        forward, fixed = self.train_step.forward, self.settings.recipe.loss_scale
+        scale = fixed if fixed is not None and self._scaler is not None else 1.0
+
+        def scaled(*given: Any) -> tuple[Any, Any]:
+            loss, outputs = forward(*given)
+            return loss * scale, outputs
+
+        parameters, mode = self.model.trainable_params(), ms.get_context("mode")
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+        try:
+            both = ms.value_and_grad(scaled, None, parameters, has_aux=True)
+            (loss, outputs), gradients = both(*self.batch)
+        finally:
+            ms.set_context(mode=mode)
         own = {
-            parameter.name: grad.asnumpy().astype(np.float32)
-            for parameter, grad in zip(self.model.trainable_params(), gradients)
+            parameter.name: (gradient / scale).asnumpy().astype(np.float32)
+            for parameter, gradient in zip(parameters, gradients)
         }
         # A parameter that was frozen has no gradient.
         named = {
@@ -339,4 +331,4 @@ class MindSporeTraining(Training):
             for name, parameter in self.named.items()
             if self.task.is_trainable(name)
         }
-        return outputs.asnumpy().astype(np.float32), float(loss.asnumpy()), named
+        return outputs.asnumpy().astype(np.float32), float((loss / scale).asnumpy()), named

@@ -22,12 +22,12 @@ ANY = re.compile("")
 _WHERE_IN_CPP = re.compile(r"^OpenCV\([^)]*\) \S+: error: ")
 
 
-def last_line(error: BaseException, limit: int = 300) -> str:
-    """Return the line of MXNet's message with the cause: the last, after the C++ stack."""
+def last_line(error: BaseException) -> str:
+    """Return the line of MXNet's message with the cause: the last, after the C++ stack; 300 characters at most."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    return _WHERE_IN_CPP.sub("", lines[-1].replace("MXNetError: ", ""))[:limit]
+    return _WHERE_IN_CPP.sub("", lines[-1].replace("MXNetError: ", ""))[:300]
 
 
 def _out_of_memory(error: BaseException, _found: "re.Match[str]") -> RunError:

@@ -33,16 +33,12 @@ GLOO_TIMEOUT = re.compile(r"TIMEOUT self_rank = \w+ pair_rank = -?\w+")
 LOADER_ENDED = re.compile("DataLoader process")
 
 
-def _on_gpu(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
-    return outcomes.RunError(
-        outcomes.OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}"
+def _out_of_memory(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
+    """Return where there is no memory, and how much was wanted: a bare number of bytes on the host."""
+    where, wanted = (
+        ("host", found.group(1) + " bytes") if found.re is WANTED_ON_HOST else ("GPU", found.group(1))
     )
-
-
-def _on_host(_error: BaseException, found: "re.Match[str]") -> outcomes.RunError:
-    return outcomes.RunError(
-        outcomes.OOM, f"the host is out of memory: it could not allocate {found.group(1)} bytes"
-    )
+    return outcomes.RunError(outcomes.OOM, f"the {where} is out of memory: it could not allocate {wanted}")
 
 
 _MEMORY = (MemoryError, RuntimeError)
@@ -50,8 +46,8 @@ _CONTACT = (RuntimeError, ValueError, OSError)
 # Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and exceptions of other
 # libraries, such as gloo, into RuntimeError, ValueError or OSError.
 FAILURES = (
-    outcomes.Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
-    outcomes.Known(_MEMORY, WANTED_ON_HOST, _on_host),
+    outcomes.Known(_MEMORY, WANTED_ON_GPU, _out_of_memory),
+    outcomes.Known(_MEMORY, WANTED_ON_HOST, _out_of_memory),
     outcomes.Known(_MEMORY, outcomes.OUT_OF_MEMORY, outcomes.out_of_memory),
     outcomes.Known(_CONTACT, GLOO_TIMEOUT, outcomes.lost_peer),
     outcomes.Known(_CONTACT, outcomes.LOST_PEER, outcomes.lost_peer),
