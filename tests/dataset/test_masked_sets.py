@@ -12,9 +12,9 @@ from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.outcomes import RunError
-from trainmark.worker.tasks.masked_lm.records import RecordFiles
-from trainmark.worker.tasks.masked_lm.records import parse as parse_quickly
 from trainmark.worker.tasks.masked_lm.task import MaskedSettings
+from trainmark.worker.tasks.masked_lm.training import RecordFiles
+from trainmark.worker.tasks.masked_lm.training import parse as parse_quickly
 
 SPEC = masked.MaskedSpec(
     sequences=50, sequence_length=32, predictions=5, vocabulary=512, short=50, shards=3, seed=3

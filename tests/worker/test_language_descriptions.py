@@ -24,7 +24,7 @@ def test_models_have_the_parameters_of_those_that_they_are_called_after() -> Non
 
 def test_operations_are_counted_by_two_conventions_that_differ_by_the_norms_alone() -> None:
     model = CAUSAL["gpt2_124m"]
-    told = model.operations_per_token(1024)
+    told = model.operations(1, 1024)
     assert told == {"counted": 854_654_976, "6N+12LHQT": 854_770_176}
     norms = (2 * model.layers + 1) * model.width
     assert told["6N+12LHQT"] - told["counted"] == 6 * norms
@@ -34,7 +34,7 @@ def test_operations_of_heads_that_share_keys_and_of_gated_products_are_counted_a
     """By hand: 60 817 408 weights a block and a classifier of 262 668 288; scores of 32 heads of 64 columns."""
     model = CAUSAL["llama3.2_1b"]
     attention = 12 * 16 * 32 * 64 * 4096
-    assert model.operations_per_token(4096) == {
+    assert model.operations(1, 4096) == {
         "counted": 6 * (16 * 60_817_408 + 262_668_288) + attention,
         "6N+12LHQT": 6 * 1_235_814_400 + attention,
     }

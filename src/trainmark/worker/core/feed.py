@@ -8,7 +8,7 @@ from typing import Any
 
 from .outcomes import FAILED, RunError
 from .place import Place
-from .queues import Loading, SampleCounter, loading
+from .queues import UNCOUNTED, Loading, SampleCounter
 
 TRAIN, MANIFEST = "train.bin", "dataset.json"
 """The file of a data set's training samples, and the one beside it that describes the data set."""
@@ -56,7 +56,7 @@ class Feed:
 
     def loading(self) -> Loading:
         """Return the loader's counts of made and taken samples."""
-        return loading(self.produced, self.taken)
+        return Loading(UNCOUNTED if self.produced is None else self.produced.count(), self.taken)
 
     def timed(self, fetch: Callable[[], Any]) -> Any:
         """Return the result of ``fetch`` and record its duration; raise it if it is a ``RunError``."""

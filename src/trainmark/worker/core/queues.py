@@ -149,8 +149,3 @@ class Loading(NamedTuple):
 
     produced: int = UNCOUNTED
     taken: int = 0
-
-
-def loading(produced: SampleCounter | None, taken: int) -> Loading:
-    """Return the state of a loader that counts in ``produced``, if it does."""
-    return Loading(UNCOUNTED if produced is None else produced.count(), taken)

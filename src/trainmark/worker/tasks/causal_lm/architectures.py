@@ -98,10 +98,6 @@ class Decoder:
             "6N+12LHQT": 6 * (self.parameters() - positions) * tokens + attention,
         }
 
-    def operations_per_token(self, length: int) -> dict[str, int]:
-        """Return ``operations`` for one token of a sequence of ``length``."""
-        return self.operations(1, length)
-
 
 @dataclass(frozen=True)
 class Gpt(Decoder):

@@ -21,52 +21,27 @@ PATIENCE_S = 5.0
 """The time that a count may take; a data set on a slow file system is not counted."""
 
 
-def count_images(source: str) -> int | None:
-    """Return the JPEGs in the class folders of ``source``, or the lines of a list file; None if it is another form."""
-    if Path(source).is_file():
-        return _count_lines(source)
-    give_up = time.monotonic() + PATIENCE_S
-    count = 0
-    for folder, folders, files in os.walk(source):
-        if folder == source:
-            folders[:] = [name for name in folders if name[:1] != "."]
-            continue
-        folders.clear()
-        count += sum(name.lower().rpartition(".")[2] in ("jpg", "jpeg") for name in files)
-        if time.monotonic() > give_up:
-            return None
-    return count or None
+def list_images(source: str) -> list[str] | None:
+    """Return the paths of the images in the class folders of ``source``, or in a list file, in their order.
 
-
-def list_numbers(source: str) -> list[int] | None:
-    """Return the numbers that the loaders record, in the order of the list of images; None if it takes too long.
-
-    A loader records the CRC32 of an image's path.
+    None if it is another form of data set, or takes longer than ``PATIENCE_S``.
     """
-    give_up = time.monotonic() + PATIENCE_S
+    root, give_up = Path(source), time.monotonic() + PATIENCE_S
     paths: list[str] = []
     try:
-        if Path(source).is_file():
-            lines = Path(source).read_text(encoding="utf-8").splitlines()
-            names = [line.strip().rpartition(" ")[0].strip() for line in lines if line.strip()]
-            paths = [str(Path(source).parent / name) for name in names]
-        else:
-            for folder in sorted(Path(source).iterdir()):
-                if folder.is_dir() and not folder.name.startswith("."):
-                    paths += sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
-                if time.monotonic() > give_up:
-                    return None
+        if root.is_file():
+            lines = root.read_text(encoding="utf-8").splitlines()
+            names = (line.strip().rpartition(" ")[0].strip() for line in lines if line.strip())
+            return [str(root.parent / name) for name in names]
+        for folder in sorted(root.iterdir()):
+            if folder.is_dir() and not folder.name.startswith("."):
+                with os.scandir(folder) as entries:
+                    paths += sorted(entry.path for entry in entries if entry.name.lower().endswith(SUFFIXES))
+            if time.monotonic() > give_up:
+                return None
     except (OSError, UnicodeDecodeError):
         return None
-    return [crc32(path.encode()) for path in paths]
-
-
-def _count_lines(source: str) -> int | None:
-    try:
-        with Path(source).open(encoding="utf-8") as lines:
-            return sum(bool(line.strip()) for line in lines)
-    except (OSError, UnicodeDecodeError):
-        return None
+    return paths or None
 
 
 def pre_activations(
@@ -225,12 +200,13 @@ class ImageClassification(Task[ImageSettings]):
         return batch[1], 1 / settings.classes if settings.synthetic else LARGEST_CLASS
 
     def count_samples(self, settings: ImageSettings) -> int | None:
-        """Return the JPEGs in a folder of classes, or the lines of a list file."""
-        return count_images(settings.data)
+        """Return the number of JPEGs in a folder of classes, or in a list file."""
+        paths = list_images(settings.data)
+        return None if paths is None else len(paths)
 
     def list_samples(self, settings: ImageSettings) -> Sequence[int] | None:
-        """Return the recorded numbers of the images in the order of their folders or list file."""
-        return list_numbers(settings.data)
+        """Return the numbers of the images in the order of their folders or list file: the CRC32 of each one's path."""
+        return [crc32(path.encode()) for path in list_images(settings.data) or ()]
 
     def plain_loss(self, settings: ImageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the cross entropy with smoothed labels."""

@@ -1,17 +1,186 @@
-"""The base of every framework's training of masked language modelling."""
+"""The base of every framework's training of masked language modelling, and the records that it reads.
 
+Records are TFRecords of Examples with the features of google-research/bert (create_pretraining_data.py), which NVIDIA's
+programs write too, and are read by number. CRCs are not held against the data here: `trainmark data verify` does that.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...core.feed import Feed
-from ...core.outcomes import INVALID, RunError
+from ...core.outcomes import FAILED, INVALID, RunError
 from ...core.place import Place
 from ..causal_lm import training as causal_lm
 from ..products import DropoutTraining
 from . import TASK
-from .architectures import decays
-from .records import RecordFiles
+from .architectures import ARCHITECTURES, decays
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
+
+HEAD, TAIL = 12, 4
+"""Bytes before a record's data (length and its CRC), and after it."""
+
+FLOATS, INTEGERS = 2, 3
+"""The fields of a Feature (tensorflow/core/example/feature.proto)."""
+
+
+class RecordFiles:
+    """Files of records, mapped into memory."""
+
+    def __init__(self, source: str, settings: MaskedSettings) -> None:
+        """Open ``source``, a file or a folder with ``*.tfrecord``, and find where each record lies.
+
+        Raises ``RunError`` (failed) for what is not there, empty or cut.
+        """
+        self._given = source, settings
+        path = Path(source)
+        self._paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
+        self._settings = settings
+        self._maps: list[Any] = []
+        self._first: list[int] = []
+        self._places: list[tuple[int, int, int]] = []
+        if not self._paths:
+            raise RunError(FAILED, f"{source} has no *.tfrecord")
+        for number, file in enumerate(self._paths):
+            try:
+                with file.open("rb") as opened:
+                    mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+            except (OSError, ValueError) as error:
+                raise RunError(FAILED, f"cannot read {file}: {error}") from error
+            self._maps.append(mapped)
+            self._first.append(len(self._places))
+            self._places += [(number, at, size) for at, size in _records(mapped, file)]
+        self.sequences = len(self._places)
+
+    def rows(self, numbers: Any) -> tuple[Any, ...]:
+        """Return the sequences of these numbers, as the task's batch has them.
+
+        Raises ``RunError`` (failed), naming the record, for one that is not as the settings and the model want it.
+        """
+        import numpy as np
+
+        rows = [self._row(int(number)) for number in numbers]
+        return tuple(np.stack(column) for column in zip(*rows))
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Let another process map the files itself."""
+        return RecordFiles, self._given
+
+    def _row(self, number: int) -> tuple[Any, ...]:
+        import numpy as np
+
+        file, start, size = self._places[number]
+        where = f"record {number - self._first[file]} of {self._paths[file]}"
+        own, vocabulary = self._settings, ARCHITECTURES[self._settings.model].vocabulary
+        try:
+            features = parse(self._maps[file][start : start + size])
+            tokens, mask, segments = (features[name] for name in ("input_ids", "input_mask", "segment_ids"))
+            slots = [features[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")]
+            follows = features["next_sentence_labels"]
+        except KeyError as error:
+            raise RunError(FAILED, f"{where} has no {error.args[0]}") from error
+        except (ValueError, IndexError, struct.error) as error:
+            raise RunError(FAILED, f"{where} is not an Example: {error}") from error
+        places, words, weights = slots
+        length = int(mask.sum())
+        problems = [
+            (
+                (len(tokens), len(mask), len(segments)) != (own.sequence_length,) * 3,
+                f"has {len(tokens)} tokens, but {own.sequence_length} were requested",
+            ),
+            (
+                {len(slot) for slot in slots} != {own.predictions},
+                f"has room for {len(places)} hidden words, but {own.predictions} were requested",
+            ),
+            (not 0 < length <= len(mask) or not mask[:length].all(), "has padding between its tokens"),
+            (
+                any(len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary for ids in (tokens, words)),
+                f"has a token outside of the model's vocabulary of {vocabulary}",
+            ),
+            (
+                len(segments) and not 0 <= segments.min() <= segments.max() <= 1,
+                "has a segment that is neither 0 nor 1",
+            ),
+            (
+                bool((places[weights > 0] >= length).any()) or bool((places < 0).any()),
+                "hides words of padding",
+            ),
+            (len(follows) != 1 or follows[0] not in (0, 1), "says neither 0 nor 1 of the next sentence"),
+        ]
+        for is_wrong, message in problems:
+            if is_wrong:
+                raise RunError(FAILED, f"{where} {message}")
+        return tokens, segments, np.int64(length), places, words, weights.astype(np.float32), follows[0]
+
+
+def _records(mapped: Any, file: Path) -> Iterator[tuple[int, int]]:
+    """Yield where the data of each record lies, and its size."""
+    at, end = 0, len(mapped)
+    while at < end:
+        size = struct.unpack_from("<Q", mapped, at)[0] if at + HEAD <= end else end
+        if at + HEAD + size + TAIL > end:
+            raise RunError(FAILED, f"{file} is cut in the record at byte {at}")
+        yield at + HEAD, size
+        at += HEAD + size + TAIL
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """Return the numbers of each feature of an Example; raises ``ValueError`` or ``IndexError`` for what is none."""
+    import numpy as np
+
+    found: dict[str, Any] = {}
+    for features in _fields(data):
+        for entry in _fields(features[1]):
+            pair = dict(_fields(entry[1]))
+            for number, content in _fields(pair.get(2, b"")):
+                packed = b"".join(values for _, values in _fields(content))
+                if number == FLOATS:
+                    found[pair[1].decode()] = np.frombuffer(packed, "<f4")
+                elif number == INTEGERS:
+                    found[pair[1].decode()] = _integers(packed)
+    return found
+
+
+def _integers(packed: bytes) -> Any:
+    """Return the whole numbers of base 128, all at once: a loop over each byte would be most of the reading."""
+    import numpy as np
+
+    array = np.frombuffer(packed, np.uint8)
+    ends = np.flatnonzero(array < 0x80)
+    if len(ends) == len(array):
+        return array.astype(np.int64)
+    if not len(ends) or ends[-1] != len(array) - 1:
+        raise ValueError("a list of whole numbers is cut off")
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    shifts = np.arange(len(array)) - np.repeat(starts, ends - starts + 1)
+    return np.add.reduceat((array & 0x7F).astype(np.int64) << 7 * shifts, starts)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and contents of a message's fields, all of which have a length."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        if tag & 7 != 2:
+            raise ValueError(f"a field of wire type {tag & 7}")
+        size, at = _varint(message, at)
+        if at + size > len(message):
+            raise ValueError(f"a field of {size} bytes is cut off")
+        yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
 
 
 @dataclass(frozen=True)
