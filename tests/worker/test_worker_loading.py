@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from trainmark.worker.core.loading import (
     RankLoading,
-    loading_of,
-    queue_doubts,
-    unreadable_doubts,
-    unreadable_of,
+    check_decoding,
+    check_queues,
 )
 from trainmark.worker.core.outcomes import FAILED, RunError
 from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, SampleCounter, in_parts, joined
+from trainmark.worker.core.task import Verified
 
 
 @given(st.integers(1, 512), st.integers(0, 256), st.integers(1, 4))
@@ -88,14 +87,14 @@ def rank(
 
 
 def codes(*ranks: RankLoading) -> list[str]:
-    return [code for code, _ in queue_doubts(ranks)]
+    return [code for code, _ in check_queues(ranks).doubts]
 
 
 def test_a_window_that_counts_what_was_loaded_before_it_is_in_doubt() -> None:
     assert codes(rank(8 * 97, waited=0.3)) == ["queue-drained"]
     assert codes(rank(8 * 97)) == ["queue-drained"]
     assert codes(rank(800), rank(8 * 60, begin=40, first=50)) == ["queue-drained"]
-    (doubt,) = queue_doubts([rank(8 * 97)])
+    (doubt,) = check_queues([rank(8 * 97)]).doubts
     assert "trained on 800 samples in the window, and its loader made 776" in doubt[1]
 
 
@@ -124,24 +123,25 @@ def test_a_loader_that_counts_late_is_in_doubt_where_what_it_had_in_hand_could_m
     assert codes(late) == ["queue-unknown"]
     assert codes(late._replace(uncounted=16)) == []
     assert codes(late._replace(waited_us=0)) == []
-    assert "24 of 800 samples may have been loaded before it" in queue_doubts([late])[0][1]
+    assert "24 of 800 samples may have been loaded before it" in check_queues([late]).doubts[0][1]
 
 
 def test_the_events_say_what_each_rank_made_and_took() -> None:
-    said = loading_of([rank(720, begin=2.0), rank(None)])
+    said = check_queues([rank(720, begin=2.0), rank(None)]).data["loading"]
     assert said is not None
     assert (said["produced"], said["consumed"]) == ([720, None], [800, 800])
     assert said["in_flight_at_begin"] == [2.0, None]
     assert said["in_flight_at_end"] == [-8.0, None]
-    assert loading_of([]) is None
+    assert check_queues([]).data == {"loading": None}
 
 
 def test_files_that_nothing_decodes_are_counted_and_make_the_run_doubtful() -> None:
-    assert unreadable_doubts([0, 0], []) == []
-    assert unreadable_of([0], []) == {"files": [0], "first": []}
+    assert check_decoding([0], []) == Verified({"unreadable": {"files": [0], "first": []}})
+    assert check_decoding([], None) == Verified()
 
-    ((code, sentence),) = unreadable_doubts([2, 1], ["a.jpg", "a.jpg"])
+    found = check_decoding([2, 1], ["a.jpg", "a.jpg"])
+    ((code, sentence),) = found.doubts
 
     assert code == "samples-unreadable"
     assert sentence.startswith("3 of the samples could not be decoded, a.jpg first: ")
-    assert unreadable_of([2, 1], ["a.jpg", "a.jpg"]) == {"files": [2, 1], "first": ["a.jpg"]}
+    assert found.data["unreadable"] == {"files": [2, 1], "first": ["a.jpg"]}

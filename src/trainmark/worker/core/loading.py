@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .queues import UNCOUNTED
+from .task import Verified
 
 TOLERANCE = 0.02
 """The share of the window's samples that may have been made before it."""
@@ -91,24 +92,6 @@ class RankLoading(NamedTuple):
         return self.uncounted if self.produced is not None else self.ahead * self.batch
 
 
-def loading_of(ranks: Sequence[RankLoading]) -> dict[str, Any] | None:
-    """Return ``loading`` of the last event, with a value for each rank; None without a loader.
-
-    ``produced`` and ``consumed`` are samples in the window; values in flight are in batches. Uncounted values are null.
-    """
-    if not ranks:
-        return None
-    return {
-        "ahead_batches": [rank.ahead for rank in ranks],
-        "produced": [rank.produced for rank in ranks],
-        "consumed": [rank.consumed for rank in ranks],
-        "in_flight_after_first_step": [rank.in_flight[0] for rank in ranks],
-        "in_flight_at_begin": [rank.in_flight[1] for rank in ranks],
-        "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
-        "waited_s": [rank.waited_us / 1e6 for rank in ranks],
-    }
-
-
 def tell_unreadable(names: list[str], name: str, why: str) -> None:
     """Add a file that could not be decoded to ``names``, and print the reason for the first few."""
     names.append(name)
@@ -116,44 +99,59 @@ def tell_unreadable(names: list[str], name: str, why: str) -> None:
         print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
 
 
-def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """Return ``unreadable`` of the last event: the number of files for each rank, and the first names of rank 0."""
-    return {"files": list(counts), "first": list(dict.fromkeys(names))[:NAMED]}
+def check_decoding(counts: Sequence[int], names: Sequence[str] | None) -> Verified:
+    """Report the files that could not be decoded, and doubt a run with any.
 
-
-def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return a doubt if files could not be decoded: ``counts`` by rank; ``names`` are from rank 0."""
-    if not any(counts):
-        return []
-    first = f", {names[0]} first" if names else ""
-    return [
-        (
+    ``counts`` are by rank; ``names`` are from rank 0, None if such a file ends the run.
+    """
+    if names is None:
+        return Verified()
+    found = Verified({"unreadable": {"files": list(counts), "first": list(dict.fromkeys(names))[:NAMED]}})
+    if any(counts):
+        first = f", {names[0]} first" if names else ""
+        found.doubt(
             "samples-unreadable",
             f"{sum(counts)} of the samples could not be decoded{first}: black pictures were trained on in their place. "
             "Find them by: trainmark data verify.",
         )
-    ]
+    return found
 
 
-def queue_doubts(ranks: Sequence[RankLoading]) -> list[tuple[str, str]]:
-    """Return a doubt if more than ``TOLERANCE`` of a rank's window was, or may have been, loaded before it."""
+def check_queues(ranks: Sequence[RankLoading]) -> Verified:
+    """Report what the ranks' loaders did, and doubt a window whose samples were, or may have been, loaded before it.
+
+    ``produced`` and ``consumed`` are samples in the window; values in flight are in batches. Uncounted values are null.
+    """
+    if not ranks:
+        return Verified({"loading": None})
+    found = Verified(
+        {
+            "loading": {
+                "ahead_batches": [rank.ahead for rank in ranks],
+                "produced": [rank.produced for rank in ranks],
+                "consumed": [rank.consumed for rank in ranks],
+                "in_flight_after_first_step": [rank.in_flight[0] for rank in ranks],
+                "in_flight_at_begin": [rank.in_flight[1] for rank in ranks],
+                "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
+                "waited_s": [rank.waited_us / 1e6 for rank in ranks],
+            }
+        }
+    )
     for index, rank in enumerate(ranks):
         of = f"Rank {index}" if len(ranks) > 1 else "The run"
         if rank.drained:
-            return [
-                (
-                    "queue-drained",
-                    f"{of} trained on {rank.consumed} samples in the window, and its loader made {rank.produced} in "
-                    "it: the rest had been loaded before, so this is not the loader's throughput. Measure more steps.",
-                )
-            ]
+            found.doubt(
+                "queue-drained",
+                f"{of} trained on {rank.consumed} samples in the window, and its loader made {rank.produced} in it: "
+                "the rest had been loaded before, so this is not the loader's throughput. Measure more steps.",
+            )
+            break
         if rank.unknown:
-            return [
-                (
-                    "queue-unknown",
-                    f"{of} waited for its loader, and what that made in the window cannot be counted: "
-                    f"{rank.may_be_before:g} of {rank.consumed} samples may have been loaded before it. Measure more "
-                    "steps.",
-                )
-            ]
-    return []
+            found.doubt(
+                "queue-unknown",
+                f"{of} waited for its loader, and what that made in the window cannot be counted: "
+                f"{rank.may_be_before:g} of {rank.consumed} samples may have been loaded before it. Measure more "
+                "steps.",
+            )
+            break
+    return found

@@ -18,7 +18,7 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .folders import find_task, import_framework, import_trainer
-from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
+from .loading import RankLoading, check_decoding, check_queues
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
 from .post_window import verify
@@ -26,6 +26,7 @@ from .probes import profile_steps, share_of_peak, time_in_isolation
 from .report import PARAMETER, EventWriter
 from .settings import Settings
 from .signals import exit_on_signal
+from .task import Verified
 from .training import Training, steps_after_window
 from .window import Timeline, measure
 
@@ -162,22 +163,11 @@ def _run(
     isolated = time_in_isolation(training, window_s / (settings.steps - settings.warmup_steps))
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        observed = {
-            "loading": loading_of(ranks.loaders),
-            "after_window": verified.data,
-            **share,
-            **isolated,
-        }
-        unreadable = training.feed.unreadable
-        if unreadable is not None:
-            observed["unreadable"] = unreadable_of(ranks.unreadable, unreadable)
-        doubts = [
-            *queue_doubts(ranks.loaders),
-            *unreadable_doubts(ranks.unreadable, unreadable or ()),
-            *verified.doubts,
-        ]
+        found = check_queues(ranks.loaders)
+        found.add(check_decoding(ranks.unreadable, training.feed.unreadable))
+        found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
         last = report.summary(
-            settings, training.task, timeline, ranks.totals, losses, memory_of, observed, doubts, ranks.work
+            settings, training.task, timeline, ranks.totals, losses, memory_of, found, ranks.work
         )
         events.write([], last)
     training.close()

@@ -7,14 +7,14 @@ that of ``JSONStreamBackend`` in https://github.com/NVIDIA/dllogger. The JSON is
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
 from .place import Place
 from .settings import Settings
-from .task import Task
+from .task import Task, Verified
 from .window import Timeline
 
 SCHEMA = "trainmark.events/1"
@@ -141,15 +141,14 @@ def summary(
     ranks: list[RankTotals],
     losses: list[float],
     memory_of: str,
-    observed: Mapping[str, Any] = MappingProxyType({}),
-    doubts: Sequence[tuple[str, str]] = (),
+    found: Verified | None = None,
     counted: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the data of the last event. Throughput is all ranks' headline work divided by the slowest rank's window.
 
-    ``observed`` has other modules' data about the window, ``doubts`` their codes and sentences; ``counted`` is the
-    work of all ranks that does not follow from the samples.
+    ``found`` is the result of all checks; ``counted`` is the work of all ranks that does not follow from the samples.
     """
+    found = found or Verified()
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
     work = {**task.work(settings, samples), **counted}
@@ -173,10 +172,10 @@ def summary(
         "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
-        **observed,
+        **found.data,
         "suspect": [
             {"code": code, "sentence": sentence}
-            for code, sentence in [*_suspicions(ranks, losses, agree), *doubts]
+            for code, sentence in [*_suspicions(ranks, losses, agree), *found.doubts]
         ],
     }
 
