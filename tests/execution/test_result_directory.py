@@ -2,14 +2,16 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from fakes import Bench
 from trainmark.errors import InputError
-from trainmark.execution import ResultDirectory, open_results, write_record
+from trainmark.execution import ResultDirectory, open_results, read_suite, write_record
 from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.suite import Limits
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:
@@ -56,6 +58,32 @@ def test_a_suite_that_an_older_trainmark_wrote_in_other_words_is_the_same_suite(
     there = bench.out / "suite.yaml"
     there.write_text(f"# written by another version\n{there.read_text()}")
     assert bench.run(resume=True).complete
+
+
+def test_a_raised_limit_goes_on_with_the_finished_runs_and_is_recorded(bench: Bench) -> None:
+    bench.write(limits={"timeout_s": 60, "memory": "8GiB"})
+    before = bench.run()
+    bench.write(limits={"timeout_s": 90})
+    after = bench.run(resume=True)
+    runs = [[run.started_at for run in found.runs] for found in (before.cases[0], after.cases[0])]
+    assert runs[0] == runs[1]
+    assert read_suite(bench.out).limits == Limits(timeout_s=90)
+
+
+@pytest.mark.parametrize(
+    ("limits", "lowered"),
+    [
+        ({"timeout_s": 50}, "limits.timeout_s is 50, and was 60"),
+        ({"timeout_s": 60, "memory": "8GiB"}, "limits.memory is 8589934592, and was none"),
+    ],
+)
+def test_a_lowered_limit_is_refused_by_name(bench: Bench, limits: dict[str, object], lowered: str) -> None:
+    bench.write(limits={"timeout_s": 60})
+    bench.run()
+    bench.write(limits=limits)
+    with pytest.raises(InputError, match=f"{re.escape(lowered)}; .*raised later, not lowered"):
+        bench.run(resume=True)
+    assert read_suite(bench.out).limits == Limits(timeout_s=60)
 
 
 def test_a_file_is_no_result_directory(bench: Bench) -> None:

@@ -20,7 +20,7 @@ from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import CHECK, COMMAND_CARD, COMMAND_SUITE, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.schema.outcome import OutcomeRecord
-from trainmark.schema.suite import Suite
+from trainmark.schema.suite import Limits, Suite
 from trainmark.suite import dump_suite, load_suite
 
 _LOCK = ".lock"
@@ -231,6 +231,10 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
             f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
             "give another --out, or run that file itself to go on with it"
         )
+    if (lowered := _lowered_limit(other.limits, suite.limits)) is not None:
+        raise InputError(
+            f"{path}: {lowered}; its runs may have needed more: a limit can be raised later, not lowered"
+        )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(
             f"{path}: holds finished runs of this suite; add --resume to go on with them, or give another --out"
@@ -239,7 +243,23 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
 
 def _without_effect(suite: Suite) -> dict[str, Any]:
     """Return the parts of a suite that affect no measured run, so that they may change later."""
-    return {"gates": suite.gates, "budget": suite.budget, "profile": suite.profile}
+    return {
+        "gates": suite.gates,
+        "budget": suite.budget,
+        "profile": suite.profile,
+        # They are not lower than they were: what ended within the earlier ones ends within these.
+        "limits": suite.limits,
+    }
+
+
+def _lowered_limit(before: Limits, now: Limits) -> str | None:
+    """Return which limit is lower than it was, and both values; None if none is. No limit is the highest."""
+    for name in Limits.model_fields:
+        old, new = getattr(before, name), getattr(now, name)
+        if new is not None and (old is None or new < old):
+            was = "none" if old is None else f"{old:.15g}"
+            return f"limits.{name} is {new:.15g}, and was {was}"
+    return None
 
 
 def _suite_of(there: Path) -> Suite:
