@@ -13,7 +13,7 @@ from trainmark.schema.names import DECOMPOSITION
 pytestmark = pytest.mark.process
 
 PROGRAM = PROGRAMS / "command" / "bound.py"
-SLOW, FAST = "out#bound-load0.04-work0.004", "out#bound-load0.005-work0.001"
+SLOW, FAST = "out#bound-load0.012-work0.002", "out#bound-load0.004-work0.001"
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def measure(load: str = "0.04,0.005", work: str = "0.004,0.001") -> None:
+def measure(load: str = "0.012,0.004", work: str = "0.002,0.001") -> None:
     command = [sys.executable, str(PROGRAM), "--load", "{load}", "--work", "{work}"]
     options = ["--repeats", "1", "--vary", f"load={load}", "--vary", f"work={work}"]
     main(["run", "--out", "out", *options, "--", *command])
@@ -37,10 +37,13 @@ def test_each_option_is_tested_alone_and_the_product_is_the_gap(
     main(words)
 
     printed = capsys.readouterr()
-    assert "2 factors in 4 cases: load (0.04 -> 0.005), work (0.004 -> 0.001)" in printed.err
+    assert "2 factors in 4 cases: load (0.012 -> 0.004), work (0.002 -> 0.001)" in printed.err
     assert "added to A" in printed.out
     found = json.loads((tmp_path / "test" / DECOMPOSITION).read_text())
+    # A had one run, of which no interval can be had.
+    assert len(list((tmp_path / "test" / "runs").glob("*/[123]"))) == 12
     load, work = found["factors"]
+    assert load["added"]["interval"] is not None
     assert load["added"]["value"] > work["added"]["value"] > 0.8
     product = load["added"]["value"] * work["added"]["value"] * found["interaction"]["value"]
     assert product == pytest.approx(found["measured"]["value"])
@@ -57,7 +60,7 @@ def test_each_option_is_tested_alone_and_the_product_is_the_gap(
 def test_what_cannot_be_run_again_is_refused_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure(load="0.005", work="0.001")
+    measure(load="0.004", work="0.001")
     log = next((tmp_path / "out" / "runs").glob("*/1/train.log"))
     capsys.readouterr()
 

@@ -274,6 +274,17 @@ def test_one_factor_is_the_whole_gap() -> None:
     assert "The factor comes to x1.500 of the recorded x1.500" in closing_sentence(found)
 
 
+def test_a_case_with_fewer_runs_than_an_interval_needs_lacks_runs() -> None:
+    experiment = plan_experiment(A, case(layout="nhwc"))
+    rates = {A.id: (100.0,), experiment.b.id: (150.0, 151.0, 149.0)}
+
+    found = decompose(experiment, results_of(rates), ("a", "b"), None)
+
+    assert found.closes
+    assert not found.complete
+    assert closing_sentence(found).startswith("Runs are missing: continue with --resume")
+
+
 def test_the_report_has_the_table_the_waterfall_and_the_closing_sentence(tmp_path: Path) -> None:
     experiment, results = interacting()
     found = decompose(experiment, results, ("a", "b"), Ratio(value=2.0, interval=None))

@@ -90,15 +90,18 @@ def _located(text: str) -> "tuple[CaseResult, Path]":
 
 
 def _suite(experiment: "Experiment", folder: Path, other: Path, budget: str | None) -> "Suite":
-    """Return the suite of the experiment: that of A, with the cases to measure."""
+    """Return the suite of the experiment: that of A, with the cases to measure, each often enough for an interval."""
     from pydantic import ValidationError
 
     from trainmark.execution import read_suite
+    from trainmark.measure.statistics import MIN_RUNS
     from trainmark.schema.suite import Suite
 
     suite, theirs = read_suite(folder), read_suite(other)
     document = {name: getattr(suite, name) for name in Suite.model_fields}
+    repeats = {name: max(MIN_RUNS, getattr(suite.protocol, name)) for name in ("min_repeats", "max_repeats")}
     document |= {
+        "protocol": suite.protocol.model_copy(update=repeats),
         "cases": experiment.cases,
         "cards": tuple(dict.fromkeys((*suite.cards, *theirs.cards)))
         if suite.cards != theirs.cards

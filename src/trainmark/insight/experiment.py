@@ -226,7 +226,8 @@ def decompose(
         not_tested=tuple(not_tested),
         closes_within=within,
         closes=within is not None and within <= CLOSES_WITHIN,
-        complete=results.complete,
+        # No run is to come if the budget is used up, but an interval still needs some.
+        complete=results.complete and all(len(by_id[name].runs) >= MIN_RUNS for name in rates.estimates),
     )
 
 
