@@ -107,3 +107,23 @@ def test_the_ranks_of_every_framework_find_each_other_by_the_names_of_their_host
     assert [(node["host"], node["exit_code"]) for node in outcome["nodes"]] == [
         (host, 0) for host in HOSTS[:2]
     ]
+
+
+@needs_framework("pytorch")
+def test_a_step_over_a_slow_line_is_bound_by_communication(hosts: Cluster, tmp_path: Path) -> None:
+    """Exchange 17 MB of gradients a step over a line that delays each frame."""
+    with hosts.fault("delay", "node02", "20"):
+        results, _ = trained(
+            hosts,
+            tmp_path,
+            "ssh",
+            zip=[{"nodes": [2], "framework": ["pytorch"]}],
+            gates={"off": ["cpu-shared"]},
+        )
+
+    ((run,),) = (case.runs for case in results.cases)
+    assert run.bound is not None
+    assert run.bound.bound == "communication", run.bound.sentence
+    assert run.ranks is not None
+    assert run.ranks.all_reduce is not None
+    assert run.ranks.all_reduce.share > 0.5
