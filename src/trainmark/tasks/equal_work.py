@@ -1,7 +1,7 @@
 """The interface of a task to the check of equal work: inputs, and checks of layers and outputs."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -184,6 +184,18 @@ def check(subject: Subject, deviation: Deviation, remark: str | None = None) -> 
         where=deviation[1],
         remark=remark,
     )
+
+
+def compare_logits(steps: Iterable[tuple[Sketch, Sketch]]) -> Check:
+    """Return the check of two frameworks' logits in each step."""
+    found = ((relative_distance(one, other), f"step {index}") for index, (one, other) in enumerate(steps))
+    return check(Subject.LOGITS, worst(found))
+
+
+def first_off(deviations: Sequence[Deviation]) -> Deviation:
+    """Return the first layer in forward order whose output is off by more than the tolerance, or else the worst."""
+    off = (pair for pair in deviations if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS])
+    return next(off, worst(deviations))
 
 
 def finite(value: float) -> float:

@@ -11,18 +11,18 @@ from trainmark.schema.certificate import Check, Subject
 from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, WorkerReport
 from trainmark.tasks.equal_work import (
     SMOOTH,
-    TOLERANCES,
     Deviation,
     EqualWork,
     Forward,
     Range,
     check,
     common_range,
+    compare_logits,
+    first_off,
     range_of,
     reached,
     relative,
     relative_distance,
-    worst,
 )
 from trainmark.worker.core.equivalence import sketch
 
@@ -217,9 +217,8 @@ class ProductsEqualWork(EqualWork, Generic[Own]):
         """Yield the checks of the products' outputs and of the logits."""
         mine, theirs = self.own(one), self.own(other)
         yield check(Subject.ACTIVATIONS, _activations(_outputs(mine), _outputs(theirs)))
-        steps = enumerate(zip(mine.steps, theirs.steps, strict=True))
-        logits = worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
-        yield check(Subject.LOGITS, logits)
+        steps = zip(mine.steps, theirs.steps, strict=True)
+        yield compare_logits((a.logits, b.logits) for a, b in steps)
 
 
 def as_described(
@@ -255,8 +254,6 @@ def _outputs(observed: ProductsObservation) -> Mapping[str, Sketch]:
 
 
 def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
-    """Return the first product whose output is off by more than the tolerance, or else the worst."""
     if list(one) != list(other):
         return math.inf, "other products"
-    found = [(relative_distance(one[name], sketch), name) for name, sketch in other.items()]
-    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
+    return first_off([(relative_distance(one[name], sketch), name) for name, sketch in other.items()])

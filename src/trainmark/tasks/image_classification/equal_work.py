@@ -10,12 +10,13 @@ from trainmark.schema.certificate import Check, Subject
 from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, WorkerReport
 from trainmark.tasks.equal_work import (
     RECTIFIER,
-    TOLERANCES,
     Deviation,
     EqualWork,
     Range,
     check,
     common_range,
+    compare_logits,
+    first_off,
     reached,
     relative,
     relative_distance,
@@ -164,9 +165,8 @@ class ImageEqualWork(EqualWork):
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of the convolutions' outputs and of the logits."""
         yield check(Subject.ACTIVATIONS, _activations(_own(one), _own(other)))
-        steps = enumerate(zip(_own(one).steps, _own(other).steps, strict=True))
-        logits = worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
-        yield check(Subject.LOGITS, logits)
+        steps = zip(_own(one).steps, _own(other).steps, strict=True)
+        yield compare_logits((a.logits, b.logits) for a, b in steps)
 
     def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:
         """Yield the checks of the batches' means and variances."""
@@ -205,13 +205,10 @@ def _draw(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDA
 def _geometry(observed: Sequence[ObservedConvolution], described: Sequence[Convolution]) -> Check:
     if [conv.name for conv in observed] != [conv.name for conv in described]:
         return check(Subject.GEOMETRY, (1, None), "the convolutions differ from the description")
-    wrong = [
-        text for conv, like in zip(observed, described, strict=True) if (text := _difference(conv, like))
-    ]
-    where = next(
-        (conv.name for conv, like in zip(observed, described, strict=True) if _difference(conv, like)), None
-    )
-    return check(Subject.GEOMETRY, (len(wrong), where), wrong[0] if wrong else None)
+    pairs = zip(observed, described, strict=True)
+    wrong = [(conv.name, text) for conv, like in pairs if (text := _difference(conv, like))]
+    where, remark = wrong[0] if wrong else (None, None)
+    return check(Subject.GEOMETRY, (len(wrong), where), remark)
 
 
 def _difference(observed: ObservedConvolution, like: Convolution) -> str | None:
@@ -248,14 +245,15 @@ def described_multiply_adds(observed: ImageObservation) -> int:
 
 
 def _activations(one: ImageObservation, other: ImageObservation) -> Deviation:
-    """Return the first convolution whose output is off by more than the tolerance, or else the worst."""
-    found = [
-        (relative(a.output_norm, b.output_norm) if a.output == b.output else math.inf, a.name)
-        for a, b in zip(one.convolutions, other.convolutions, strict=False)
-    ]
-    if len(one.convolutions) != len(other.convolutions) or not found:
+    if len(one.convolutions) != len(other.convolutions) or not one.convolutions:
         return math.inf, "another number of convolutions"
-    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
+    pairs = zip(one.convolutions, other.convolutions, strict=True)
+    return first_off(
+        [
+            (relative(a.output_norm, b.output_norm) if a.output == b.output else math.inf, a.name)
+            for a, b in pairs
+        ]
+    )
 
 
 def _as_it_is(_name: str) -> float:
