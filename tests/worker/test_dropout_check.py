@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainmark.worker.core.loss_checks import check_dropout
+from trainmark.worker.core.recipe_checks import check_dropout
 from trainmark.worker.core.task import Verified
 from trainmark.worker.core.training import DROPOUT_STEPS, WITNESS_STEPS
 

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.loss_checks import binary_cross_entropy, check_loss, cross_entropy
 from trainmark.worker.core.optimizers import Moments, adam, learning_rates
-from trainmark.worker.core.recipe_checks import UNDECAYED, check_decay, check_rates, scheduled_rate
+from trainmark.worker.core.recipe_checks import (
+    UNDECAYED,
+    binary_cross_entropy,
+    check_decay,
+    check_loss,
+    check_rates,
+    cross_entropy,
+    scheduled_rate,
+)
 from trainmark.worker.core.settings import AdamRecipe, Recipe
 from trainmark.worker.core.task import Verified
 from trainmark.worker.core.update_checks import AdamUpdate, Unexplained, WitnessedStep, sampled

@@ -33,12 +33,11 @@ class RunError(Exception):
         return f"{self.outcome}: {self.reason}"
 
 
-def first_sentence(error: BaseException, limit: int = 300) -> str:
-    """Return the first line of an error's text that says something, cut to ``limit`` characters."""
+def first_sentence(error: BaseException) -> str:
+    """Return the first line of an error's text that says something, cut to 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no message"
-    name = type(error).__name__
-    return f"{name}: {text}"[:limit]
+    return f"{type(error).__name__}: {text}"[:300]
 
 
 def any_cause(error: BaseException | None) -> "list[BaseException]":

@@ -2,8 +2,8 @@
 
 The timed function trains two more steps, at a part of the recipe's learning rate (``WITNESS_RATE``), on the run's own
 ranks and data. Weights and an optimizer's moments are read around them, and before the second one each rank passes its
-batch alone. What the steps did is verified here and in the modules for updates, recipe, losses and samples; values that
-cannot be observed are null.
+batch alone. What the steps did is verified here and in the modules for updates, recipe and samples, by the requested
+settings and not those that the training holds, which a backend may have changed; unobservable values are null.
 
 What is stored in FP32 must have the digits of FP32. A value that is stored in BF16 or FP16 has at most 11 significant
 bits, and reads as a number of FP32 whose last 13 bits are zero. A sum or a product in FP32 ends in 13 zeros with a
@@ -14,10 +14,9 @@ the type nor a tolerance takes part.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .loss_checks import check_dropout, check_isolation, check_loss
 from .outcomes import first_sentence
 from .precision import PRECISIONS
-from .recipe_checks import check_decay, check_rates
+from .recipe_checks import check_decay, check_dropout, check_isolation, check_loss, check_rates
 from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .task import Verified

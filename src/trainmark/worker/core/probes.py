@@ -18,6 +18,7 @@ from statistics import median
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
+from .backend import repeated
 from .outcomes import UNSUPPORTED, RunError
 from .settings import Settings
 from .task import floor_of, share_of_floor
@@ -124,15 +125,20 @@ def _fastest(probe: Callable[[], Callable[[int], None] | None], count: int) -> f
         if times is None:
             return None
         times(1)
-        seconds = []
-        for _ in range(ROUNDS):
-            started = time.perf_counter()
-            times(count)
-            seconds.append(time.perf_counter() - started)
+        return min(_blocks(times, count, ROUNDS)) / 1e9
     except Exception:
         # Most likely the model leaves too little memory. An unknown peak does not affect the run.
         return None
-    return min(seconds)
+
+
+def _blocks(times: Callable[[int], None], count: int, blocks: int) -> list[int]:
+    """Return the nanoseconds of each of some blocks of ``count`` calls; ``times`` makes them, and waits for the end."""
+    found = []
+    for _ in range(blocks):
+        started = time.perf_counter_ns()
+        times(count)
+        found.append(time.perf_counter_ns() - started)
+    return found
 
 
 def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> dict[str, Any]:
@@ -247,20 +253,8 @@ def _on_all(
     assert call is not None
     training.barrier()
     try:
-        own = max(1, round(median(_blocks(training, call, times, count)) / times))
+        own = max(1, round(median(_blocks(repeated(call, training.synchronize), times, count)) / times))
     except Exception:
         own = 0
     found = [values[0] / 1e9 for values in training.gather([own])]
     return found if all(found) else None
-
-
-def _blocks(training: Training, call: Callable[[], None], times: int, count: int) -> list[int]:
-    """Return the nanoseconds of blocks of calls."""
-    blocks = []
-    for _ in range(count):
-        started = time.perf_counter_ns()
-        for _ in range(times):
-            call()
-        training.synchronize()
-        blocks.append(time.perf_counter_ns() - started)
-    return blocks

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ...core.facts import Expected
-from ...core.loss_checks import halves
 from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.recipe_checks import halves
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import Observation, check_types, describe_logits, describe_products

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
-from ...core.loss_checks import cross_entropy
+from ...core.recipe_checks import cross_entropy
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation, ObservedConvolution, verify_layers

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.facts import Expected, memory_bytes
-from ...core.loss_checks import binary_cross_entropy
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
+from ...core.recipe_checks import binary_cross_entropy
 from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
