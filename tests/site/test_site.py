@@ -181,6 +181,16 @@ def test_a_case_that_a_later_campaign_lacks_is_carried_over(tmp_path: Path) -> N
     )
 
 
+def test_a_program_without_a_known_model_is_chosen_by_its_name(tmp_path: Path) -> None:
+    for name, results in (("in/built-in", sample.ngc_v100()), ("in/foreign", sample.foreign_program())):
+        (tmp_path / name).mkdir(parents=True)
+        write_results(tmp_path / name / RESULTS, results)
+    write_site(open_source(str(tmp_path / "in")), tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    (models,) = re.findall(r'<select[^>]*name="model".*?</select>', page, re.DOTALL)
+    assert re.findall(r"<option[^>]*>([^<]*)", models)[1:] == ["resnet50_v1.5", "word_language_model"]
+
+
 def test_the_site_of_a_database_is_that_of_its_campaigns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,10 +23,10 @@ from trainmark.store import (
 
 @pytest.fixture
 def store(url: URL) -> Iterator[Store]:
-    """Return a database with three campaigns."""
+    """Return a database with four campaigns, one of a program whose model is unknown."""
     opened = Store(url)
-    samples = (sample.ngc_v100(), sample.two_units(), sample.cluster())
-    for name, found in zip("abc", samples, strict=True):
+    samples = (sample.ngc_v100(), sample.two_units(), sample.cluster(), sample.foreign_program())
+    for name, found in zip("abcd", samples, strict=True):
         results = found.model_copy(update={"suite": name})
         opened.put(results, rebuilt_suite(results), f"/nonexistent/{results.suite}")
     yield opened
@@ -47,6 +47,13 @@ def test_every_value_of_every_axis_filters_the_list_into_parts(store: Store) -> 
         counts = [list_results(store, {axis: value}, 0, 1).total for value in values]
         assert all(counts), axis
         assert sum(counts) == total, axis
+
+
+def test_an_unknown_model_is_named_by_its_program(store: Store) -> None:
+    models = axis_values(store)["model"]
+    assert "word_language_model" in models
+    assert "unknown" not in models
+    assert list_results(store, {"model": "word_language_model"}, 0, 9).total == 2
 
 
 @pytest.mark.parametrize("value", ["", "nothing", "' or 1=1 --", "\0", "1e999", "7 (7n", "-1", "99999999999"])

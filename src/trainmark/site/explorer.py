@@ -7,6 +7,7 @@ from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, A
 from trainmark.report.blocks import Cell, Column, Span, cell
 from trainmark.report.context import Mark
 from trainmark.report.language import Catalogue, decimals, interval, number
+from trainmark.report.sections.overview import trained
 from trainmark.schema.results import CaseResult
 from trainmark.site.entries import Entry
 
@@ -104,7 +105,7 @@ _AXES_FIRST = (MODEL, FRAMEWORK, PRECISION, MACHINE, BATCH, DEVICES, SUITE, DAY)
 
 def _values(entry: Entry, axes: Axes) -> dict[str, str]:
     case = entry.result.case
-    own = {aspect: axes.value(case, aspect) for aspect in axes.aspects}
+    own = {aspect: axes.value(case, aspect) for aspect in axes.aspects} | {MODEL: trained(entry.result)}
     return {MACHINE: entry.machine or "-", **own, SUITE: entry.suite, DAY: f"{entry.at:%Y-%m-%d}"}
 
 

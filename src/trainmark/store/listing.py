@@ -6,14 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import ColumnElement, false, func, select, tuple_
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, tuple_
 
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.results import RunResult, StoredManifest
 from trainmark.store.database import Store, with_zone
 from trainmark.store.tables import campaigns, manifests, runs
 
+MODEL = "model"
 _TEXT = {
-    "model": runs.c.model,
+    MODEL: runs.c.model,
     "framework": runs.c.framework,
     "precision": runs.c.precision,
     "batch": runs.c.batch_per_device,
@@ -142,12 +144,15 @@ def list_results(store: Store, chosen: Mapping[str, str], first: int, size: int)
 
 
 def axis_values(store: Store) -> dict[str, tuple[str, ...]]:
-    """Return the different values of each axis, in no particular order."""
+    """Return the different values of each axis, in no particular order; an unknown model is named by its program."""
     columns = (*_TEXT.values(), runs.c.nodes, runs.c.devices_per_node)
     with store.reading() as connection:
         rows = connection.execute(select(*columns).distinct()).all()
         suites = connection.scalars(select(campaigns.c.suite).distinct()).all()
+        foreign = select(runs.c.workload).where(runs.c.model == UNKNOWN).distinct()
+        programs = set(connection.scalars(foreign).all())
     found = {name: tuple({row[place] for row in rows}) for place, name in enumerate(_TEXT)}
+    found[MODEL] = tuple({*found[MODEL], *programs} - {UNKNOWN})
     devices = tuple({devices_text(row[-2], row[-1]) for row in rows})
     return {**found, DEVICES: devices, SUITE: tuple(suites)}
 
@@ -178,6 +183,10 @@ def _condition(chosen: Mapping[str, str]) -> list[ColumnElement[bool]]:
         if "\0" in value:
             # PostgreSQL has no such text and would refuse the question.
             found.append(false())
+        elif name == MODEL:
+            # The program's name is read of the few runs without a model alone, as the index has no other column.
+            of_program = and_(runs.c.model == UNKNOWN, runs.c.workload == value)
+            found.append(or_(runs.c.model == value, of_program))
         elif name in _TEXT:
             found.append(_TEXT[name] == value)
         elif name == DEVICES:
