@@ -143,6 +143,23 @@ def test_a_removed_folder_of_a_job_stays_removed(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_job_whose_folder_was_removed_leaves_the_folders_next_use_alone(tmp_path: Path) -> None:
+    host, folder = LocalHost(), tmp_path / "run"
+    commands = (Command(0, ("sleep", "60"), {}),)
+    first = host.start(
+        Job(commands, folder, folder / "log", str(tmp_path / "first"), telemetry=folder / "telemetry")
+    )
+    host.remove(folder)
+    second = host.start(Job(commands, folder, folder / "log", str(tmp_path / "second"), heading=b"second\n"))
+    host.kill(str(tmp_path / "first"), first)
+    host.reap(first)
+    assert (folder / "log").read_bytes() == b"second\n"
+    assert not (folder / "telemetry").exists()
+
+    host.kill(str(tmp_path / "second"), second)
+    host.reap(second)
+
+
 def test_the_words_of_a_program_are_in_no_other_command_line(tmp_path: Path) -> None:
     host, mark = LocalHost(), str(tmp_path)
     words = ("sh", "-c", "sleep 60; : words-of-the-program")

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
@@ -72,14 +72,18 @@ _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"
 
 @dataclass(frozen=True, slots=True)
 class _StartedJob:
-    """A started job; ``report`` is the pipe in which our wrapper writes the exit code of the program."""
+    """A started job; ``report`` is the pipe in which our wrapper writes the exit code of the program.
+
+    ``files`` writes and restores the files of its folder until it is closed, ``pipes`` are closed at its end.
+    """
 
     job: Job
     process: "subprocess.Popen[bytes] | None"
-    telemetry: ExitStack
+    files: ExitStack
     at: float
     oom_kills: int
     report: int = -1
+    pipes: ExitStack = field(default_factory=ExitStack)
 
 
 class LocalHost:
@@ -190,8 +194,11 @@ class LocalHost:
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file, a folder, or a folder's entries except some names; no job restores its files there later."""
         if not without:
-            jobs = list(self._jobs.items())
-            self._removed |= {pid for pid, one in jobs if one.job.directory.is_relative_to(path)}
+            for pid, one in list(self._jobs.items()):
+                if one.job.directory.is_relative_to(path):
+                    # The folder may be used again before this job is ended, which must then change nothing there.
+                    self._removed.add(pid)
+                    one.files.close()
         if without:
             for child in path.iterdir() if path.is_dir() else ():
                 if child.name not in without:
@@ -232,15 +239,15 @@ class LocalHost:
         except OSError as error:
             raise TrainmarkError(f"{job.log}: cannot be written: {error.strerror}") from None
         oom_kills, at = kernel_oom_kills(), time.time()
-        with ExitStack() as opened, ExitStack() as telemetry:
+        with ExitStack() as opened, ExitStack() as pipes, ExitStack() as files:
             # This descriptor outlives the file's name, which the program may remove.
-            telemetry.enter_context(log)
-            telemetry.enter_context(restored(job.log, log))
+            files.enter_context(log)
+            files.enter_context(restored(job.log, log))
             log.write(job.heading)
             errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
-            nvml = telemetry.enter_context(open_nvml()) if job.telemetry else None
+            nvml = files.enter_context(open_nvml()) if job.telemetry else None
             report, writes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            telemetry.callback(os.close, report)
+            pipes.callback(os.close, report)
             opened.callback(os.close, writes)
             words, environment = self._starting(job, writes)
             process = subprocess.Popen(
@@ -254,10 +261,12 @@ class LocalHost:
                 pass_fds=(writes,),
             )
             if job.telemetry is not None:
-                telemetry.enter_context(Telemetry(job.telemetry, None, wrapper=process.pid, nvml=nvml))
+                files.enter_context(Telemetry(job.telemetry, None, wrapper=process.pid, nvml=nvml))
             if job.arrivals is not None:
-                telemetry.enter_context(ArrivalClock(job.log, job.arrivals))
-            self._jobs[process.pid] = _StartedJob(job, process, telemetry.pop_all(), at, oom_kills, report)
+                files.enter_context(ArrivalClock(job.log, job.arrivals))
+            self._jobs[process.pid] = _StartedJob(
+                job, process, files.pop_all(), at, oom_kills, report, pipes.pop_all()
+            )
         return process.pid
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
@@ -324,15 +333,12 @@ class LocalHost:
         started = self._jobs[pid]
         code = 0 if started.process is None else self._reaped(pid, started.process)
         del self._jobs[pid]
-        started.telemetry.close()
-        if started.job.telemetry is not None:
-            restore_folder(started.job.directory)
-            remove_obstacles(started.job.directory, started.job.signs)
-        if code != 0:
-            _keep_spawn_errors(started.job, started.at)
+        started.files.close()
+        started.pipes.close()
         if pid in self._removed:
             self._removed.remove(pid)
-            shutil.rmtree(started.job.directory, ignore_errors=True)
+        else:
+            _complete_folder(started, failed=code != 0)
         return JobEnd(code, kernel_oom_kills() - started.oom_kills, self._daemons.pop(pid, ()))
 
     def _reaped(self, pid: int, process: "subprocess.Popen[bytes]") -> int:
@@ -346,13 +352,13 @@ class LocalHost:
 
     def _observe(self, job: Job) -> int:
         oom_kills, at, number = kernel_oom_kills(), time.time(), next(self._numbers)
-        with ExitStack() as telemetry:
+        with ExitStack() as files:
             if job.telemetry is not None:
-                nvml = telemetry.enter_context(open_nvml())
-                telemetry.enter_context(
+                nvml = files.enter_context(open_nvml())
+                files.enter_context(
                     Telemetry(job.telemetry, None, find=lambda: marked_pids(job.mark), nvml=nvml)
                 )
-            self._jobs[number] = _StartedJob(job, None, telemetry.pop_all(), at, oom_kills)
+            self._jobs[number] = _StartedJob(job, None, files.pop_all(), at, oom_kills)
         return number
 
     def _starting(self, job: Job, report: int) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -476,6 +482,15 @@ def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
             if any(f'File "{script}"' in text for script in paths):
                 path.unlink()
                 yield text
+
+
+def _complete_folder(started: _StartedJob, *, failed: bool) -> None:
+    """Make the folder of an ended job one that can be read, and store the errors of spawned ranks there."""
+    if started.job.telemetry is not None:
+        restore_folder(started.job.directory)
+        remove_obstacles(started.job.directory, started.job.signs)
+    if failed:
+        _keep_spawn_errors(started.job, started.at)
 
 
 def _pickled_text(data: bytes) -> str:
