@@ -29,5 +29,6 @@ def test_a_log_of_each_measured_format_is_read_and_makes_a_number(name: str, tmp
     found = _BENCHMARK.read_once(str(path), name, "trainmark")
 
     fewest = {"hf-trainer": 0, "nvidia-ssd": 0, "ngc-pytorch-convnets+ranks": 100}  # of one of eight ranks
+    fewest |= {"dino": 20, "torchvision-references": 20}  # means of 20 steps
     assert found["records"] >= fewest.get(name, 300)
     assert _BENCHMARK.read_once(str(path), name, "lines")["records"] > 0
