@@ -108,17 +108,33 @@ def witnesses(
     if not stamps.exists() or log.known is None or units is None:
         return found
     arrived = pieces(folder / LOG, read_arrivals(stamps))
-    if not records and (of_run := whole_run(arrived)) is not None:
+    if not measured["measured_steps"] and (of_run := whole_run(arrived)) is not None:
         rate = of_run[0] * units / of_run[1]
         return {"printed_by_the_program": measured["throughput"], "by_separate_clock": rate}
     if first < 1 or not used:
         return found
     window = first - 1, first + len(used) - 1
+    if log.with_result is not None and (timed := bar_seconds(arrived, records, window)) is not None:
+        found["printed_by_the_program"] = len(used) * units / timed
     times = stamped_times(log, records, arrived, window)
     steps = steps_between(records[first - 1 : first + len(used)], steps_per_record)
     if times is not None and steps is not None:
         found["by_separate_clock"] = steps * units / (times[1] - times[0])
     return found
+
+
+def bar_seconds(
+    arrived: Sequence[tuple[float, bytes]], records: Sequence[Record], wanted: tuple[int, int]
+) -> int | None:
+    """Return the whole seconds between two steps by the time that a Trainer's bar shows; None without such bars."""
+    text, seconds = b"".join(piece for _, piece in arrived), []
+    for record in (records[at] for at in wanted):
+        bar = re.search(rb"\| %d/\d+ \[(?:(\d+):)?(\d\d):(\d\d)<" % int(record.step or 0), text)
+        if bar is None:
+            return None
+        hours, minutes, rest = (int(part or 0) for part in bar.groups())
+        seconds.append(3600 * hours + 60 * minutes + rest)
+    return seconds[1] - seconds[0]
 
 
 def whole_run(arrived: Sequence[tuple[float, bytes]]) -> tuple[int, float] | None:

@@ -119,7 +119,8 @@ def has_own_window(card: Card, events: RunEvents) -> bool:
 class RunLog:
     """The log of a program's run as read: its format, and its lines by the moment at which they arrived.
 
-    ``is_stamped``: the lines print no times and are read with their arrival before them.
+    ``is_stamped``: the lines print no times and are read with their arrival before them. ``with_result`` is the same
+    log with nothing but the program's own result, where its steps are read by their arrival.
     """
 
     parsed: ParsedLog
@@ -127,6 +128,7 @@ class RunLog:
     arrived: list[tuple[float, bytes]]
     guess: Guess | None = None
     is_stamped: bool = False
+    with_result: "RunLog | None" = None
 
     def with_facts(self, given: Facts) -> "RunLog":
         """Return the same log by the same format, read with further facts."""
@@ -165,7 +167,7 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
     arrival. Where the ranks write logs of their own (``rank_files``), and the program prints nothing else, it is that
     of rank 0.
     """
-    found = _read_log_at(card, folder / LOG, read_arrivals(folder / ARRIVALS), commands)
+    found = _by_arrival(_read_log_at(card, folder / LOG, read_arrivals(folder / ARRIVALS), commands))
     if found.parsed.records.count or card.launcher is not Launcher.COMMAND:
         return found
     own = next((file.path for file in rank_files(folder) if file.rank(1) == 0), None)
@@ -173,6 +175,22 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
         return found
     of_rank = _read_log_at(card, own, [], commands)
     return of_rank if of_rank.parsed.records.count else found
+
+
+_OF_OTHER_STEPS = frozenset({"evaluation-included", "resumed"})
+"""Doubts about a program's own result that also hold for the time between its steps."""
+
+
+def _by_arrival(found: RunLog) -> RunLog:
+    """Return the log with its steps by their arrival, where it has only a result and its format says how."""
+    known = None if found.known is None else found.known.by_arrival
+    if known is None or found.parsed.records.count or len(found.arrived) < 2:
+        return found
+    if any(problem.code in _OF_OTHER_STEPS for problem in found.parsed.problems):
+        return found
+    text = io.BytesIO(b"".join(piece for _, piece in found.arrived))
+    parsed = read_stream_by_format(text, found.parsed.log, known, None)
+    return replace(found, parsed=parsed, known=known, with_result=found) if parsed.records.count else found
 
 
 def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], commands: Sequence[str]) -> RunLog:
@@ -249,13 +267,41 @@ def _clock_of(log: RunLog) -> ArrivalClock:
     return ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, INTERVAL_S))
 
 
+_FEWEST_ARRIVALS = 10
+"""The least number of measured steps by their arrival; of fewer, the program's own result is the number."""
+
+
 def _measure_log(
     case: Case, card: Card, folder: Path, commands: Sequence[str], warmup_steps: int | None
 ) -> Measurement:
     """Measure another program's log by the card's rule; facts that the log lacks come from the case."""
-    log = folder / LOG
     first = read_run_log(card, folder, commands)
-    alone = first.parsed
+    if first.with_result is None:
+        return _measurement_of(first, case, card, folder, commands, warmup_steps)
+    try:
+        measured = _measurement_of(first, case, card, folder, commands, warmup_steps)
+    except NotMeasurable:
+        measured = None
+    if measured is not None and measured.measured_steps >= _FEWEST_ARRIVALS and not _is_gappy(measured):
+        return measured
+    return _measurement_of(first.with_result, case, card, folder, commands, warmup_steps)
+
+
+def _is_gappy(measured: Measurement) -> bool:
+    """Return whether steps have no line of their own: a bar is not drawn for each of many fast steps."""
+    return any(one.code in ("records-missing", BUFFERED) for one in measured.suspicions)
+
+
+def _measurement_of(
+    first: RunLog,
+    case: Case,
+    card: Card,
+    folder: Path,
+    commands: Sequence[str],
+    warmup_steps: int | None,
+) -> Measurement:
+    """Return the measurement of a log as read."""
+    log, alone = folder / LOG, first.parsed
     found = first.with_facts(missing_facts(alone.facts, case))
     read, clock = found.parsed, _clock_of(found)
     _require_format(card, read, log)

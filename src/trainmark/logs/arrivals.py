@@ -76,13 +76,18 @@ def record_times(arrived: list[tuple[float, bytes]], log: ParsedLog, known: Form
     if not collected.counts:
         return None
     rank, count = max(collected.counts.items(), key=lambda found: found[1])
+
+    def counted() -> int:
+        # Alone in its piece, a line with a tag, such as a warning of PyTorch's, looks like the log of that rank.
+        return counter.counts.total() if len(collected.counts) == 1 else counter.counts.get(rank, 0)
+
     times: list[float] = []
     for moment, piece in arrived:
         counter.take(piece)
         counter.pattern = collected.pattern
-        times += [moment] * (counter.counts.get(rank, 0) - len(times))
+        times += [moment] * (counted() - len(times))
     counter.finish()
-    times += [arrived[-1][0]] * (counter.counts.get(rank, 0) - len(times))
+    times += [arrived[-1][0]] * (counted() - len(times))
     if len(times) != count:
         return None
     # As their clock, the times go with the records wherever the format leaves some out.

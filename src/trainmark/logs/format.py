@@ -95,7 +95,8 @@ class Format:
     among the lines of another program, and its records win over that program's. ``own_run`` reads the measured window
     of a program that reports it. ``published`` lists the rules by which figures of this program are published, in the
     order in which an audit tries them. ``built_on`` is the format of a trainer on which this program is built, and
-    whose results are in its logs.
+    whose results are in its logs. ``by_arrival`` reads the steps of a program that prints no times but a result at its
+    end: where the arrival of the lines is known, it is their clock.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Format:
     accompanies: bool = False
     published: tuple[Published, ...] = ()
     built_on: str | None = None
+    by_arrival: "Format | None" = None
 
 
 def unknown_end(_: LogContext) -> EndState:

@@ -9,6 +9,8 @@ resumed from a checkpoint also counts the earlier samples, and a run that stops 
 progress bar and the epochs show how many were trained. The number of a resumed run is that of its own steps, and none
 if the log does not show them. Lines in between have losses but no times. Without a summary
 (an excerpt, a run that did not end) the progress bar times the steps, if it counts those of the printed batch.
+In a run whose lines have a known arrival, the steps are those of the progress bar, and the number is that of the steps
+after the warm-up.
 Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
@@ -16,6 +18,11 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
+from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
@@ -45,6 +52,7 @@ _VAGUE = 0.02
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
 _PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
+_UNTITLED_BAR = re.compile(rb"^ *\d{1,3}%\|[^|\n]*\| (?P<step>\d{1,12})/(?P<total>\d{1,12}) \[", re.MULTILINE)
 _BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
 _RESUMED = re.compile(rb"Continuing training from (?:checkpoint|global step [1-9])")
 _FROM_STEP = rb"Continuing training from global step ([1-9]\d{0,11})\b"
@@ -323,6 +331,45 @@ def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -
     return epochs[0] > 2.5 * max(rises) + 0.02
 
 
+def extract_bars(text: bytes) -> Extract:
+    """Return the step and the number of all steps of each bar without a title, as the Trainer's is drawn."""
+    return extract_fields(_UNTITLED_BAR, text)
+
+
+def rising_bars(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Yield the bars of the first number of steps, from step 1 on, once each: a loss draws the bar again."""
+    total, high = None, 0.0
+    for columns in blocks:
+        totals, step = columns.pop("total"), columns["step"]
+        if total is None and len(totals):
+            total = totals[0]
+        highest = np.maximum.accumulate(np.concatenate(([high], np.where(totals == total, step, -1.0))))
+        high = float(highest[-1])
+        yield {name: values[highest[1:] > highest[:-1]] for name, values in columns.items()}
+
+
+def doubts_of_steps(context: LogContext) -> tuple[Problem, ...]:
+    """Return the doubts that are not about the summary's time."""
+    return tuple(problem for problem in doubts(context) if problem.code != "whole-run")
+
+
+_BY_ARRIVAL = Format(
+    name="hf-trainer",
+    title="Hugging Face Trainer",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(),
+    mark=_UNTITLED_BAR,
+    extract=extract_bars,
+    transform=rising_bars,
+    facts=facts,
+    end_state=end_state,
+    doubts=doubts_of_steps,
+    notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
+    header=re.compile(rb"Running training|loss"),
+)
+
 FORMAT = Format(
     name="hf-trainer",
     title="Hugging Face Trainer",
@@ -347,6 +394,7 @@ FORMAT = Format(
         "counts earlier steps"
     ),
     header=re.compile(rb"Running training|loss"),
+    by_arrival=_BY_ARRIVAL,
 )
 
 

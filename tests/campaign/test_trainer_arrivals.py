@@ -1,0 +1,120 @@
+"""Runs of Hugging Face's Trainer: the number is that of the steps after the warm-up, by the arrival of the bar."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from trainmark.campaign.executor import steps_shown
+from trainmark.campaign.log_measurement import measure_run, read_run_log
+from trainmark.logs.events import parse_events
+from trainmark.schema.case import Case
+from trainmark.schema.measurement import Measurement
+from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.tasks import case_of
+from trainmark.workload import Card, load_workloads
+
+STEPS, STARTUP_S, STEP_S = 100, 30.0, 0.5
+HEAD = (
+    b"Process rank: 0, device: cpu:0, n_gpu: 0, distributed training: True, 16-bits training: False\n"
+    b"Map: 100%%|##########| 800/800 [00:01<00:00, 9.1 examples/s]\n"
+    b"***** Running training *****\n"
+    b"  Num examples = 800\n"
+    b"  Num Epochs = 1\n"
+    b"  Instantaneous batch size per device = 8\n"
+    b"  Total train batch size (w. parallel, distributed & accumulation) = 8\n"
+    b"  Gradient Accumulation steps = 1\n"
+    b"  Total optimization steps = %d\n"
+)
+WARNING = b"[rank0]:[W1127 06:16:24.608800395 reducer.cpp:1529] Warning: find_unused_parameters=True was specified\n"
+
+
+def lines_of(steps: int, drawn_every: int = 1) -> Iterator[tuple[float, bytes]]:
+    """A run whose first step takes ``STARTUP_S``: the seconds at which each part of the log arrives."""
+    yield 0.0, HEAD % steps + b"\r  0%%|          | 0/%d [00:00<?, ?it/s]" % steps
+    for step in range(1, steps + 1):
+        now = STARTUP_S + step * STEP_S
+        shown = (100 * step // steps, step, steps, *divmod(int(now), 60))
+        bar = b"\r%3d%%|###       | %d/%d [%02d:%02d<00:30,  2.00it/s]" % shown
+        loss = b"\r{'loss': '10.5', 'grad_norm': '1.1', 'learning_rate': '4e-05', 'epoch': '%.4f'}\n" % (
+            step / steps
+        )
+        if step % drawn_every == 0 or step == steps:
+            yield now, bar + loss + bar
+        if step == 1:
+            yield now, b"\n"
+            yield now, WARNING
+    whole = STARTUP_S + steps * STEP_S
+    yield (
+        whole + 0.1,
+        b"\r{'train_runtime': '%.1f', 'train_samples_per_second': '%.3f', 'train_steps_per_second': '%.3f', "
+        b"'train_loss': '10.5', 'epoch': '1.0'}\n" % (whole, 8 * steps / whole, steps / whole),
+    )
+
+
+def written(folder: Path, lines: list[tuple[float, bytes]]) -> tuple[Case, Card]:
+    """Write the log of a run and the moments at which it grew; return its case and card."""
+    sizes = [0]
+    for _, text in lines:
+        sizes.append(sizes[-1] + len(text))
+    (folder / LOG).write_bytes(b"".join(text for _, text in lines))
+    moments = [lines[0][0], *(moment for moment, _ in lines)]
+    notes = (f"{1e9 + moment:.4f} {size}\n" for moment, size in zip(moments, sizes, strict=True))
+    (folder / ARRIVALS).write_text("".join(notes))
+    assert all(before <= after for before, after in pairwise(moments))
+    case = case_of(workload="transformers-run-clm", framework="pytorch", task="program", device="cpu")
+    return case, load_workloads().find(case).card
+
+
+def measured(folder: Path, lines: list[tuple[float, bytes]]) -> Measurement:
+    case, card = written(folder, lines)
+    return measure_run(case, card, folder, parse_events([]))
+
+
+def test_a_trainers_number_leaves_out_start_and_warm_up(tmp_path: Path) -> None:
+    found = measured(tmp_path, list(lines_of(STEPS)))
+
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=1e-3)
+    assert (found.rule, found.unit, found.measured_steps, found.warmup_steps) == (
+        "window",
+        "samples/s",
+        80,
+        20,
+    )
+    assert found.window_s == pytest.approx(80 * STEP_S, rel=1e-3)
+    assert found.step_times is not None
+    assert found.step_times.p50 == pytest.approx(STEP_S, rel=1e-3)
+
+
+def test_a_run_of_few_steps_has_the_trainers_own_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, list(lines_of(25)))
+
+    assert found.throughput == pytest.approx(8 * 25 / (STARTUP_S + 25 * STEP_S), rel=1e-3)
+    assert (found.rule, found.window_s) == ("summary", None)
+
+
+def test_a_run_with_an_evaluation_has_the_trainers_own_number(tmp_path: Path) -> None:
+    *lines, (end, summary) = lines_of(STEPS)
+    evaluation = (
+        b"\r{'eval_loss': '9.1', 'eval_runtime': '40.0', 'eval_samples_per_second': '2', 'epoch': '1.0'}\n"
+    )
+
+    found = measured(tmp_path, [*lines, (end, evaluation + summary)])
+
+    assert found.rule == "summary"
+    assert {one.code for one in found.suspicions} == {"evaluation-included"}
+
+
+def test_a_bar_that_is_not_drawn_for_each_step_still_gives_the_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, list(lines_of(STEPS, drawn_every=3)))
+
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=1e-3)
+    assert not found.suspicions
+
+
+def test_a_run_that_goes_on_shows_how_many_steps_it_has_done(tmp_path: Path) -> None:
+    *lines, _summary = lines_of(STEPS)
+    _, card = written(tmp_path, lines[:-40])
+
+    assert steps_shown(read_run_log(card, tmp_path).parsed) == STEPS - 40
