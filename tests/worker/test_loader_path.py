@@ -18,24 +18,22 @@ from trainmark.worker.tasks.image_classification.known_picture import (
     ALONG,
     BLUE,
     DETAIL,
+    DEVIATION,
     FOLDER,
     HEIGHT,
     JPEG,
     LOW,
+    MEAN,
     RISE,
     TFRECORD,
     TURNED_OVER,
     WIDTH,
-    class_of,
-    write_known,
-)
-from trainmark.worker.tasks.image_classification.training import (
-    DEVIATION,
-    MEAN,
     Part,
     check_crops,
     check_labels,
+    class_of,
     part_of,
+    write_known,
 )
 
 SIDE = 64
