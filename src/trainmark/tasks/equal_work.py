@@ -91,7 +91,11 @@ class EqualWork:
 
     def decay(self, name: str) -> float:
         """Return the recipe's weight decay of a parameter."""
-        raise NotImplementedError
+        return self.recipe.weight_decay if self.decays(name) else 0.0
+
+    def decays(self, _name: str) -> bool:
+        """Return whether a parameter decays."""
+        return True
 
     def described(self, observed: Observation) -> Iterable[Check]:
         """Yield the checks of the layers against the model's description."""

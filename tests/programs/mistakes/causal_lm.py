@@ -64,7 +64,7 @@ def untied() -> None:
 def norms_decay() -> None:
     """One group of parameters, as an optimizer has them when nobody divides them."""
     training: Any = importlib.import_module("trainmark_worker.tasks.causal_lm.training")
-    training.is_norm = lambda _name: False
+    training.LanguageTraining.decays = lambda _self, _name: True
 
 
 def decay_in_the_gradient() -> None:

@@ -162,9 +162,9 @@ class LanguageEqualWork(TextEqualWork[LanguageObservation]):
         """Return those of the description."""
         return ARCHITECTURES[model].multiply_adds(LENGTH)
 
-    def decay(self, name: str) -> float:
-        """Return the recipe's weight decay; 0 for a norm's weight."""
-        return 0.0 if is_norm(name) else self.recipe.weight_decay
+    def decays(self, name: str) -> bool:
+        """Return whether it is no norm's weight."""
+        return not is_norm(name)
 
     def forms(self, observed: LanguageObservation) -> tuple[Any, Mapping[str, Any]]:
         """Return the form of the reference that is described, and its known variants."""

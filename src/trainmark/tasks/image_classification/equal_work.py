@@ -135,9 +135,9 @@ class ImageEqualWork(EqualWork):
         convolutions = sum(conv.multiply_adds(inputs.get(conv.name, 0)) for conv in own.convolutions)
         return convolutions + architecture.features * own.classes
 
-    def decay(self, name: str) -> float:
-        """Return the recipe's weight decay; 0 for a batch norm's parameters."""
-        return 0.0 if is_batch_norm(name) else self.recipe.weight_decay
+    def decays(self, name: str) -> bool:
+        """Return whether it is no batch norm's parameter."""
+        return not is_batch_norm(name)
 
     def described(self, observed: Observation) -> Iterable[Check]:
         """Yield the checks of the convolutions' geometry and multiply-adds, and of the activations' input range."""

@@ -13,7 +13,7 @@ from trainmark.tasks.equal_work import Forward, Range
 from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, Described
 from trainmark.worker.core.settings import ADAMW
-from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES, decays
+from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
 from trainmark.worker.tasks.masked_lm.task import INPUTS, MaskedRecipe, made_up_lengths, padded
 
 LENGTH, PREDICTIONS, PADDING = 48, 8, 25
@@ -102,9 +102,9 @@ class MaskedEqualWork(TextEqualWork[MaskedObservation]):
         """Return those of the description."""
         return ARCHITECTURES[model].multiply_adds(LENGTH, PREDICTIONS)
 
-    def decay(self, name: str) -> float:
-        """Return the recipe's weight decay; 0 for biases and norms."""
-        return self.recipe.weight_decay if decays(name) else 0.0
+    def decays(self, name: str) -> bool:
+        """Return whether it is no bias and no norm's weight."""
+        return not name.endswith((".bias", "norm.weight"))
 
     def forms(self, observed: MaskedObservation) -> tuple[Form, Mapping[str, Form]]:
         """Return the form of the reference that is described, and its known variants."""

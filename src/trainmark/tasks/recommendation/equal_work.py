@@ -94,10 +94,6 @@ class ClickEqualWork(ProductsEqualWork[ClickObservation]):
         """Return those of the description."""
         return _model(model).multiply_adds()
 
-    def decay(self, _name: str) -> float:
-        """Return the recipe's weight decay."""
-        return self.recipe.weight_decay
-
     def products(self, model: str) -> Mapping[str, Described]:
         """Return the described products: (outputs, inputs), whether with a bias, and the shape of the output."""
         shapes = _model(model).products()

@@ -132,6 +132,9 @@ class Task(Generic[Own]):
     settings_type: type[Settings] = Settings
     """The type of the settings of a run: its fields are common flags and the task's own, by their names."""
 
+    observed_fields: Sequence[str] = ()
+    """The task's settings whose values the first step is to show, by the same names."""
+
     recipe_fields: Sequence[str] = ()
     """The fields of its recipe in the PARAMETER event, besides those of every recipe."""
 
@@ -190,9 +193,9 @@ class Task(Generic[Own]):
         """
         return ()
 
-    def requested(self, _settings: Own) -> dict[str, Any]:
+    def requested(self, settings: Own) -> dict[str, Any]:
         """Return the task's own required observations of the first step, by key."""
-        return {}
+        return {name: getattr(settings, name) for name in self.observed_fields}
 
     def synthetic(self, settings: Own, rank: int) -> tuple[Any, ...]:
         """Return a rank's synthetic batch in numpy for ``Training.set_batch``, the same in every framework."""
@@ -218,9 +221,13 @@ class Task(Generic[Own]):
         """Return whether a shared name belongs to a parameter and not to a running statistic."""
         return True
 
-    def decay(self, settings: Own, _name: str) -> float:
-        """Return the weight decay of a parameter by its shared name."""
-        return settings.recipe.weight_decay
+    def decays(self, _name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return True
+
+    def decay(self, settings: Own, name: str) -> float:
+        """Return the requested weight decay of a parameter by its shared name."""
+        return settings.recipe.weight_decay if self.decays(name) else 0.0
 
     def verify_layers(self, _settings: Own, _expected: Expected, _observed: Any, _alone: Any) -> Verified:
         """Check the observations of ``Training.observed_step`` and ``own_pass``."""

@@ -53,12 +53,16 @@ class TextTask(Task[Text]):
 
     recipe_fields: Sequence[str] = ADAM_FIELDS
 
+    architectures: Mapping[str, Any]
+    """The models, by name."""
+
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of BERT's pre-training and of nanoGPT's benchmark."""
         return 1e-4
 
-    def refuse_sequences(self, settings: Text, positions: int) -> None:
-        """Raise ``RunError`` (unsupported) for sequences longer than the positions, and batches that cannot be cut."""
+    def refuse(self, settings: Text) -> None:
+        """Refuse sequences longer than the positions, and batches that cannot be cut into parts."""
+        positions = self.architectures[settings.model].positions
         if settings.sequence_length > positions:
             raise RunError(
                 UNSUPPORTED,
@@ -71,6 +75,13 @@ class TextTask(Task[Text]):
                 f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
                 "(accumulation)",
             )
+
+    def parameters(self, settings: Text, epoch_samples: int) -> dict[str, Any]:
+        return {
+            **self.requested(settings),
+            "vocabulary": self.architectures[settings.model].vocabulary,
+            "epoch_sequences": epoch_samples,
+        }
 
     def verify_layers(
         self, settings: Text, expected: Expected, observed: ObservedLayers | None, alone: Any
@@ -95,7 +106,9 @@ class CausalLM(TextTask[CausalSettings]):
 
     name = "causal-lm"
     models = tuple(ARCHITECTURES)
+    architectures = ARCHITECTURES
     headline = "tokens"
+    observed_fields = ("sequence_length", "accumulation")
     settings_type = CausalSettings
     add_flags = staticmethod(add_flags)
 
@@ -107,8 +120,8 @@ class CausalLM(TextTask[CausalSettings]):
         return LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {}
 
     def refuse(self, settings: CausalSettings) -> None:
-        """Refuse sequences longer than the positions, batches that cannot be cut into parts, and packing of a file."""
-        self.refuse_sequences(settings, ARCHITECTURES[settings.model].positions)
+        """Refuse packing of a file as well."""
+        super().refuse(settings)
         if settings.packed and not settings.synthetic:
             raise RunError(
                 UNSUPPORTED,
@@ -123,14 +136,13 @@ class CausalLM(TextTask[CausalSettings]):
         return work
 
     def parameters(self, settings: CausalSettings, epoch_samples: int) -> dict[str, Any]:
+        operations = self.operations(settings)
         return {
-            **self.requested(settings),
+            **super().parameters(settings, epoch_samples),
             "packing": settings.packing,
-            "vocabulary": ARCHITECTURES[settings.model].vocabulary,
             "operations_per_token": {
-                name: count // settings.sequence_length for name, count in self.operations(settings).items()
+                name: count // settings.sequence_length for name, count in operations.items()
             },
-            "epoch_sequences": epoch_samples,
         }
 
     def operations(self, settings: CausalSettings) -> dict[str, int]:
@@ -140,9 +152,6 @@ class CausalLM(TextTask[CausalSettings]):
             return model.operations(settings.sequence_length, settings.sequence_length**2)
         counted = model.operations(*attended(_documents(settings)))
         return {name: count // settings.batch_per_device for name, count in counted.items()}
-
-    def requested(self, settings: CausalSettings) -> dict[str, Any]:
-        return {"sequence_length": settings.sequence_length, "accumulation": settings.accumulation}
 
     def synthetic(self, settings: CausalSettings, rank: int) -> tuple[Any, ...]:
         """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it.
@@ -204,9 +213,8 @@ class CausalLM(TextTask[CausalSettings]):
         }
         return PlainLoss(float(losses.mean()), losses.size, mistakes)
 
-    def decay(self, settings: CausalSettings, name: str) -> float:
-        """Return the recipe's decay; none for a norm's weight."""
-        return 0.0 if is_norm(name) else settings.recipe.weight_decay
+    def decays(self, name: str) -> bool:
+        return not is_norm(name)
 
     def check(self, settings: CausalSettings) -> Check:
         return Check(

@@ -10,7 +10,7 @@ from ...core.place import Place
 from ...core.task import Task
 from ...core.training import Training
 from . import TASK
-from .architectures import ARCHITECTURES, is_norm
+from .architectures import ARCHITECTURES
 from .packing import predicted
 from .settings import LanguageSettings
 from .task import USEFUL
@@ -97,7 +97,7 @@ class LanguageTraining(Training):
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""
-        return not is_norm(name)
+        return self.task.decays(name)
 
     def actual(self) -> dict[str, Any]:
         """Return the observations of the first step; the useful tokens that are counted must be those of the batch."""

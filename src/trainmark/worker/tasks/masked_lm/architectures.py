@@ -93,11 +93,6 @@ class Bert(NamedTuple):
         }
 
 
-def decays(name: str) -> bool:
-    """Return whether a parameter decays: all but biases and the norms' weights do."""
-    return not name.endswith((".bias", "norm.weight"))
-
-
 # 110 106 428, 150 274 and, of the reduced form, 4 832 770 parameters.
 ARCHITECTURES: Mapping[str, Bert] = {
     "bert_base": Bert(layers=12, heads=12, width=768, vocabulary=30522, positions=512),

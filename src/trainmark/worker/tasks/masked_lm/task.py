@@ -11,7 +11,7 @@ from ...core.task import Check
 from ..causal_lm.settings import ADAM_FIELDS, LanguageSettings, add_language_flags
 from ..causal_lm.task import LARGEST_SHARE, TextTask
 from ..products import describe_logits, describe_products
-from .architectures import ARCHITECTURES, decays
+from .architectures import ARCHITECTURES
 
 EPOCH_SEQUENCES = 24_000_000
 """An epoch of made-up data is about as long as Wikipedia's and the books' in sequences of 128."""
@@ -77,7 +77,9 @@ class MaskedLM(TextTask[MaskedSettings]):
 
     name = "masked-lm"
     models = tuple(ARCHITECTURES)
+    architectures = ARCHITECTURES
     headline = "sequences"
+    observed_fields = ("sequence_length", "predictions", "accumulation")
     settings_type = MaskedSettings
     recipe_fields = (*ADAM_FIELDS, "dropout")
     add_flags = staticmethod(add_flags)
@@ -90,7 +92,7 @@ class MaskedLM(TextTask[MaskedSettings]):
         given.predictions = given.predictions or usual_predictions(given.sequence_length)
 
     def refuse(self, settings: MaskedSettings) -> None:
-        self.refuse_sequences(settings, ARCHITECTURES[settings.model].positions)
+        super().refuse(settings)
         if settings.predictions >= settings.sequence_length:
             raise RunError(
                 UNSUPPORTED,
@@ -113,23 +115,12 @@ class MaskedLM(TextTask[MaskedSettings]):
         return work
 
     def parameters(self, settings: MaskedSettings, epoch_samples: int) -> dict[str, Any]:
-        return {
-            **self.requested(settings),
-            "padding": settings.padding if settings.synthetic else None,
-            "vocabulary": ARCHITECTURES[settings.model].vocabulary,
-            "epoch_sequences": epoch_samples,
-        }
+        padding = settings.padding if settings.synthetic else None
+        return {**super().parameters(settings, epoch_samples), "padding": padding}
 
     def operations(self, settings: MaskedSettings) -> dict[str, int]:
         """Return those of a sequence, by both conventions."""
         return ARCHITECTURES[settings.model].operations(settings.sequence_length, settings.predictions)
-
-    def requested(self, settings: MaskedSettings) -> dict[str, Any]:
-        return {
-            "sequence_length": settings.sequence_length,
-            "predictions": settings.predictions,
-            "accumulation": settings.accumulation,
-        }
 
     def synthetic(self, settings: MaskedSettings, rank: int) -> tuple[Any, ...]:
         """Return the arrays of ``INPUTS``; the weights in float32, all others in int64.
@@ -159,9 +150,9 @@ class MaskedLM(TextTask[MaskedSettings]):
         words, weights = batch[4], batch[5]
         return words[weights > 0], LARGEST_SHARE
 
-    def decay(self, settings: MaskedSettings, name: str) -> float:
-        """Return the recipe's decay; none for biases and norms."""
-        return settings.recipe.weight_decay if decays(name) else 0.0
+    def decays(self, name: str) -> bool:
+        """Return whether it is no bias and no norm's weight."""
+        return not name.endswith((".bias", "norm.weight"))
 
     def check(self, settings: MaskedSettings) -> Check:
         return Check(

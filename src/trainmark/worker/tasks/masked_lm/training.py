@@ -17,7 +17,7 @@ from ...core.place import Place
 from ..causal_lm import training as causal_lm
 from ..products import DropoutTraining
 from . import TASK
-from .architectures import ARCHITECTURES, decays
+from .architectures import ARCHITECTURES
 from .task import LENGTHS, WITHOUT_PADDING, MaskedSettings
 
 HEAD, TAIL = 12, 4
@@ -216,9 +216,6 @@ class MaskedTraining(DropoutTraining, causal_lm.LanguageTraining):
         feed = self.open_numbers(files.sequences, files.rows, settings, place, ready)
         feed.counted = counts
         return feed
-
-    def decays(self, name: str) -> bool:
-        return decays(name)
 
     def observed_predictions(self) -> int | None:
         """Return the words of a sequence that the first step classified. Called once; hooks may be removed here."""

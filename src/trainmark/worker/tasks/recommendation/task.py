@@ -76,6 +76,7 @@ class Recommendation(Task[ClickSettings]):
     models = tuple(ARCHITECTURES)
     headline = "samples"
     settings_type = ClickSettings
+    observed_fields = ("vocabulary", "embedding_width", "table_gradients")
     recipe_fields = ("second_momentum", "epsilon", "dropout")
     add_flags = staticmethod(add_flags)
 
@@ -129,13 +130,6 @@ class Recommendation(Task[ClickSettings]):
 
     def parameters(self, settings: ClickSettings, epoch_samples: int) -> dict[str, Any]:
         return {**self.requested(settings), "epoch_samples": epoch_samples}
-
-    def requested(self, settings: ClickSettings) -> dict[str, Any]:
-        return {
-            "vocabulary": settings.vocabulary,
-            "embedding_width": settings.embedding_width,
-            "table_gradients": settings.table_gradients,
-        }
 
     def synthetic(self, settings: ClickSettings, rank: int) -> tuple[Any, ...]:
         """Return a made-up ``Batch``."""
