@@ -46,21 +46,27 @@ class DeviceTimers:
 
 
 class Steps(Protocol):
-    """The methods that the protocol calls; ``Training`` and its backend describe them."""
+    """The methods of a training that the protocol calls."""
 
     marks: DeviceTimers
 
-    def step(self, index: int) -> None: ...
+    def step(self, index: int) -> None:
+        """Run training step ``index``, or launch all of it on the device, without waiting for it."""
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Wait until the device has done everything that it was given."""
 
-    def barrier(self) -> None: ...
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
 
-    def compile_s(self) -> float | None: ...
+    def compile_s(self) -> float | None:
+        """Return the seconds spent compiling so far, or None without a compiler or a count."""
 
-    def compilations(self) -> int | None: ...
+    def compilations(self) -> int | None:
+        """Return the number of programs compiled so far, or None if unknown."""
 
-    def loading(self) -> Loading | None: ...
+    def loading(self) -> Loading | None:
+        """Return the loader's counts of made and taken samples, or None without a loader."""
 
 
 class Timeline(NamedTuple):
