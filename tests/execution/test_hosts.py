@@ -177,6 +177,12 @@ def test_ports_of_many_ranks_are_found_again_and_again_next_to_others_and_with_f
     assert [other.communicate()[0].count(b"True") for other in others] == [60, 60]
 
 
+def test_reserved_ports_are_released_at_exit_without_a_warning() -> None:
+    # In Python's development mode it warns about each socket that is left open.
+    words = [sys.executable, "-X", "dev", "-c", "from trainmark.node import free_ports; free_ports(1)"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == ""
+
+
 def test_a_host_on_which_no_port_is_free_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of few ports: who tests beside this one wants some hundred in a row elsewhere.
     monkeypatch.setattr("trainmark.node.machine._LAST", 20_400)

@@ -1,5 +1,6 @@
 """Detection of this machine's resources for placement: cores, GPUs, ports, OpenMPI, Slurm's allocation."""
 
+import atexit
 import os
 import random
 import socket
@@ -79,6 +80,13 @@ def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
 def _forget() -> None:
     """Release the oldest reservations until at most ``_MOST_RESERVED`` grains remain."""
     while len(_reserved) > 1 and sum(width for width, _ in _reserved) - _reserved[-1][0] > _MOST_RESERVED:
+        _reserved.popleft()[1].close()
+
+
+@atexit.register
+def _release() -> None:
+    """Release all reservations when this process exits, as it would do with a warning about open sockets."""
+    while _reserved:
         _reserved.popleft()[1].close()
 
 
