@@ -15,7 +15,8 @@ from trainmark.campaign import Progress, collect_results
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.node.trees import WHOLE_BYTES, Trees
-from trainmark.schema.identity import Entries, Identity, PartName
+from trainmark.schema.case import UNKNOWN
+from trainmark.schema.identity import Entries, Identity, Part, PartName
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
 
@@ -209,6 +210,18 @@ def test_what_a_run_ran_is_in_its_outcome_and_in_the_results(foreign: Bench) -> 
     for part in run.identity.parts:
         stored = foreign.out / "identity" / f"{part.digest.removeprefix('sha256:')[:32]}.json"
         assert Entries.model_validate_json(stored.read_bytes()).part == part
+
+
+def test_a_card_without_a_known_framework_is_named_alone(bench: Bench) -> None:
+    bench.write({"framework": UNKNOWN}, card={"framework": UNKNOWN})
+    (run, *_) = bench.run().cases[0].runs
+    assert run.identity is not None
+    assert run.identity.parts[0].word == "card fake"
+
+
+def test_a_card_without_a_known_framework_has_no_other_name_in_older_results() -> None:
+    part = Part(name=PartName.CARD, word="unknown card mine", digest="sha256:00")
+    assert part.word == "card mine"
 
 
 def test_another_directory_on_another_day_gives_the_same_identity(foreign: Bench) -> None:

@@ -8,7 +8,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
+
+from pydantic import AfterValidator
 
 from trainmark.schema.frozen import Frozen
 
@@ -34,11 +36,20 @@ class PartName(StrEnum):
     """The card's data files."""
 
 
+def _without_unknown(word: str) -> str:
+    """Leave out a framework that is not known: earlier versions wrote ``unknown card NAME``."""
+    return word.removeprefix("unknown ")
+
+
+Label = Annotated[str, AfterValidator(_without_unknown)]
+"""A name of a part for people, such as ``pytorch card NAME`` or ``URL at COMMIT``."""
+
+
 class Part(Frozen):
     """One part: a short ``word`` for people, and the digest (``sha256:…``) of its entries."""
 
     name: PartName
-    word: str
+    word: Label
     digest: str
 
     @property
@@ -60,7 +71,7 @@ class Entries(Frozen):
     """The input of a part's digest, by name: a file's digest, a package's version, the words of a command."""
 
     name: PartName
-    word: str
+    word: Label
     entries: Mapping[str, str]
 
     @property
