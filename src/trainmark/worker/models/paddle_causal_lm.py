@@ -124,7 +124,7 @@ class GptModel(LanguageModel):
 
     def forward(self, tokens: Any) -> tuple[Any, Any]:
         """Return the loss of tokens (batch, length + 1), twice."""
-        logits = self.batch_logits(tokens).astype("float32")
+        logits = self.logits(tokens[:, :-1]).astype("float32")
         loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         return loss, loss
 

@@ -145,6 +145,14 @@ class PyTorchLanguageTraining(ProductTraining, LanguageTraining):
     def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
         self._stream = output.dtype
 
+    def prepared(self, _parts: int) -> tuple[Any, ...]:
+        """Return the current batch in the form for the model's loss, before it is split into parts."""
+        return self.batch
+
+    def _forward(self) -> tuple[Any, Any]:
+        with self.autocast:
+            return None, self.network(*self.prepared(1))
+
     def _pass(self) -> Any:
         """Pass the parts of the batch in order; their gradients accumulate and are exchanged with the last part."""
         total, last = None, self.parts - 1

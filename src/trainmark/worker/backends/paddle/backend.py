@@ -19,7 +19,7 @@ from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.optimizers import Moments
 from ...core.outcomes import INVALID, UNSUPPORTED, RunError
 from ...core.place import Place
-from ...core.precision import Precision, find_precision, require_capability
+from ...core.precision import FP32, Precision, find_precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
@@ -53,7 +53,8 @@ def choose_precision(name: str, device: str) -> Precision:
 
 def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
     """Return a fresh context in which the forward pass and the loss run."""
-    if not precision.mixed:
+    # Called in each step: no property, which is a call.
+    if precision.compute == FP32:
         return nullcontext()
     return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
 

@@ -512,14 +512,10 @@ class ProductTraining(PyTorchTraining):
 
     model: NamedModel
 
-    def prepared(self, _parts: int) -> tuple[Any, ...]:
-        """Return the current batch in the form for the model's loss, before it is split into parts."""
-        return self.batch
-
     def _forward(self) -> tuple[Any, Any]:
         """Return None (instead of logits) and the loss of the whole current batch."""
         with self.autocast:
-            return None, self.network(*self.prepared(1))
+            return None, self.network(*self.batch)
 
     def all_logits(self) -> Any:
         """Return the logits of the whole batch, by the model itself."""

@@ -561,8 +561,8 @@ class ProductTraining(TensorFlowTraining):
         return self.model.loss(batch, self._note), ()
 
     def _note(self, name: str, result: Any) -> None:
-        if not self._observing:
-            self.first.setdefault(name, (result.dtype.name, tuple(result.shape)))
+        if name not in self.first and not self._observing:
+            self.first[name] = (result.dtype.name, tuple(result.shape))
 
     def pass_whole(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
         """Return loss, nothing, and the gradients of a batch that is passed at once."""
