@@ -129,16 +129,16 @@ class GptMlp(nn.Module):
         return self.down(functional.gelu(self.up(self.norm(x))))
 
 
-class GptBlock(Recomputable):
+class Block(Recomputable):
     """Attention and perceptron, each added to what it got."""
 
-    def __init__(self, model: Gpt) -> None:
+    def __init__(self, attention: nn.Module, mlp: nn.Module) -> None:
         super().__init__()
-        self.attention, self.mlp = GptAttention(model), GptMlp(model)
+        self.attention, self.mlp = attention, mlp
 
-    def body(self, x: Any, borders: Any = None) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        x = x + self.attention(x, borders)
+    def body(self, x: Any, *places: Any) -> Any:
+        """Map (batch, length, width) to the same shape; ``places`` are what attention takes besides."""
+        x = x + self.attention(x, *places)
         return x + self.mlp(x)
 
 
@@ -237,7 +237,7 @@ class GptModel(Decoder):
         super().__init__()
         self.tokens = nn.Embedding(model.vocabulary, model.width)
         self.positions = nn.Embedding(model.positions, model.width)
-        self.blocks = nn.ModuleList(GptBlock(model) for _ in range(model.layers))
+        self.blocks = nn.ModuleList(Block(GptAttention(model), GptMlp(model)) for _ in range(model.layers))
         self.norm = GptNorm(model.width)
         self.start(model)
         self._heads, self._head = model.heads, model.width // model.heads
@@ -339,19 +339,6 @@ class LlamaMlp(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-class LlamaBlock(Recomputable):
-    """Attention and perceptron, each with a residual connection."""
-
-    def __init__(self, model: Llama) -> None:
-        super().__init__()
-        self.attention, self.mlp = LlamaAttention(model), LlamaMlp(model)
-
-    def body(self, x: Any, angles: Any, borders: Any = None) -> Any:
-        """Map (batch, length, width) to the same shape."""
-        x = x + self.attention(x, angles, borders)
-        return x + self.mlp(x)
-
-
 class LlamaModel(Decoder):
     """Llama."""
 
@@ -361,7 +348,9 @@ class LlamaModel(Decoder):
         """Build it with fresh weights, for sequences of up to ``length`` tokens."""
         super().__init__()
         self.tokens = nn.Embedding(model.vocabulary, model.width)
-        self.blocks = nn.ModuleList(LlamaBlock(model) for _ in range(model.layers))
+        self.blocks = nn.ModuleList(
+            Block(LlamaAttention(model), LlamaMlp(model)) for _ in range(model.layers)
+        )
         self.norm = LlamaNorm(model.width)
         turns = torch.tensor(model.rotation.frequencies(model.head // 2), dtype=torch.float64)
         angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)
