@@ -80,6 +80,18 @@ def test_an_unchanged_program_is_exit_code_0(tmp_path: Path, capsys: pytest.Capt
     assert "no change of level" in out
 
 
+def test_a_copy_of_a_result_directory_is_no_further_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = campaigns(0.0)
+    for name, results in (("first", first), ("second", second), ("backup", first)):
+        (tmp_path / name).mkdir()
+        write_results(tmp_path / name / RESULTS, results)
+
+    assert main(["history", str(tmp_path)]) == 0
+    assert ": 2 results, images/s" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -189,7 +189,8 @@ def test_runs_that_resemble_the_run_before_them_make_the_intervals_of_one_baseli
     assert changes(shuffled) == {Change.SLOWER}
     assert "The runs resemble the run before them: correlation 0.95" in render_comparison(found)
     assert "resemble" not in render_comparison(shuffled)
-    assert compare([rising, rising], times_of(rising, 0.99)).run_correlation == 0.0, (
+    campaigns = [on_day(rising, day) for day in (1, 2)]
+    assert compare(campaigns, times_of(rising, 0.99)).run_correlation == 0.0, (
         "the difference between campaigns contains it"
     )
 
@@ -204,7 +205,9 @@ def times_of(results: Results, factor: float) -> Results:
 
 
 def test_several_baselines_show_how_much_campaigns_differ(results: Results) -> None:
-    days = [table_of(results, *[by(factor)] * 4) for factor in (1.0, 1.015, 0.99)]
+    days = [
+        on_day(table_of(results, *[by(factor)] * 4), day) for day, factor in enumerate((1.0, 1.015, 0.99), 1)
+    ]
     later = table_of(results, *[by(0.98)] * 4)
     single, several = compare(days[:1], later), compare(days, later, ("mon", "tue", "wed", "new"))
     assert (single.scope, several.scope) == (Scope.ONE_CAMPAIGN, Scope.CAMPAIGNS)
@@ -237,11 +240,11 @@ def test_a_verdict_against_one_baseline_says_so(results: Results) -> None:
 
 def test_a_baseline_without_a_case_is_left_out_of_it_with_the_reason(results: Results) -> None:
     days = [
-        table_of(results, STILL, STILL),
-        table_of(results, STILL, (1.0,)),
-        table_of(results, STILL, STILL),
+        on_day(table_of(results, STILL, STILL), 1),
+        on_day(table_of(results, STILL, (1.0,)), 2),
+        on_day(table_of(results, STILL, STILL), 3),
     ]
-    found = compare(days, days[0])
+    found = compare(days, table_of(results, STILL, STILL))
     assert [case.reason for case in found.cases] == [
         None,
         "not all baselines are compared: baseline 2 has one run, so the variation between runs is unknown",
@@ -257,7 +260,7 @@ def test_baselines_of_different_programs_or_machines_are_refused(results: Result
     with pytest.raises(
         InputError, match=r"a and b cannot both be the baseline of .*ran different things \(packages"
     ):
-        compare([of("2.12"), of("2.13")], results, ("a", "b", "c"))
+        compare([on_day(of("2.12"), 1), on_day(of("2.13"), 2)], results, ("a", "b", "c"))
     manifests = dict(results.manifests)
     for key, manifest in results.manifests.items():
         assert isinstance(manifest, Manifest)
@@ -265,8 +268,19 @@ def test_baselines_of_different_programs_or_machines_are_refused(results: Result
         cpu = node.cpu.__class__(**{**{n: getattr(node.cpu, n) for n in node.cpu.__slots__}, "model": "Z80"})
         manifests[f"{key}-moved"] = Manifest(nodes=(node.model_copy(update={"cpu": cpu}),))
     moved = of_runs(results, manifest=f"{results.cases[0].runs[0].manifest}-moved")
+    moved = on_day(moved.model_copy(update={"manifests": manifests}), 1)
     with pytest.raises(InputError, match=r"a and b cannot both .* they ran on different hardware"):
-        compare([results, moved.model_copy(update={"manifests": manifests})], results, ("a", "b", "c"))
+        compare([results, moved], on_day(results, 2), ("a", "b", "c"))
+
+
+def test_a_copy_of_a_campaign_is_no_second_baseline(results: Results) -> None:
+    other, candidate = on_day(times(results, 1.01), 1), on_day(times(results, 0.97), 2)
+    same = r"started at .*: one campaign, or a copy of it; give each campaign once"
+    with pytest.raises(InputError, match=f"^a and copy have the same run of .*{same}"):
+        compare([results, other, results], candidate, ("a", "b", "copy", "new"))
+    with pytest.raises(InputError, match=f"^a and new have the same run of .*{same}"):
+        compare([results, other], results, ("a", "b", "new"))
+    assert compare([results, other], candidate).variation is not None
 
 
 def test_earlier_campaigns_of_the_machine_set_the_margin(results: Results) -> None:
@@ -410,10 +424,13 @@ class TestTheVerb:
         assert Comparison.model_validate(document).candidate.path == sides[0]
 
     def test_several_baselines_are_named_before_the_candidate(
-        self, sides: tuple[str, str], capsys: CAN
+        self, sides: tuple[str, str], tmp_path: Path, results: Results, capsys: CAN
     ) -> None:
         base, new = sides
-        assert main(["compare", base, base, base, "--to", new, "--json"]) == 1
+        days = [str(tmp_path / f"day{day}.json") for day in (1, 2, 3)]
+        for number, path in enumerate(days, start=1):
+            write_results(Path(path), on_day(results, number))
+        assert main(["compare", *days, "--to", new, "--json"]) == 1
         document = json.loads(capsys.readouterr().out)
         assert (document["scope"], len(document["baselines"])) == ("campaigns", 3)
         assert (document["method"], document["level"], document["judged"]) == ("holm", 0.05, 2)

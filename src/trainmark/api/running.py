@@ -79,8 +79,8 @@ def _command(
     options = CommandOptions(vary=varied, repeats=repeats, timeout=timeout)
     found = command_suite(list(map(os.fspath, words)), options, Path.cwd())
     directory = Path(out) if out is not None else default_directory(found.name)
-    path = found.write(directory)
-    return read_suite(path), directory, str(path)
+    with found.stored(directory) as path:
+        return read_suite(path), directory, str(path)
 
 
 def _call(out: str | os.PathLike[str] | None, only: str | None, resume: bool) -> "Call":

@@ -144,6 +144,9 @@ def _stored(path: Path, state: "Bisection", *, resume: bool) -> "Bisection":
     from trainmark.schema.bisection import Bisection
 
     if not path.is_file():
+        from trainmark.execution import require_empty
+
+        require_empty(path.parent)
         return state
     if not resume:
         raise InputError(
@@ -163,6 +166,7 @@ def _run(search: "Search", measure: "Callable[[int], MeasuredRun | Skipped]", pa
     from trainmark.files import write_atomically
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, search.state.model_dump_json(indent=1) + "\n")
     while (candidate := search.next_candidate()) is not None:
         label = search.state.candidates[candidate].label
         sys.stderr.write(f"run {len(search.state.runs) + 1}: {label}\n")

@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import yaml
 
 from trainmark.cli.command_words import check_words
-from trainmark.errors import InputError, nearest
+from trainmark.errors import InputError, TrainmarkError, nearest
+from trainmark.execution import refuse_foreign
 from trainmark.files import write_atomically
 from trainmark.schema.case import UNKNOWN
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
@@ -80,16 +82,54 @@ class CommandSuite:
     assumed: tuple[str, ...] = field(default=())
 
     def write(self, out: Path) -> Path:
-        """Write both documents into ``out``, and return the path of the suite; equal documents are left alone."""
+        """Write both documents into ``out``, and return the path of the suite; no file of another command is replaced.
+
+        Raises ``InputError`` if ``out`` is not empty and no result directory, or has the documents of another command.
+        """
         try:
             out.mkdir(parents=True, exist_ok=True)
-            for name, document in ((COMMAND_CARD, self.card), (COMMAND_SUITE, self.suite)):
+            refuse_foreign(out)
+            documents = {out / COMMAND_CARD: self.card, out / COMMAND_SUITE: self.suite}
+            for path, document in documents.items():
+                self._refuse_other(path, document)
+            for path, document in documents.items():
                 text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
-                if not (out / name).exists() or (out / name).read_text(encoding="utf-8") != text:
-                    write_atomically(out / name, text)
+                if not path.exists() or path.read_text(encoding="utf-8") != text:
+                    write_atomically(path, text)
         except OSError as error:
             raise InputError(f"{out}: cannot be made a result directory: {error.strerror}") from None
         return out / COMMAND_SUITE
+
+    @contextmanager
+    def stored(self, out: Path) -> Iterator[Path]:
+        """Write both documents into ``out``; restore the files on an error in the context that leaves no results."""
+        paths = (out / COMMAND_CARD, out / COMMAND_SUITE)
+        before = {path: path.read_text(encoding="utf-8") if path.is_file() else None for path in paths}
+        suite = self.write(out)
+        try:
+            yield suite
+        except TrainmarkError:
+            for path, text in before.items():
+                if text is not None:
+                    write_atomically(path, text)
+                elif not (out / SUITE).exists():
+                    path.unlink(missing_ok=True)
+            raise
+
+    @staticmethod
+    def _refuse_other(path: Path, document: Mapping[str, Any]) -> None:
+        """Raise ``InputError`` if ``path`` has another document; its limits may differ, as they can be raised."""
+        if not path.exists():
+            return
+        try:
+            there = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (ValueError, yaml.YAMLError):
+            there = None
+        if not isinstance(there, dict) or {**there, "limits": None} != {**document, "limits": None}:
+            raise InputError(
+                f"{path.parent}: belongs to another suite or command, or to this one with other options ({path} "
+                f"differs); give another --out, or run {path.with_name(COMMAND_SUITE)} itself to go on with it"
+            )
 
 
 def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> CommandSuite:
@@ -311,7 +351,7 @@ def default_directory(name: str) -> Path:
     """Return the first free result directory of today: ``results/NAME-20261125-1``."""
     day = date.today().strftime("%Y%m%d")
     taken = (Path("results") / f"{name}-{day}-{number}" for number in itertools.count(1))
-    return next(path for path in taken if not (path / SUITE).exists() and not (path / COMMAND_CARD).exists())
+    return next(path for path in taken if not path.exists())
 
 
 def python_of(recognised: Recognised) -> str:

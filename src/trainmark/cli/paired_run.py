@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.execution import require_empty
 from trainmark.files import to_json, write_atomically
 from trainmark.schema.names import BLOCKS, COMMAND_CARD, STEPS_UNIT
 
@@ -69,6 +70,7 @@ def compare_commands(
     )
     commands = {Side.A: tuple(words), Side.B: other}
     directory = call.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
+    require_empty(directory)
     programs = {side: _program(side, command, given, directory) for side, command in commands.items()}
     found = alternate(programs, how, _say)
     document = _document(found, commands, how.seed, how.block_s)
@@ -120,8 +122,6 @@ def _program(side: "Side", words: tuple[str, ...], given: CommandOptions, direct
     from trainmark.workload import read_card
 
     folder = directory / side.value
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: is not empty; give another --out")
     command_suite(words, replace(given, skip=None), Path.cwd()).write(folder)
     card = read_card(folder / COMMAND_CARD).card
     if card.result is not None:

@@ -355,8 +355,8 @@ class Call:
         from trainmark.cli.command_output import print_baseline, print_command_results
         from trainmark.cli.suite_reading import read_suite
 
-        path = found.write(directory)
-        results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
+        with found.stored(directory) as path:
+            results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
         if not self.as_json:
             print_command_results(results.results, directory, found)
         holds = baseline is None or print_baseline(*baseline, results.results, directory, quiet=self.as_json)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
         open_results,
         read_record,
         read_suite,
+        refuse_foreign,
+        require_empty,
         write_record,
     )
     from trainmark.execution.prepare import PreparationError, Preparer, check_expected_files
@@ -25,6 +27,8 @@ __all__ = [
     "open_results",
     "read_record",
     "read_suite",
+    "refuse_foreign",
+    "require_empty",
     "run_plan",
     "write_record",
 ]
@@ -32,7 +36,15 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".directory": ("ResultDirectory", "open_results", "read_record", "read_suite", "write_record"),
+        ".directory": (
+            "ResultDirectory",
+            "open_results",
+            "read_record",
+            "read_suite",
+            "refuse_foreign",
+            "require_empty",
+            "write_record",
+        ),
         ".prepare": ("PreparationError", "Preparer", "check_expected_files"),
         ".runner": ("run_plan",),
         "trainmark.node": ("Heartbeat",),

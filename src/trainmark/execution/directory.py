@@ -184,7 +184,7 @@ def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) 
     except OSError as error:
         raise InputError(f"{path}: cannot be made a result directory: {error.strerror}") from None
     # Checked before the lock file is created, so that a foreign folder stays unchanged.
-    _refuse_foreign(path)
+    refuse_foreign(path)
     with _locked(path):
         for left in _halves(path):
             left.unlink()
@@ -211,10 +211,17 @@ def read_suite(path: Path) -> Suite:
     return load_suite(path / SUITE)
 
 
-def _refuse_foreign(path: Path) -> None:
+def refuse_foreign(path: Path) -> None:
+    """Raise ``InputError`` if an existing folder is neither empty nor a result directory."""
     ours = {path / _LOCK, path / CHECK, path / COMMAND_SUITE, path / COMMAND_CARD, *_halves(path)}
     if not (path / SUITE).exists() and any(child not in ours for child in path.iterdir()):
         raise InputError(f"{path}: is not empty and no result directory; give another --out")
+
+
+def require_empty(path: Path) -> None:
+    """Raise ``InputError`` if ``path`` exists and is no empty folder."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path}: is not empty; give another --out")
 
 
 def _halves(path: Path) -> list[Path]:

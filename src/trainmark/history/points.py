@@ -72,8 +72,20 @@ def points_of_results(documents: Iterable[tuple[str, Results]]) -> dict[str, lis
 
 
 def in_order(found: dict[str, list[Point]]) -> dict[str, list[Point]]:
-    """Return the points of each case in the order of time."""
-    return {case: sorted(points, key=lambda point: point.at) for case, points in found.items()}
+    """Return the points of each case in the order of time; of copies of a campaign, the one with the most runs.
+
+    Copies are points of one machine whose first runs started in the same microsecond.
+    """
+    return {case: sorted(_distinct(points), key=lambda point: point.at) for case, points in found.items()}
+
+
+def _distinct(points: Iterable[Point]) -> Iterable[Point]:
+    found: dict[tuple[datetime, str], Point] = {}
+    for point in points:
+        first = found.setdefault((point.at, point.host), point)
+        if point.runs > first.runs:
+            found[point.at, point.host] = point
+    return found.values()
 
 
 def point_of(

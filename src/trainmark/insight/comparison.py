@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import fmean
 from typing import Any
 
@@ -104,9 +105,12 @@ def compare(
     Changes are judged at the level of the whole table and must exceed the share ``within`` (default: that of
     ``history``, else 0).
     Raises ``InputError`` if no case is in both results, if ``ignoring`` makes two cases of one result equal, or if two
-    baselines ran different things or on different hardware.
+    baselines ran different things or on different hardware, and if with several baselines two sides have a run in
+    common: a copy of a campaign shows nothing of how campaigns differ.
     """
     paths = [*paths, *[""] * (len(baselines) + 1 - len(paths))]
+    if len(baselines) > 1:
+        _require_different_runs([*baselines, candidate], paths)
     befores, now = [judged(baseline) for baseline in baselines], judged(candidate)
     by_axes, cases = [_by_axes(side, ignoring) for side in befores], _by_axes(now, ignoring)
     known: dict[_Axes, CaseResult] = {}
@@ -210,6 +214,21 @@ def _require_one_baseline(row: Row, baselines: Sequence[Results], paths: Sequenc
         manifests = {**baselines[there[0][0]].manifests, **baselines[i].manifests}
         if not same_hardware(first.runs, other.runs, manifests):
             raise InputError(f"{both}: they ran on different hardware")
+
+
+def _require_different_runs(sides: Sequence[Results], paths: Sequence[str]) -> None:
+    """Raise ``InputError`` if a run of one side is also one of another: both are one campaign, or one is its copy."""
+    first: dict[tuple[str, datetime, float | None], int] = {}
+    for number, side in enumerate(sides):
+        runs = [(case.id, run) for case in side.cases for run in case.runs]
+        keys = {(case, run.started_at, run.duration_s) for case, run in runs if run.started_at is not None}
+        if common := keys & first.keys():
+            shared = min(common, key=str)
+            raise InputError(
+                f"{paths[first[shared]]} and {paths[number]} have the same run of {shared[0]}, started at "
+                f"{shared[1].isoformat()}: one campaign, or a copy of it; give each campaign once"
+            )
+        first |= dict.fromkeys(keys, number)
 
 
 def _program_changes(was: RunResult | None, now: RunResult | None) -> str:

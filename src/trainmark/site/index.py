@@ -35,15 +35,13 @@ class SiteIndex:
         return frozenset(entry.result.case.model for entry in self.entries)
 
     def newest_pairs(self) -> list[tuple[str, str]]:
-        """Return the newest two campaigns of each suite on each machine, the earlier first."""
+        """Return the newest two campaigns of each suite on each machine, the earlier first; a copy of one is none."""
         found: dict[tuple[str, str], dict[str, datetime]] = {}
         for entry in self.entries:
             if entry.result.estimate is not None:
                 alike = found.setdefault((entry.suite, entry.machine), {})
                 alike[entry.key] = min(entry.at, alike.get(entry.key, entry.at))
-        pairs = (
-            tuple(sorted(times, key=lambda key: times[key])[-2:])
-            for times in found.values()
-            if len(times) > 1
-        )
+        # Campaigns that started in the same microsecond are one and its copies.
+        distinct = [{at: key for key, at in times.items()} for times in found.values()]
+        pairs = ([keys[at] for at in sorted(keys)[-2:]] for keys in distinct if len(keys) > 1)
         return list(dict.fromkeys((one, other) for one, other in pairs))
