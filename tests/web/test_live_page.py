@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -330,10 +331,17 @@ def test_the_verb_answers_until_it_is_interrupted(suite: RunningSuite) -> None:
     program = shutil.which("trainmark", path=str(Path(shutil.os.sys.executable).parent))  # type: ignore[attr-defined]
     assert program is not None
     with subprocess.Popen(
-        [program, "serve", str(suite.folder), "--port", "0"], stdout=subprocess.PIPE, text=True
+        [program, "serve", str(suite.folder), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as server:
         assert server.stdout is not None
         found = re.match(r"http://127\.0\.0\.1:(\d+)/ ", server.stdout.readline())
         assert found
-        server.send_signal(2)
-        server.wait(timeout=60)
+        with urlopen(f"http://127.0.0.1:{found[1]}/events", timeout=60) as page:
+            assert page.readline().startswith(b"event: ")
+            server.send_signal(2)
+            # The page that is still open is told that its stream is over.
+            page.read()
+        assert server.communicate(timeout=60)[1] == ""

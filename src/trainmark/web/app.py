@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
+from anyio import Event
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse
@@ -40,7 +41,7 @@ from trainmark.web.listing import MOST_POINTS, PAGE, DirectoryListing, Listing, 
 from trainmark.web.live import LiveSuites
 from trainmark.web.live_page import live_sections
 from trainmark.web.policy import Policy
-from trainmark.web.streaming import KEEP_S, Look, Stream
+from trainmark.web.streaming import END_S, KEEP_S, Look, Stream
 
 MENU = tuple(PageKind)
 MOST_CACHED_BYTES = 32 << 20
@@ -356,7 +357,15 @@ def _add_stream(app: FastAPI, stream: Stream) -> None:
     async def events(language: Language = Language.EN) -> Response:
         if stream.full:
             return PlainTextResponse("too many readers\n", 503)
-        return EventSourceResponse(stream.events(language.value), ping=int(KEEP_S), sep="\n")
+        # A response that is cut off at the end of the server is an error of its log.
+        end = Event()
+        return EventSourceResponse(
+            stream.events(language.value, end),
+            ping=int(KEEP_S),
+            sep="\n",
+            shutdown_event=end,
+            shutdown_grace_period=END_S,
+        )
 
     app.get("/events", response_model=None)(events)
 

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from anyio import Event
+
 from trainmark.errors import TrainmarkError
 
 LOOK_S = 1.0
@@ -12,6 +14,8 @@ LOOK_S = 1.0
 
 MOST_READERS = 200
 KEEP_S = 15.0
+END_S = 1.0
+"""The longest time in which the streams of readers end with the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,22 @@ class Stream:
         """True if no further reader is served."""
         return self._readers >= MOST_READERS
 
-    async def events(self, language: str) -> AsyncIterator[dict[str, str]]:
-        """Yield an event for the state, and one for the revision, whenever either changes."""
+    async def events(self, language: str, end: Event) -> AsyncIterator[dict[str, str]]:
+        """Yield an event for the state, and one for the revision, whenever either changes, until the server ends."""
         self._readers += 1
+        ending = asyncio.create_task(self._wake_readers(end))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
         number, state, revision = -1, None, None
         try:
             while True:
                 async with self._changed:
-                    await self._changed.wait_for(lambda: self._latest is not None and self._number != number)  # noqa: B023
+                    await self._changed.wait_for(
+                        lambda: end.is_set() or (self._latest is not None and self._number != number)  # noqa: B023
+                    )
                     number, latest = self._number, self._latest
+                if end.is_set():
+                    return
                 assert latest is not None
                 if latest.revision != revision:
                     revision = latest.revision
@@ -58,6 +67,12 @@ class Stream:
                     yield {"event": "state", "data": state}
         finally:
             self._readers -= 1
+            ending.cancel()
+
+    async def _wake_readers(self, end: Event) -> None:
+        await end.wait()
+        async with self._changed:
+            self._changed.notify_all()
 
     async def _watch(self) -> None:
         while self._readers > 0:
