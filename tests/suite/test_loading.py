@@ -330,6 +330,19 @@ def test_an_axis_of_another_task_is_an_error_with_the_nearest_own_axis(tmp_path:
         load_suite(path)
 
 
+def test_a_default_without_a_case_that_has_its_axis_is_an_error(tmp_path: Path) -> None:
+    text = "name: s\ndefaults:\n  framework: pytorch\n  layout: nhwc\naxes:\n  model: [{models}]\n"
+    mixed = load(tmp_path, text.format(models="gpt2_124m, resnet50_v1.5"))
+    assert {case.task for case in mixed.cases} == {"causal-lm", "image-classification"}
+
+    with pytest.raises(
+        InputError,
+        match=r"4: defaults\.layout: no case has this axis: it is one of .*image-classification.*, and the cases "
+        "are of causal-lm",
+    ):
+        load(tmp_path, text.format(models="gpt2_124m"))
+
+
 def test_a_data_set_is_checked_by_the_task_whose_data_it_is(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("name: s\ndatasets:\n  photos: {make: {images: 10, sides: 3}}\naxes: {data: photos}\n")

@@ -146,7 +146,23 @@ def _expanded(document: Document) -> list[Case]:
         raise document.error(error.key, str(error)) from None
     if not points:
         raise document.error(("exclude",), "leaves no case: the matrix is empty")
-    return [_case(document, ("axes",), point, defaults, cards) for point in points]
+    cases = [_case(document, ("axes",), point, defaults, cards) for point in points]
+    _check_defaults(document, defaults, cases)
+    return cases
+
+
+def _check_defaults(document: Document, defaults: Point, cases: Sequence[Case]) -> None:
+    """Raise ``InputError`` for a default that no case has, as all cases are of other tasks: it would have no effect."""
+    tasks = sorted({case.task for case in cases})
+    known = {axis for task in tasks for axis in axes_of(task)}
+    for axis in defaults:
+        if axis not in known:
+            of = ", ".join(name for name in TASKS if axis in TASKS[name].axes.model_fields)
+            raise document.error(
+                ("defaults", axis),
+                f"no case has this axis: it is one of {of}, and the cases are of {', '.join(tasks)}; remove it, or "
+                "give it under options if the card has such an option",
+            )
 
 
 def _case(
@@ -163,7 +179,7 @@ def _case(
     task = stated["task"] if "task" in stated else task_of_model(stated.get("model"))
     axes = axes_of(task) if task in TASKS else axes_of()
     try:
-        # A point with an axis of another task is a mistake, a default for other tasks is not.
+        # A point with an axis of another task is a mistake, a default for other cases' tasks is not.
         return Case.model_validate(
             {axis: value for axis, value in stated.items() if axis in axes or axis in point}
         )
