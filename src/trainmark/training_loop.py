@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -19,6 +20,11 @@ from typing import Any, Protocol, Self
 EVENTS_SCHEMA = "trainmark.events/1"
 EVENTS_VARIABLE = "TRAINMARK_EVENTS"
 """The variable with the path of the run's events, which ``trainmark run`` sets for the program's processes."""
+
+PROGRESS_SUFFIX = ".progress"
+"""The end of the name of the file next to the events with the steps so far and the seconds of the window so far."""
+
+_PROGRESS_EVERY_S = 1.0
 
 _RANK_VARIABLES = (
     ("RANK", "WORLD_SIZE"),
@@ -31,7 +37,7 @@ _PEERS_WAIT_S = 60.0
 _LATE_SHARE = 0.02
 """The share of a window that may pass between the last step and the synchronisation at its end."""
 
-_written: set[Path] = set()
+_written: dict[Path, "_MeasuredLoops"] = {}
 """The events files of this process: the first measured loop of a run is its measurement."""
 
 _loops = 0
@@ -110,6 +116,7 @@ class LoopMeasurement:
         self._window_at = 0.0
         self._pending: str | None = None
         self._others: dict[str, int] = {}
+        self._progress: _ProgressFile | None = None
         self._result: LoopResult | None = None
 
     @property
@@ -122,6 +129,9 @@ class LoopMeasurement:
     def __enter__(self) -> Self:
         """Start the loop."""
         self._ends.append(time.perf_counter())
+        of_run = os.environ.get(EVENTS_VARIABLE)
+        if of_run and Path(of_run) not in _written:
+            self._progress = _ProgressFile(Path(of_run + PROGRESS_SUFFIX), self._ends[0] + _PROGRESS_EVERY_S)
         return self
 
     def step(self, work: int = 1) -> None:
@@ -143,7 +153,11 @@ class LoopMeasurement:
             self._start_window()
         elif self._clock is not None:
             self._clock.mark()
-        self._ends.append(time.perf_counter())
+        now = time.perf_counter()
+        self._ends.append(now)
+        if self._progress is not None and now >= self._progress.due_s:
+            began = self._ends[self._warmup] if len(self._work) > self._warmup else now
+            self._progress.note(len(self._work), now, now - began)
 
     def note_other_work(self, what: str) -> None:
         """Note that the time until the next step contains other work, such as ``an evaluation``.
@@ -168,6 +182,8 @@ class LoopMeasurement:
         traceback: TracebackType | None,
     ) -> None:
         """End the window, and write the events."""
+        if self._progress is not None:
+            self._progress.remove()
         # An interrupt ends a training that has no end: `trainmark run --steps`, and Ctrl-C.
         if error is not None and not isinstance(error, KeyboardInterrupt):
             out_of_memory = isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
@@ -183,6 +199,8 @@ class LoopMeasurement:
         seconds = self._clock.seconds() if self._clock is not None else []
         own = _Window(sum(seconds), tuple(self._work[self._warmup :]))
         late = getattr(self._clock, "late_s", 0.0)
+        # What was not measured is not written down: a host ahead of its device only knows when it started a step.
+        times = [None] * len(seconds) if getattr(self._clock, "is_ahead", False) else seconds
         windows: Sequence[_Window] | str = [own]
         if world > 1 and not self._all_ranks:
             windows = _exchange(own, rank, world)
@@ -193,7 +211,7 @@ class LoopMeasurement:
         if isinstance(merged, str) or not own.work:
             reason = merged if isinstance(merged, str) else self._too_short()
             self._result = self._without_number(reason)
-            self._write({"outcome": "invalid", "reason": reason}, seconds)
+            self._write({"outcome": "invalid", "reason": reason}, times)
         else:
             doubt = self._doubt(late, merged.seconds)
             work = sum(merged.work)
@@ -206,7 +224,7 @@ class LoopMeasurement:
                 self._warmup,
                 doubt=doubt,
             )
-            self._write(self._summary(merged, doubt), seconds, merged.work, world)
+            self._write(self._summary(merged, doubt), times, merged.work, world)
         if not self._quiet:
             sys.stdout.write(f"{self._result}\n")
             sys.stdout.flush()
@@ -248,13 +266,14 @@ class LoopMeasurement:
     def _write(
         self,
         summary: Mapping[str, Any],
-        seconds: Sequence[float],
+        seconds: Sequence[float | None],
         work: Sequence[int] = (),
         world: int = 1,
         rank: int = 0,
     ) -> None:
         path = self._path()
         if path is None:
+            self._doubt_first_loop()
             return
         path = path.with_name(f"{path.name}.rank{rank}") if rank else path
         # Steps of different work are counted as steps; their work is in the summary.
@@ -263,12 +282,15 @@ class LoopMeasurement:
         warmup = _differences(self._ends)
         for number, took in enumerate([*warmup[: self._warmup], *seconds]):
             phase = "first_step" if number == 0 else "warmup" if number < self._warmup else "measured"
-            lines.append(_event([0, number], {"phase": phase, "step_time_s": took}))
+            timed = {} if took is None else {"step_time_s": took}
+            lines.append(_event([0, number], {"phase": phase, **timed}))
         lines.append(_event([], summary))
+        if path in _written:
+            _written[path].doubts = tuple(summary.get("suspect", ()))
         try:
             _replace(path, "".join(lines))
         except OSError as error:
-            sys.stderr.write(f"trainmark: {path}: the events cannot be written: {error.strerror}\n")
+            _report_unwritten(path, error)
 
     def _parameters(self, batch: int, world: int) -> dict[str, Any]:
         framework = next(
@@ -292,8 +314,26 @@ class LoopMeasurement:
         of_run = os.environ.get(EVENTS_VARIABLE)
         if not of_run or (path := Path(of_run)) in _written:
             return None
-        _written.add(path)
+        _written[path] = _MeasuredLoops()
         return path
+
+    def _doubt_first_loop(self) -> None:
+        """Put the run's number in doubt: it is that of its first loop, and this is a further one."""
+        of_run = os.environ.get(EVENTS_VARIABLE)
+        if not of_run or (path := Path(of_run)) not in _written:
+            return
+        loops = _written[path]
+        loops.count += 1
+        sentence = (
+            f"the script measured {loops.count} loops, and the number is that of the first: "
+            "put one block around the loop that you want to measure"
+        )
+        doubts = [*loops.doubts, {"code": "several-loops", "sentence": sentence}]
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_event([], {"suspect": doubts}))
+        except OSError as error:
+            _report_unwritten(path, error)
 
 
 def measure(
@@ -332,6 +372,8 @@ class HostClock:
         self._marks: list[float] = []
         self.late_s = 0.0
         """Seconds between the last step and the synchronisation, which the window contains."""
+        self.is_ahead = False
+        """Whether the device was more than one step behind the host at the end, so that the notes are no step ends."""
 
     def mark(self) -> None:
         """Note the end of a step; the first note, which starts the window, waits for the device."""
@@ -342,9 +384,12 @@ class HostClock:
     def seconds(self) -> list[float]:
         """Return the seconds between the notes; the last step ends when the device has finished."""
         if self._synchronize is not None and len(self._marks) > 1:
-            self.late_s = time.perf_counter() - self._marks[-1]
+            waits_at = time.perf_counter()
+            self.late_s = waits_at - self._marks[-1]
             self._synchronize()
             self._marks[-1] = time.perf_counter()
+            mean_step_s = (self._marks[-1] - self._marks[0]) / (len(self._marks) - 1)
+            self.is_ahead = self._marks[-1] - waits_at > mean_step_s
         return _differences(self._marks)
 
 
@@ -367,6 +412,43 @@ class CudaClock:
         """Return the seconds between the notes by the device's clock."""
         self._cuda.synchronize()
         return [before.elapsed_time(after) / 1000 for before, after in pairwise(self._marks)]
+
+
+@dataclass(slots=True)
+class _MeasuredLoops:
+    """The loops of a run so far, and the doubts about the first one."""
+
+    count: int = 1
+    doubts: tuple[Mapping[str, str], ...] = ()
+
+
+class _ProgressFile:
+    """The file by which ``trainmark run --steps`` ends a loop that prints nothing; rank 0 writes a line a second."""
+
+    def __init__(self, path: Path, due_s: float) -> None:
+        self._path, self._file = path, -1
+        self.due_s = due_s
+        """When the next line is due, by ``time.perf_counter``."""
+
+    def note(self, steps: int, now_s: float, window_s: float) -> None:
+        """Write the number of steps and the seconds of the window so far; give up if it cannot be written."""
+        self.due_s = now_s + _PROGRESS_EVERY_S
+        try:
+            if self._file < 0:
+                if _place_among_ranks()[0]:
+                    self.due_s = float("inf")
+                    return
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+            os.pwrite(self._file, f"{steps:15d} {window_s:15.3f}\n".encode(), 0)
+        except OSError:
+            self.due_s = float("inf")
+
+    def remove(self) -> None:
+        """Close and remove the file."""
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+                self._path.unlink()
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,6 +526,10 @@ def _differences(marks: Sequence[float]) -> list[float]:
 
 def _event(step: str | list[int], data: Mapping[str, Any]) -> str:
     return f"DLLL {json.dumps({'step': step, 'data': data})}\n"
+
+
+def _report_unwritten(path: Path, error: OSError) -> None:
+    sys.stderr.write(f"trainmark: {path}: the events cannot be written: {error.strerror}\n")
 
 
 def _replace(path: Path, text: str) -> None:

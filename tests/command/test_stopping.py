@@ -101,5 +101,12 @@ def test_a_program_that_counts_epochs_is_ended_after_whole_ones(tmp_path: Path) 
     assert [ended(tmp_path, steps_of(*shown), of_steps) for shown in ((3, 20), (4, 1))] == [None, after]
 
 
+@pytest.mark.parametrize("line", ["Epoch {}/60 loss 2.3\n", "Epoch {}: train loss 2.3, val acc 0.12\n"])
+def test_lines_of_epochs_alone_are_counted_as_epochs(line: str, tmp_path: Path) -> None:
+    lines = [line.format(epoch) for epoch in range(1, 6)]
+    # An unknown format is guessed from four lines on.
+    assert [ended(tmp_path, lines[:shown]) for shown in (2, 4)] == [None, "ended on purpose after 3 epochs"]
+
+
 def test_a_log_without_epochs_is_not_ended_by_them(tmp_path: Path) -> None:
     assert ended(tmp_path, [f"step {step} loss {1 / step:.4f}\n" for step in range(1, 60)]) is None

@@ -239,7 +239,11 @@ def test_a_second_loop_of_a_run_does_not_replace_its_events(
     loop(20, work=3)
     loop(20, work=5)
 
-    assert read_events(tmp_path / "events.jsonl").parameters.global_batch == 3
+    events = read_events(tmp_path / "events.jsonl")
+    assert events.parameters.global_batch == 3
+    (doubt,) = measure_events(events).suspicions
+    assert doubt.code == "several-loops"
+    assert "measured 2 loops, and the number is that of the first" in doubt.sentence
 
 
 def test_events_that_cannot_be_written_do_not_end_the_training(
@@ -249,3 +253,47 @@ def test_events_that_cannot_be_written_do_not_end_the_training(
 
     assert m.result.throughput is not None
     assert "events cannot be written: No such file" in capsys.readouterr().err
+
+
+def test_a_host_that_is_ahead_of_its_device_knows_no_step_times(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    m = loop(40, warmup=5, synchronize=lambda: time.sleep(0.05), events=events)
+
+    measured = measure_events(read_events(events))
+    assert m.result.window_s is not None
+    assert m.result.window_s > 0.05
+    assert (measured.measured_steps, measured.step_times) == (35, None)
+    assert measured.throughput == pytest.approx(m.result.throughput)
+
+
+def test_a_host_that_waits_for_each_step_knows_the_step_times(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    loop(20, warmup=5, seconds=0.002, synchronize=lambda: None, events=events)
+
+    times = measure_events(read_events(events)).step_times
+    assert times is not None
+    assert times.p50 >= 0.002
+
+
+ENDLESS = """\
+import time
+import trainmark as tm
+
+with tm.measure(unit="tokens", warmup=5) as m:
+    while True:
+        time.sleep(0.01)
+        m.step(512)
+"""
+
+
+@pytest.mark.process
+def test_a_loop_that_prints_nothing_is_ended_after_its_steps(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [sys.executable, str(script(tmp_path, ENDLESS))]
+
+    main(["run", "--out", str(out), "--repeats", "1", "--steps", "60", "--timeout", "60", "--", *words])
+
+    (run,) = json.loads((out / "results.json").read_text())["cases"][0]["runs"]
+    assert run["reason"] == "ended on purpose after 60 steps"
+    assert 55 <= run["measurement"]["measured_steps"] < 2000
+    assert not list(out.rglob("*.progress"))

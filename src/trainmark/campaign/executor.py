@@ -46,10 +46,11 @@ from trainmark.node import (
 from trainmark.node.telemetry import INTERVAL_S
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries, PartName
-from trainmark.schema.names import LOG
+from trainmark.schema.names import EVENTS, LOG
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
+from trainmark.training_loop import PROGRESS_SUFFIX
 from trainmark.workload import Card
 from trainmark.workload.card import OWN_FORMAT
 
@@ -58,7 +59,7 @@ LEAST_WINDOW_S = 2 * MIN_PERIODS * INTERVAL_S
 
 _READ_EVERY_S = 1.0
 _READ_SHARE = 0.02
-"""The largest share of the time that is spent on reading the log during a run."""
+"""The largest share of a CPU that is spent on reading the log during a run."""
 PORTS_BESIDES_RANKS = 4
 """Ports that a run may need besides one per rank: for the rendezvous, and a framework's scheduler and servers."""
 
@@ -81,6 +82,8 @@ class StopWatch:
             return None
         if stop.seconds is not None and pulse.elapsed_s >= stop.seconds:
             return Outcome.OK, f"ended on purpose after {stop.seconds:g} s"
+        if stop.steps is not None and self._counts_itself(stop.steps):
+            return Outcome.OK, f"ended on purpose after {stop.steps} steps"
         if pulse.elapsed_s < self._next_read_s:
             return None
         if stop.steps is not None and self._shows(stop.steps, lambda log: steps_shown(log.parsed), pulse):
@@ -89,12 +92,20 @@ class StopWatch:
             return Outcome.OK, f"ended on purpose after {stop.epochs} epochs"
         return None
 
+    def _counts_itself(self, wanted: int) -> bool:
+        """Return whether the program counts its steps by ``trainmark.measure`` and has done so many."""
+        try:
+            steps, window_s = (self.folder / (EVENTS + PROGRESS_SUFFIX)).read_text(encoding="ascii").split()
+            return int(steps) >= wanted and float(window_s) >= LEAST_WINDOW_S
+        except (OSError, ValueError):
+            return False
+
     def _shows(self, wanted: int, shown: Callable[[RunLog], int], pulse: Heartbeat) -> bool:
         """Return whether the log shows so many steps or epochs.
 
         Fast steps go on until the measured ones last long enough for samples of the machine.
         """
-        began = time.monotonic()
+        began = time.thread_time()
         # A program may have put a pipe in its place, which would block.
         if not (self.folder / LOG).is_file():
             return False
@@ -103,8 +114,12 @@ class StopWatch:
             enough = shown(log) >= wanted and not _is_short(log, self.card.skip)
         except OSError:
             enough = False
-        took = time.monotonic() - began
-        self._next_read_s = pulse.elapsed_s + max(_READ_EVERY_S, took / _READ_SHARE)
+        took = time.thread_time() - began
+        # The first read also imports what reads logs.
+        is_first = self._next_read_s == 0
+        self._next_read_s = pulse.elapsed_s + (
+            _READ_EVERY_S if is_first else max(_READ_EVERY_S, took / _READ_SHARE)
+        )
         return enough
 
 
@@ -132,10 +147,12 @@ def steps_shown(log: ParsedLog) -> int:
 def epochs_shown(log: RunLog) -> int:
     """Return the number of whole epochs that the records of a log cover; 0 if it does not count them.
 
-    A record without a step is one of a whole epoch if it has the epoch's number or stands under its heading. An epoch
-    with steps is over when the next one begins.
+    A record without a step is one of a whole epoch if it has the epoch's number or stands under its heading; so is a
+    step that a guess takes for an epoch. An epoch with steps is over when the next one begins.
     """
     records = log.parsed.records
+    if log.guess is not None and log.guess.counts_epochs:
+        return steps_shown(log.parsed)
     if records.epoch is None:
         headed = log.known is not None and log.known.heading is not None
         return records.count if headed and records.step is None else 0

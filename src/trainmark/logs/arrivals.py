@@ -37,18 +37,27 @@ def read_arrivals(path: Path) -> list[tuple[float, int]]:
 
 
 def pieces(path: Path, arrivals: list[tuple[float, int]]) -> list[tuple[float, bytes]]:
-    """Return the whole lines of the log at ``path`` that arrived at each moment; the rest came with the last one."""
+    """Return the whole lines of the log at ``path`` that arrived at each moment; the rest came with the last one.
+
+    A progress bar begins with its line's end, so the end of a line may come long after its text: the line arrived
+    with its text.
+    """
     found: list[tuple[float, bytes]] = []
-    carry = b""
+    carry, carried_at = b"", arrivals[-1][0] if arrivals else 0.0
     with path.open("rb") as file:
         for (_, before), (moment, size) in pairwise(arrivals):
-            data = carry + file.read(max(0, size - before))
+            data = file.read(max(0, size - before))
+            if carry and data[:1] in (b"\r", b"\n"):
+                ended = len(data) - len(data.lstrip(b"\r\n"))
+                found.append((carried_at, carry + data[:ended]))
+                carry, data = b"", data[ended:]
+            data = carry + data
             cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-            carry = data[cut:]
+            carry, carried_at = data[cut:], moment
             if cut:
                 found.append((moment, data[:cut]))
         if carry := carry + file.read():
-            found.append((arrivals[-1][0] if arrivals else 0.0, carry))
+            found.append((carried_at, carry))
     return found
 
 

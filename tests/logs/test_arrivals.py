@@ -1,0 +1,50 @@
+"""The moments at which the lines of a log arrived, by the noted sizes of the log."""
+
+import io
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainmark.logs.arrivals import pieces, record_times
+from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
+from trainmark.programs import read_stream
+
+
+def arrived_pieces(path: Path, writes: list[tuple[float, bytes]]) -> list[tuple[float, bytes]]:
+    """Return the pieces of a log that a program wrote at these moments, each noticed at once."""
+    path.write_bytes(b"".join(text for _, text in writes))
+    sizes = accumulate(len(text) for _, text in writes)
+    noted = [(writes[0][0], 0), *((at, size) for (at, _), size in zip(writes, sizes, strict=True))]
+    return pieces(path, noted)
+
+
+def test_a_bar_that_begins_with_its_lines_end_arrived_with_its_text(tmp_path: Path) -> None:
+    writes = [(1000.0 + second, b"\rstep %d" % second) for second in range(1, 5)]
+    arrived = arrived_pieces(tmp_path / "train.log", writes)
+    found = {piece.strip(): moment for moment, piece in arrived if piece.strip()}
+    assert found == {text.strip(): moment for moment, text in writes}
+    assert b"".join(piece for _, piece in arrived) == b"".join(text for _, text in writes)
+
+
+def test_a_line_whose_text_arrives_in_two_parts_arrived_with_the_second(tmp_path: Path) -> None:
+    writes = [(1.0, b"step 1 lo"), (2.0, b"ss 0.5\nstep 2"), (3.0, b" loss 0.4\n")]
+    arrived = arrived_pieces(tmp_path / "train.log", writes)
+    assert arrived == [(2.0, b"step 1 loss 0.5\n"), (3.0, b"step 2 loss 0.4\n")]
+
+
+def test_the_last_record_of_a_bar_took_as_long_as_the_others(tmp_path: Path) -> None:
+    writes = [
+        (1000.0 + step / 50, b"\r%3d%%|####      | %d/150 [00:01<00:01, 50.0it/s]" % (step / 1.5, step))
+        for step in range(5, 151, 5)
+    ]
+    arrived = arrived_pieces(tmp_path / "train.log", [*writes, (1003.0, b"\n")])
+    text = b"".join(piece for _, piece in arrived)
+    guess = propose_for(text)
+    assert guess is not None
+    log = read_guessed(read_stream(io.BytesIO(text), "log"), io.BytesIO(text), None, guess)
+    assert log is not None
+    times = record_times(arrived, log, proposed_format(guess))
+    assert times is not None
+    assert np.diff(times) == pytest.approx(0.1)
