@@ -105,6 +105,7 @@ class Settings:
 
 
 Kind = TypeVar("Kind", Recipe, Settings)
+Number = TypeVar("Number", int, float)
 
 
 def from_flags(kind: type[Kind], given: argparse.Namespace, **others: Any) -> Kind:
@@ -130,10 +131,7 @@ def positive(text: str) -> int:
 
 def count(text: str) -> int:
     """Return a whole number of at least 0."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    value = _number(text, int, "not a whole number")
     if value < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return value
@@ -141,10 +139,7 @@ def count(text: str) -> int:
 
 def norm(text: str) -> float | None:
     """Return a length to which gradients are clipped, None for 0: they are not."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    value = _number(text, float, "not a number")
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError("must not be negative, nor infinite")
     return value or None
@@ -154,10 +149,14 @@ def loss_scale(text: str) -> float | None:
     """Return a fixed scale, None for ``dynamic``."""
     if text == "dynamic":
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither 'dynamic' nor a number") from None
+    value = _number(text, float, "neither 'dynamic' nor a number")
     if not value >= 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return value
+
+
+def _number(text: str, kind: type[Number], otherwise: str) -> Number:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is {otherwise}") from None

@@ -75,10 +75,10 @@ class Unexplained(NamedTuple):
 class WitnessedStep(NamedTuple):
     """A step after the window, and all that was read around it; values that could not be read are None.
 
-    ``settings`` are the request, whatever the training has made of it;
-    ``weights`` are those before the step before, between both and after this one, ``moments`` the optimizer's before
-    and after this one; ``alone`` is this rank's own pass of the step's batch, and ``mean`` the sampled elements of the
-    mean of all ranks' gradients. ``moves``: the step changes weights of FP32.
+    ``settings`` are the request, whatever the training has made of it. ``weights`` are those before the step before,
+    between both and after this one, ``moments`` the optimizer's before and after this one; ``alone`` is this rank's own
+    pass of the step's batch, and ``mean`` the sampled elements of the mean of all ranks' gradients. ``moves``: the step
+    changes weights of FP32.
     """
 
     training: Training
