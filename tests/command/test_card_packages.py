@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 import zipfile
@@ -244,6 +245,32 @@ def test_a_dependency_with_an_exclamation_mark_is_left_out(tmp_path: Path, links
 
     assert (with_all.pins, without.pins) == (("tinyneeds==1.0", "tinypart==1.0"), ("tinyneeds==1.0",))
     assert with_all.folder != without.folder
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="PyPI's torchvision is built for CUDA on x86-64 alone"
+)
+def test_a_torchvision_of_another_build_than_torch_is_named_before_it_is_installed(
+    tmp_path: Path, links: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", links.as_uri())
+    (packages,) = (tmp_path / "base").glob("lib/python3*/site-packages")
+    (packages / "torch-2.9.0+cpu.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+cpu\n"
+    (packages / "torch-2.9.0+cpu.dist-info" / "METADATA").write_text(metadata)
+    wheel(links, "torchvision", "0.24.0", requires="torch==2.9.0")
+
+    with pytest.raises(UnusableEnvironment) as raised:
+        lock_packages(base, {}, ["torchvision"], tmp_path / "home")
+
+    assert str(raised.value).startswith(
+        "torchvision==0.24.0 is built for CUDA and cannot be imported with torch 2.9.0+cpu: "
+    )
+    knowing = lock_packages(base, {}, ["torchvision", "!torch"], tmp_path / "home")
+    assert knowing.pins == ("torchvision==0.24.0",)
+    wheel(links, "torchvision", "0.24.0+cpu", requires="torch==2.9.0")
+    of_cpus = lock_packages(base, {}, ["torchvision==0.24.0"], tmp_path / "home")
+    assert of_cpus.pins == ("torchvision==0.24.0+cpu",)
 
 
 def test_the_index_of_pip_is_uvs_unless_uv_has_its_own(tmp_path: Path) -> None:

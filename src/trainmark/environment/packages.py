@@ -8,6 +8,7 @@ import configparser
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -123,7 +124,24 @@ def lock_packages(
         write_atomically(lock, text)
     text = lock.read_text(encoding="utf-8")
     pins = tuple(f"{name}=={version}" for name, version in _PIN.findall(text))
+    if f"{LEFT_OUT}torch" not in requirements and (reason := _other_build(present, pins, platform.machine())):
+        raise UnusableEnvironment(reason)
     return PackageLock(folder, base, tuple(found.folders), pins, text, uv)
+
+
+def _other_build(present: Mapping[str, str], pins: Sequence[str], machine: str) -> str | None:
+    """Return why the locked torchvision cannot be imported next to the environment's torch, or None.
+
+    No version says so: on x86-64, PyPI's torchvision is built for CUDA, and its metadata fits any build of its torch.
+    """
+    torch = present.get("torch", "")
+    found = next((pin for pin in pins if pin.startswith("torchvision==")), "")
+    if machine != "x86_64" or not found or "+" in found or not torch.endswith("+cpu"):
+        return None
+    return (
+        f"{found} is built for CUDA and cannot be imported with torch {torch}: name the index of PyTorch's builds for "
+        "CPUs (UV_INDEX=https://download.pytorch.org/whl/cpu), or leave it out ('!torchvision' in the card's packages)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
