@@ -11,17 +11,18 @@ from trainmark.campaign.rank_files import rank_files
 from trainmark.campaign.result_measurement import measure_result
 from trainmark.campaign.suspicion import contradictions, missing_facts
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
-from trainmark.logs.guess import Guess
+from trainmark.logs.guess import Guess, find_untimed
 from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
 from trainmark.logs.plausibility import with_timing_by
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.measure.rules.steady_records import log_suspicions
+from trainmark.measure.rules.witnesses import TOLERANCE, explain_factor
 from trainmark.node import read_tail
 from trainmark.node.run_files import INTERVAL_S
 from trainmark.printable import last_line, printable_line
@@ -304,11 +305,13 @@ def _measurement_of(
     log, alone = folder / LOG, first.parsed
     found = first.with_facts(missing_facts(alone.facts, case))
     read, clock = found.parsed, _clock_of(found)
-    _require_format(card, read, log)
+    _require_format(card, read, log, found)
     work = work_of_step(case, card)
     printed = read.facts.global_batch
     timed = _with_arrivals(_with_work(work, read), clock, is_stamped=found.is_stamped)
-    read, result = _measured_by_rule(card, work, warmup_steps, timed, found.counted_unit)
+    read, result = _measured_by_work(card, work, warmup_steps, timed) or _measured_by_rule(
+        card, work, warmup_steps, timed, found.counted_unit
+    )
     problems = (*read.problems, *result.problems)
     allowed = (Status.OK, Status.GUESSED) if card.log_format == AUTO_FORMAT else (Status.OK,)
     if result.value is None or result.status not in allowed:
@@ -318,7 +321,7 @@ def _measurement_of(
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     window = clock.window(result.skipped, result.used)
     return Measurement(
-        unit=_unit(card, read, work),
+        unit=read.unit or card.counted_in,
         rule=result.rule,
         throughput=result.value,
         samples=None,
@@ -343,11 +346,32 @@ def _measurement_of(
     )
 
 
-def _unit(card: Card, read: ParsedLog, work: int | None) -> str:
-    """Return the log's unit; of a guessed log, whose unit is assumed, the card's for a step's stated work."""
-    if card.unit and work is not None and read.status is Status.GUESSED:
-        return card.unit
-    return read.unit or card.counted_in
+def _measured_by_work(
+    card: Card, work: int | None, warmup_steps: int | None, read: ParsedLog
+) -> tuple[ParsedLog, RuleResult] | None:
+    """Return a guessed log and its number by the stated work of a step and the time of the steps; None without both.
+
+    What the card states comes before the rate and the unit that a guess assumes. A printed rate of the same unit that
+    differs is a doubt.
+    """
+    if work is None or read.status is not Status.GUESSED:
+        return None
+    by_work = replace(read, unit=card.unit or read.unit, records=replace(read.records, rate=None))
+    result = measure_log(by_work, _rule_of(card, warmup_steps, by_work))
+    if result.value is None:
+        return None
+    if read.records.rate is None or by_work.unit != read.unit:
+        return by_work, result
+    printed = measure_log(read, _rule_of(card, warmup_steps, read)).value
+    if printed is None or abs(printed / result.value - 1) <= TOLERANCE:
+        return by_work, result
+    reason = explain_factor(read, printed / result.value)
+    sentence = (
+        f"the number is {result.value:.6g} by the stated work of a step ({work:,}), but by the printed rate it is "
+        f"{printed:.6g}{': ' + reason if reason else ''}"
+    )
+    problems = (*result.problems, Problem("witnesses-disagree", sentence))
+    return by_work, replace(result, problems=problems)
 
 
 def _measured_by_rule(
@@ -385,7 +409,7 @@ def _witnessed(alone: ParsedLog) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
+def _require_format(card: Card, read: ParsedLog, log: Path, found: RunLog) -> None:
     name = card.format_name
     if read.format is None and hides_output(card.command):
         raise NotMeasurable(
@@ -393,6 +417,13 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
             "into the run's folder, where they are read (--log-dir {run}/node{node}), or print them too (--tee 3)"
         )
     if read.format is None and name == AUTO_FORMAT:
+        untimed = None if len(found.arrived) > _AT_ONCE else find_untimed(log.read_bytes())
+        if untimed is not None:
+            raise NotMeasurable(
+                f"{log.name} is {read.status.value}: lines such as '{untimed}' count steps, but all arrived at once, "
+                "so their times are unknown: let the program flush its output after each line (print(…, flush=True); "
+                "PYTHONUNBUFFERED=1 is set; for others stdbuf -oL)"
+            )
         last = last_line_of(log)
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no line of it repeats with a rising counter{last}; "
@@ -406,6 +437,8 @@ def _require_format(card: Card, read: ParsedLog, log: Path) -> None:
         raise NotMeasurable(f"{log.name} has the format '{read.format}', but the card states '{name}'")
 
 
+_AT_ONCE = 2
+"""The most parts of a log that arrived at once: the command, and all output."""
 _SILENT = "; the program printed nothing"
 _DESCRIBE_LINES = (
     "describe its lines (docs/how-to/describe-a-log.md) and give --format, or let it count its own steps by "

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.cli.command_suite import CommandSuite
+from trainmark.cli.command_suite import DEVICES, CommandSuite
 from trainmark.errors import counted
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
@@ -84,11 +84,20 @@ def _assumed_of(results: Results) -> Iterator[str]:
 
 
 def _comparisons(results: Results, directory: Path) -> Iterator[str]:
-    """Yield the command that compares the values of each option that varies between the cases."""
-    options = [case.case.options for case in results.cases]
-    for name in dict.fromkeys(name for given in options for name in given):
-        if len({value_text(given.get(name)) for given in options}) > 1:
-            yield shlex.join(("trainmark", "compare", str(directory), "--axis", name))
+    """Yield the command that compares the values of each option, or of the devices, that vary between the cases."""
+    cases = [case.case for case in results.cases]
+    devices = {case.devices_per_node for case in cases}
+    follows = False
+    for name in dict.fromkeys(name for case in cases for name in case.options):
+        values = {value_text(case.options.get(name)) for case in cases}
+        if len(values) > 1:
+            pairs = {(value_text(case.options.get(name)), case.devices_per_node) for case in cases}
+            with_devices = len(devices) > 1 and len(pairs) == len(values)
+            follows |= with_devices
+            more = ("--ignoring", DEVICES) if with_devices else ()
+            yield shlex.join(("trainmark", "compare", str(directory), "--axis", name, *more))
+    if len(devices) > 1 and not follows:
+        yield shlex.join(("trainmark", "compare", str(directory), "--axis", DEVICES))
 
 
 def advice_of(results: Results, further: Sequence[str] = ()) -> Iterator[str]:

@@ -36,10 +36,12 @@ from trainmark.workload import (
     tasks_per_node,
 )
 from trainmark.workload.card import AUTO_FORMAT
-from trainmark.workload.placeholders import NUMBERS, expression_names
+from trainmark.workload.placeholders import NUMBERS, expression_names, filled
 
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
 _OPTION = re.compile(r"[A-Za-z_]\w*")
+DEVICES = "devices_per_node"
+"""The axis that ``--vary`` may name: its cases have different numbers of devices, and are scales of one program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +147,21 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
     _require_used(varied, words)
     recognised = recognise(words, folder, os.environ)
     name = _name(given.name or program_name(words, recognised, folder))
+    on_devices = _counts(DEVICES, varied.pop(DEVICES)) if DEVICES in varied else None
     options = {**varied, **variables}
     framework = recognised.framework or UNKNOWN
-    devices = given.devices or _devices_of_node(words, recognised, given.nodes)
+    if on_devices is not None and given.devices is not None:
+        raise InputError(
+            f"--devices {given.devices}: --vary {DEVICES} gives the devices; leave one of them out"
+        )
+    points = [
+        _Point(
+            dict(zip(options, values, strict=True)),
+            devices or _devices_in(words, options, values, given, folder),
+        )
+        for devices in on_devices or (given.devices,)
+        for values in itertools.product(*options.values())
+    ]
     card: dict[str, Any] = {
         "name": name,
         "description": shlex.join(words)[:200],
@@ -179,11 +193,40 @@ def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> 
             card[key] = value
     return CommandSuite(
         name,
-        {"environment": python_of(recognised), **_suite(name, framework, card, given, options, devices)},
+        {"environment": python_of(recognised), **_suite(name, framework, card, given, points)},
         card,
         recognised,
-        _assumptions(given, recognised, devices),
+        _assumptions(given, recognised, points),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """The values of the options in one case, and its devices of a node; None if the command does not show them."""
+
+    options: Mapping[str, Any]
+    devices: int | None
+
+
+def _devices_in(
+    words: Sequence[str],
+    options: Mapping[str, Any],
+    values: Sequence[Any],
+    given: CommandOptions,
+    folder: Path,
+) -> int | None:
+    """Return the devices of a node that the command shows with these values of its options."""
+    texts = {name: str(value) for name, value in zip(options, values, strict=True)}
+    with_values = [filled(word, texts) for word in words]
+    return _devices_of_node(with_values, recognise(with_values, folder, os.environ), given.nodes)
+
+
+def _counts(name: str, values: Sequence[Any]) -> tuple[int, ...]:
+    """Return values that count something; raise ``InputError`` for another one."""
+    for value in values:
+        if not isinstance(value, int) or value < 1:
+            raise InputError(f"--vary {name}: '{value}' is no number above 0")
+    return tuple(values)
 
 
 def _work(text: str, options: Mapping[str, list[Any]]) -> int | str:
@@ -210,26 +253,27 @@ def _suite(
     framework: str,
     card: Mapping[str, Any],
     given: CommandOptions,
-    options: Mapping[str, list[Any]],
-    devices: int | None,
+    points: Sequence[_Point],
 ) -> dict[str, Any]:
-    defaults = {"task": neutral_task(), "workload": name, "framework": framework}
-    if devices is not None and devices > 1:
-        defaults["devices_per_node"] = devices  # type: ignore[assignment]
+    defaults: dict[str, Any] = {"task": neutral_task(), "workload": name, "framework": framework}
     if given.precision is not None:
         defaults["precision"] = given.precision
     if given.nodes is not None:
-        defaults["nodes"] = given.nodes  # type: ignore[assignment]
-    points = [
-        {"options": dict(zip(options, values, strict=True))} if options else {}
-        for values in itertools.product(*options.values())
+        defaults["nodes"] = given.nodes
+    cases = [
+        {
+            **defaults,
+            **({DEVICES: point.devices} if (point.devices or 1) > 1 else {}),
+            **({"options": dict(point.options)} if point.options else {}),
+        }
+        for point in points
     ]
     suite: dict[str, Any] = {
         "name": name,
         "description": card["description"],
         "cards": [COMMAND_CARD],
         "protocol": _protocol(given),
-        "cases": [{**defaults, **point} for point in points],
+        "cases": cases,
     }
     if given.timeout is not None:
         suite["limits"] = {"timeout_s": given.timeout}
@@ -372,9 +416,9 @@ def _log_format(given: str | None) -> Any:
     return find_format(given).name
 
 
-def _assumptions(given: CommandOptions, recognised: Recognised, devices: int | None) -> tuple[str, ...]:
+def _assumptions(given: CommandOptions, recognised: Recognised, points: Sequence[_Point]) -> tuple[str, ...]:
     found = []
-    if given.devices is None and devices is None:
+    if given.devices is None and any(point.devices is None for point in points):
         found.append("the command does not show how many devices it uses: 1 (--devices N)")
     elif given.devices is None and recognised.launcher == "python":
         found.append("one process, on one device (--devices N)")

@@ -159,8 +159,8 @@ def run(
         str | None,
         _of_command(
             "--work-per-step",
-            "The units of one step of all devices, if the log does not say: a number, or an expression over the names "
-            "of --vary ('{batch} * 512').",
+            "The units of one step of all devices, if the log does not say or its format is guessed: a number, or an "
+            "expression over the names of --vary ('{batch} * 512').",
             metavar="N|EXPRESSION",
         ),
     ] = None,

@@ -1,0 +1,89 @@
+"""The number of a log that only a guess can read, by the work of a step that the command states."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from trainmark.campaign.log_measurement import measure_run
+from trainmark.cli.command_suite import CommandOptions, command_suite
+from trainmark.logs.events import parse_events
+from trainmark.measure import NotMeasurable
+from trainmark.schema.measurement import Measurement
+from trainmark.schema.names import ARRIVALS, LOG
+from trainmark.suite import load_suite
+from trainmark.workload import load_workloads
+
+STEPS, STEP_S = 200, 0.02
+LINE = "step {step} loss {loss:.4f} | {rate:.1f} images/s\n"
+OF_RANKS = "".join(
+    f"[rank{rank}]: iter {{step}} loss {{loss:.4f}} {{rate:.1f}} images/s\n" for rank in (0, 1)
+)
+
+
+def measured(
+    folder: Path, given: CommandOptions, line: str, rate: float, *, at_once: bool = False
+) -> Measurement:
+    """Measure a log of ``STEPS`` steps, each of ``STEP_S`` seconds, whose lines print ``rate``."""
+    texts = [
+        line.format(step=step, loss=2 / step, rate=rate + math.sin(step)).encode()
+        for step in range(1, STEPS + 1)
+    ]
+    texts = [b"".join(texts)] if at_once else texts
+    sizes = [sum(map(len, texts[: at + 1])) for at in range(len(texts))]
+    moments = [1e9 + STEP_S * at for at in range(len(texts))]
+    noted = [(1e9 - 1, 0), *zip(moments, sizes, strict=True)]
+    (folder / LOG).write_bytes(b"".join(texts))
+    (folder / ARRIVALS).write_text("".join(f"{moment:.4f} {size}\n" for moment, size in noted))
+    suite = load_suite(command_suite(["python3", "train.py"], given, folder).write(folder / "out"))
+    (case,) = suite.cases
+    card = load_workloads(Path(path) for path in suite.cards).find(case).card
+    return measure_run(case, card, folder, parse_events([]))
+
+
+def doubts(found: Measurement) -> dict[str, str]:
+    return {one.code: one.sentence for one in found.suspicions}
+
+
+def test_a_stated_unit_does_not_rename_the_rate_of_another_unit(tmp_path: Path) -> None:
+    given = CommandOptions(unit="tokens/s", work_per_step="4096")
+
+    found = measured(tmp_path, given, LINE, 1600.0)
+
+    assert (found.unit, found.throughput) == ("tokens/s", pytest.approx(4096 / STEP_S, rel=0.01))
+    assert "witnesses-disagree" not in doubts(found)
+
+
+def test_the_stated_work_of_all_devices_comes_before_the_printed_rate_of_each(tmp_path: Path) -> None:
+    given = CommandOptions(unit="images/s", work_per_step="64", devices=2)
+
+    found = measured(tmp_path, given, OF_RANKS, 1600.0)
+
+    assert (found.unit, found.throughput) == ("images/s", pytest.approx(3200, rel=0.01))
+    assert (
+        "by the stated work of a step (64), but by the printed rate it is 16"
+        in doubts(found)["witnesses-disagree"]
+    )
+    assert "one of them counts a single device of 2" in doubts(found)["witnesses-disagree"]
+
+
+def test_a_printed_rate_that_agrees_with_the_stated_work_is_no_doubt(tmp_path: Path) -> None:
+    found = measured(tmp_path, CommandOptions(unit="images/s", work_per_step="32"), LINE, 1600.0)
+
+    assert found.throughput == pytest.approx(1600, rel=0.01)
+    assert "witnesses-disagree" not in doubts(found)
+
+
+def test_without_times_a_rate_keeps_its_own_unit(tmp_path: Path) -> None:
+    given = CommandOptions(unit="tokens/s", work_per_step="4096")
+
+    found = measured(tmp_path, given, LINE, 1600.0, at_once=True)
+
+    assert (found.unit, found.throughput) == ("images/s", pytest.approx(1600, rel=0.01))
+
+
+def test_lines_that_arrive_at_once_are_called_that(tmp_path: Path) -> None:
+    with pytest.raises(
+        NotMeasurable, match=r"lines such as 'step N loss N.*' count steps, but all arrived at once"
+    ):
+        measured(tmp_path, CommandOptions(), "step {step} loss {loss:.4f}\n", 0.0, at_once=True)
