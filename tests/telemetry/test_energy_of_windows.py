@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from test_gpu_samples import FakeError, FakeNvml
 
-from telemetry.test_gpu_samples import FakeError, FakeNvml
 from trainmark.node.accelerators import Nvml
 from trainmark.node.telemetry import sample_gpu, to_line
 from trainmark.node.telemetry_summary import summarise
@@ -37,8 +37,9 @@ def independent() -> float:
     within = [
         (at, watts) for at, watts in zip(REAL["at_s"], REAL["power_w"], strict=True) if begin <= at <= end
     ]
-    joules = sum((b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(within))
-    return joules + (within[0][0] - begin) * within[0][1] + (end - within[-1][0]) * within[-1][1]
+    joules: float = sum((b - a) * (low + high) / 2 for (a, low), (b, high) in pairwise(within))
+    joules += (within[0][0] - begin) * within[0][1] + (end - within[-1][0]) * within[-1][1]
+    return joules
 
 
 @pytest.mark.parametrize("first", range(20))

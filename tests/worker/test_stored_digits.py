@@ -50,7 +50,7 @@ def checked(
     before, later = {"w": values()}, {"w": values() if after is None else after}
     moments = Moments(9, {"w": values() if first is None else first}, {"w": values() ** 2})
     own = SimpleNamespace(gradients={"w": values() if gradient is None else gradient})
-    weights = {}, before, later
+    weights: Any = ({}, before, later)
     found = check_digits(WitnessedStep(rank, settings, 0, weights, (moments, None), own, None, moves=True))
     return found.data["narrow"], [code for code, _ in found.doubts]
 
