@@ -8,12 +8,13 @@ import sample_results as sample
 
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.report import Language
+from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import Bullets, Section, Style, Table
 from trainmark.report.writing import compose
 from trainmark.schema.energy import EnergySource, EnergyUse
 from trainmark.schema.gates import GateName
 from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 from trainmark.store import read_results, write_results
 from trainmark.suite import load_suite
@@ -203,7 +204,24 @@ def test_what_to_distrust_is_named_with_its_number() -> None:
 def test_results_without_any_doubt_say_how_often_the_machine_was_watched() -> None:
     found = reasons(glance(sample.one_case(3)))
     assert found[0] == "No check found a reason to doubt these numbers."
-    assert "looked: 37 samples" in found[1]
+    assert "(37 samples over" in found[1]
+
+
+def failed_program() -> Results:
+    """A program by its command line whose only run gave no number."""
+    case = sample.foreign_program().cases[0].case
+    reason = "train.log is unknown: no line of it repeats with a rising counter; the program printed nothing"
+    return sample.results([(case, (sample.failed_run(case, Outcome.INVALID, reason),))])
+
+
+def test_the_reason_of_the_only_kind_of_failure_is_on_the_first_screen() -> None:
+    (only,) = reasons(glance(failed_program()))
+    assert only.startswith("Runs without a result: 1 invalid (train.log is unknown: no line of it repeats")
+
+
+def test_a_program_without_a_measured_run_has_no_steps_of_a_protocol(tmp_path: Path) -> None:
+    assert "warm-up steps" not in render_markdown(failed_program(), tmp_path)
+    assert "warm-up steps" in render_markdown(sample.only_failures(), tmp_path)
 
 
 def test_failed_runs_alone_give_no_table() -> None:

@@ -200,12 +200,9 @@ def test_how_often_the_machine_was_inspected_is_in_the_table_of_runs_and_in_its_
     ]
     assert table[1 + len(runs)][cpu] == "12.3"
     measured = len(runs)
-    assert (
-        f"{measured - 1} of {measured} runs (looked: 37 samples over 3.7 s, in the run with the fewest)"
-        in text
-    )
-    assert f"During 1 of {measured} runs it was not looked at" in text
-    assert "(looked: 37 samples over 3.7 s" in render_table(changed)
+    assert f"{measured - 1} of {measured} runs (37 samples over 3.7 s in the run with the fewest)" in text
+    assert f"During 1 of {measured} runs it was not watched" in text
+    assert "(37 samples over 3.7 s" in render_table(changed)
 
 
 def test_checks_of_the_work_that_had_nothing_to_look_at_are_named(tmp_path: Path) -> None:

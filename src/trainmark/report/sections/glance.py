@@ -276,7 +276,16 @@ def _reasons(context: Context) -> Iterator[tuple[str, str]]:
     )
     if outcomes:
         words = [f"{n} {say.outcome(outcome)}" for outcome, n in outcomes.items()]
-        yield say("distrust_outcomes", what=say.joined(words)), "outcomes"
+        reasons = {run.reason for _, run in context.runs() if run.outcome is not Outcome.OK}
+        if len(reasons) == 1 and (reason := reasons.pop()):
+            yield (
+                say(
+                    "distrust_outcomes_reason", what=say.joined(words), reason=_short(say.translated(reason))
+                ),
+                "outcomes",
+            )
+        else:
+            yield say("distrust_outcomes", what=say.joined(words)), "outcomes"
     if unmeasured:
         words = [f"{n} {say.outcome(outcome)}" for outcome, n in unmeasured.items()]
         yield say("distrust_cases", what=say.joined(words)), "outcomes"

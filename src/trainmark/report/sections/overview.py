@@ -111,7 +111,8 @@ def _steps(context: Context) -> list[str]:
     ]
     results = [one for _, one in found if one.samples is None and not one.measured_steps]
     sentences = []
-    if not found or len(foreign) + len(results) < len(found):
+    is_planned = any(case.case.task != neutral_task() for case, _ in context.runs())
+    if (is_planned and not found) or len(foreign) + len(results) < len(found):
         sentences.append(
             say(
                 "protocol_steps",
@@ -253,6 +254,7 @@ def _command(context: Context) -> Iterator[Block]:
     say, command = context.say, context.results.command
     if command is not None:
         yield Code(say("reproduce_command"), command)
+        yield Paragraph(plain(say("reproduce_again")))
         return
     hosts = {host for _, run in context.runs() for host in run.hosts} - {LOCALHOST}
     yield Paragraph(plain(say("command_unknown")))
