@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import sys
 import tarfile
 from collections.abc import Callable
@@ -57,6 +58,41 @@ def changed(source: Path, target: Path, change: Callable[[str, bytes], tuple[str
     return target
 
 
+def test_an_archive_replaces_no_file_but_an_earlier_archive_of_its_directory(
+    results: Path, archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, less = tmp_path / "a.tar.zst", tmp_path / "less"
+    shutil.copytree(results, less)
+    (run,) = less.glob("runs/*/3")
+    shutil.rmtree(run)
+    (less / "results.json").write_text((results / "results.json").read_text())
+
+    assert main(["archive", str(less), "--out", str(target)]) == 0
+    assert main(["archive", str(results), "--out", str(target)]) == 0
+    whole = target.read_bytes()
+    assert main(["archive", str(less), "--out", str(target)]) == 2
+    assert "exists and has 1 run that" in capsys.readouterr().err
+    assert target.read_bytes() == whole
+
+    (tmp_path / "notes.txt").write_text("years of work")
+    assert main(["archive", str(results), "--out", str(tmp_path / "notes.txt")]) == 2
+    assert "notes.txt: exists and is no archive of results; give another --out" in capsys.readouterr().err
+    assert (tmp_path / "notes.txt").read_text() == "years of work"
+
+
+def test_an_archive_that_is_cut_off_names_few_of_its_missing_files(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut(name: str, data: bytes) -> tuple[str, bytes] | None:
+        return (name, data) if name == "ARCHIVE.json" else None
+
+    assert main(["verify", str(changed(archive, tmp_path / "a.tar.zst", cut))]) == 1
+
+    printed = capsys.readouterr().out
+    assert printed.count(": is missing\n") == 5
+    assert "missing: it may be cut off or damaged" in printed
+
+
 def test_an_archive_gives_the_same_numbers_on_arrival(
     archive: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,7 +100,7 @@ def test_an_archive_gives_the_same_numbers_on_arrival(
 
     out = capsys.readouterr().out
     assert "all files are as listed" in out
-    assert "3 runs of 1 cases give the same numbers, to the last digit" in out
+    assert "3 runs of 1 case give the same numbers, to the last digit" in out
 
 
 def test_the_extracted_directory_is_that_of_the_run(archive: Path, results: Path, tmp_path: Path) -> None:

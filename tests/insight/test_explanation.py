@@ -396,6 +396,44 @@ def test_a_log_without_a_throughput_still_shows_the_differences_and_exits_with_1
     assert "no throughput" in result.stderr
 
 
+def test_what_a_log_does_not_state_is_given(tmp_path: Path) -> None:
+    lines = "".join(
+        f"Epoch: [0][{step:5d}/5005]\tTime  {0.32 + step % 3 / 1000:.3f} (  0.320)\tData  0.001 (  0.010)\t"
+        "Loss 6.9e+00 (6.9e+00)\tAcc@1   0.00 (  0.1)\tAcc@5   0.40 (  0.5)\n"
+        for step in range(0, 500, 10)
+    )
+    log = write(tmp_path, lines)
+    unstated = runner.invoke(app, [str(log), "--reference", DGX1_32GB_AMP])
+    assert unstated.exit_code == 1
+    assert "add --gpus and --batch" in unstated.stderr
+
+    given = ["--gpus", "8", "--batch", "32", "--precision", "amp-fp16", "--model", "resnet50"]
+    result = runner.invoke(app, [str(log), "--reference", DGX1_32GB_AMP, *given])
+
+    assert result.exit_code == 0, result.output
+    assert "The reference is 1.4" in result.stdout
+    assert "(8 devices here, 1 there)" in result.stdout
+    with pytest.raises(
+        InputError, match=r"does not state its model, precision, .*: add --model, --precision"
+    ):
+        runner.invoke(app, [str(log), "--gpus", "8", "--batch", "32"], catch_exceptions=False)
+
+
+def test_a_ratio_of_logs_without_their_number_of_devices_is_noted(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(
+        "".join(
+            f"DLL 2023-01-02 03:04:{step // 3:02d}.{step % 3}00000 - Epoch: 0 Iteration: {step}  "
+            f"train.compute_ips : {800 + step % 5}.00 images/s train.total_ips : 790.00 images/s train.lr : 0.1 \n"
+            for step in range(1, 60)
+        )
+    )
+
+    result = runner.invoke(app, [str(log), "--reference", DGX1_32GB_AMP])
+
+    assert "does not state its number of devices, the other has 1: a part of the ratio" in result.stdout
+
+
 def test_the_command_prints_the_explanation_as_json(tmp_path: Path) -> None:
     log = write(tmp_path, ngc_log())
 

@@ -1,7 +1,10 @@
 """``trainmark store add|list``: result directories into SQLite and PostgreSQL, each of them once."""
 
 import json
+import shlex
 import sqlite3
+import subprocess
+import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -362,3 +365,22 @@ def test_runs_that_were_stored_under_a_cases_earlier_id_are_found(
     assert main(["report", str(path), "--json"]) == 0
     reported = Results.model_validate_json(capsys.readouterr().out)
     assert [len(one.runs) for one in reported.cases] == [3]
+
+
+def test_a_database_on_a_disk_that_cannot_be_written_is_read(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    assert main(["store", "add", str(out), "--to", str(shelf / "runs.db")]) == 0
+    mount = "mount --bind shelf shelf && mount -o remount,ro,bind shelf"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], cwd=tmp_path, check=False).returncode:
+        pytest.skip("this machine does not let us mount a folder read-only (unshare -rm mount)")
+    read = f"{mount} && exec {shlex.quote(sys.executable)} -m trainmark store list --from shelf/runs.db"
+
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", read], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split()[2:4] == ["2", "6"]

@@ -143,23 +143,27 @@ def explain(
     *,
     rule: str | None = None,
     device: str | None = None,
+    gpus: int | None = None,
+    batch: int | None = None,
 ) -> Explanation:
     """Explain why ``a`` has another throughput than ``b``: the differences ranked by their known effect.
 
     Each is a log, the folder of a run (``DIR/runs/CASE/REPEAT``), a case of a result (``DIR#CASE``) or the name of a
     published figure (``trainmark reference``); ``b`` is by default the fastest figure of the same program and hardware.
-    ``rule`` computes the throughput of logs, ``device`` is the device that a log does not name. Raises ``InputError``
-    if one of them cannot be read, or no published figure fits.
+    ``rule`` computes the throughput of logs; ``device``, ``gpus`` (over all nodes) and ``batch`` (of one device) are
+    what a log does not state. Raises ``InputError`` if one of them cannot be read, or no published figure fits.
 
     Example::
 
         print(trainmark.explain("mine.log", "theirs.log"))
     """
-    from trainmark.cli.explain import explain_sides
+    from trainmark.cli.explain import LogFacts, explain_sides
     from trainmark.insight import render_text, to_document
+    from trainmark.logs import Facts
 
     other = None if b is None else os.fspath(b)
-    found = explain_sides(os.fspath(a), other, rule, device, quiet=True)
+    given = LogFacts(rule, device, Facts(gpus=gpus, batch_per_device=batch))
+    found = explain_sides(os.fspath(a), other, given, quiet=True)
     return Explanation(to_document(found), render_text(found))
 
 

@@ -19,14 +19,17 @@ import zstandard
 from pydantic import ValidationError
 
 from trainmark import __version__
-from trainmark.errors import InputError, TrainmarkError, plain_message
+from trainmark.errors import InputError, TrainmarkError, counted, plain_message
 from trainmark.schema.archive import ArchiveContents, ArchivedFile
+from trainmark.schema.names import OUTCOME
 
 CONTENTS = "ARCHIVE.json"
 _CARDS = "archived-cards"
 _LEFT_OUT = frozenset({".lock"})
 _LARGEST_LIST = 256 * 2**20
 _BLOCK = 2**20
+_MOST_MISSING = 5
+"""The missing files of an archive that are named; of a damaged one, all after the damage are missing."""
 
 
 def write_archive(
@@ -35,6 +38,7 @@ def write_archive(
     """Write ``folder`` to ``target``; return the contents, and the paths that are left out because they are links.
 
     ``cards`` are the suite's cards; those outside of the folder are added. ``target`` appears only once it is whole.
+    Raises ``InputError`` if it exists and is no earlier archive of this folder.
     """
     found, links = _files(folder, target)
     packed = dict(found)
@@ -47,6 +51,8 @@ def write_archive(
             packed[path] = card
         named.append(path)
     listed = tuple(_listed(path, packed[path]) for path in sorted(packed))
+    if target.exists():
+        _require_earlier(target, folder, listed)
     contents = ArchiveContents(
         trainmark=__version__,
         created=datetime.now(UTC),
@@ -65,6 +71,26 @@ def write_archive(
     finally:
         part.unlink(missing_ok=True)
     return contents, links
+
+
+def _require_earlier(target: Path, folder: Path, listed: tuple[ArchivedFile, ...]) -> None:
+    """Raise ``InputError`` if replacing ``target`` would lose a run, or a file that is no archive."""
+    try:
+        with (
+            target.open("rb") as raw,
+            zstandard.ZstdDecompressor().stream_reader(raw) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as archive,
+        ):
+            before = _contents(target, archive, archive.next()).files
+    except (tarfile.TarError, zstandard.ZstdError, EOFError, InputError):
+        raise InputError(f"{target}: exists and is no archive of results; give another --out") from None
+    there = {one.digest for one in listed}
+    lost = [one.path for one in before if PurePosixPath(one.path).name == OUTCOME and one.digest not in there]
+    if lost:
+        raise InputError(
+            f"{target}: exists and has {counted(len(lost), 'run')} that {folder} does not have ({lost[0]}); give "
+            "another --out"
+        )
 
 
 def _write(raw: io.BufferedWriter, contents: ArchiveContents, packed: dict[str, Path]) -> None:
@@ -125,7 +151,8 @@ def extract_archive(source: Path, into: Path) -> tuple[ArchiveContents, list[str
         ):
             return _extract(source, archive, into)
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        raise InputError(f"{source}: not an archive of results, or cut off: {error}") from None
+        reason = "" if str(error) == "empty file" else f": {error}"
+        raise InputError(f"{source}: not an archive of results, or cut off or damaged{reason}") from None
 
 
 def _extract(source: Path, archive: tarfile.TarFile, into: Path) -> tuple[ArchiveContents, list[str]]:
@@ -141,7 +168,13 @@ def _extract(source: Path, archive: tarfile.TarFile, into: Path) -> tuple[Archiv
             problems.append(f"{member.name}: is not the file of {one.size} bytes that the list names")
         elif (digest := _extracted(archive, member, into)) != one.digest:
             problems.append(f"{member.name}: its digest is {digest}, but {one.digest} in the list")
-    problems += [f"{path}: is missing" for path in expected]
+    missing = [*expected]
+    problems += [f"{path}: is missing" for path in missing[:_MOST_MISSING]]
+    if len(missing) > _MOST_MISSING:
+        more = len(missing) - _MOST_MISSING
+        problems.append(
+            f"{counted(more, 'more file')} of {len(contents.files)} missing: it may be cut off or damaged"
+        )
     return contents, problems
 
 

@@ -11,6 +11,7 @@ from trainmark.campaign import collect_results
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.schema.archive import ArchiveContents, Verification
+from trainmark.schema.measurement import Interval
 from trainmark.schema.names import RESULTS, RUNS, SUITE
 from trainmark.schema.results import CaseResult, Results
 from trainmark.store import read_results
@@ -104,7 +105,15 @@ def _figures(
     for name in names:
         before, now = getattr(stored, name), getattr(anew, name)
         if before != now:
-            yield f"{owner}: its {name} is {before} in {RESULTS}, but {now} by its {source}"
+            yield f"{owner}: its {name} is {_text(before)} in {RESULTS}, but {_text(now)} by its {source}"
+
+
+def _text(figure: object) -> str:
+    return (
+        f"[{figure.low}, {figure.high}] ({figure.method.value})"
+        if isinstance(figure, Interval)
+        else f"{figure}"
+    )
 
 
 def _known(found: BaseModel | None) -> str:

@@ -3,13 +3,14 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
     from trainmark.insight import ExplainedRun, Explanation
     from trainmark.insight.sides import OtherSide
+    from trainmark.logs import Facts
     from trainmark.schema.results import CaseResult, Results
 
 app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -40,6 +41,20 @@ def explain(
     device: Annotated[
         str | None, typer.Option(help="The device, if the log does not name it, e.g. V100.")
     ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="The number of nodes, if the log does not state it.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="The batch size per device, if the log does not state it.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="The precision, if the log does not state it, e.g. amp-fp16.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, if the log does not state it.")] = None,
     test: Annotated[
         bool,
         typer.Option(
@@ -69,6 +84,7 @@ def explain(
     Exit code 1: A or B has no throughput; the differences are printed anyway. With --test, 1: more than 3 % of the gap
     is open, or runs are missing.
     """
+    from trainmark.cli.parse import given_facts
     from trainmark.errors import InputError
     from trainmark.files import to_json
     from trainmark.insight import render_text, to_document
@@ -78,7 +94,8 @@ def explain(
             "--reference and --against exclude each other: a run is compared with one other number"
         )
     _refuse_test_options(test, against, out, resume, budget)
-    explanation = explain_sides(side, reference or against, rule, device, quiet=as_json)
+    given = LogFacts(rule, device, given_facts(gpus, nodes, batch, precision, model))
+    explanation = explain_sides(side, reference or against, given, quiet=as_json)
     if test and against is not None:
         from trainmark.cli.explain_test import ExperimentOptions, run_test
 
@@ -109,9 +126,15 @@ def _refuse_test_options(
         raise InputError("--out, --resume and --budget are for --test")
 
 
-def explain_sides(
-    side: str, other_side: str | None, rule: str | None, device: str | None, *, quiet: bool
-) -> "Explanation":
+class LogFacts(NamedTuple):
+    """The rule of a log's number, and what is given of the logs because they do not state it; None for nothing."""
+
+    rule: str | None = None
+    device: str | None = None
+    facts: "Facts | None" = None
+
+
+def explain_sides(side: str, other_side: str | None, given: LogFacts, *, quiet: bool) -> "Explanation":
     """Return the explanation of one number against another one; raise ``InputError`` if a side names nothing.
 
     Without a second side it is the fastest published figure. Unless ``quiet``, what the run was bound by is printed
@@ -121,17 +144,15 @@ def explain_sides(
     from trainmark.insight import load_effects
     from trainmark.reference import load_references
 
-    run = side_of(side, rule, device)
-    other = _other(run, other_side, rule, device, quiet=quiet)
+    run = side_of(side, given)
+    other = _other(run, other_side, given, quiet=quiet)
     if other.run is not None and other.run.name == run.name:
         run = replace(run, name=side)
         other = replace(other, name=str(other_side), run=replace(other.run, name=str(other_side)))
     return explain_run(run, other, load_effects(), load_references())
 
 
-def _other(
-    run: "ExplainedRun", name: str | None, rule: str | None, device: str | None, *, quiet: bool
-) -> "OtherSide":
+def _other(run: "ExplainedRun", name: str | None, given: LogFacts, *, quiet: bool) -> "OtherSide":
     """Return the other side; without a name the fastest published figure of the run's case."""
     from trainmark.errors import InputError
     from trainmark.insight.bound import bound_line
@@ -140,7 +161,7 @@ def _other(
     from trainmark.reference import load_references
 
     if name is not None:
-        there = side_of(name, rule, device)
+        there = side_of(name, given)
         return side_of_run(there) if there.figure is None else side_of_figure(there.figure)
     try:
         return side_of_figure(choose_reference(run, load_references()))
@@ -150,7 +171,7 @@ def _other(
         raise
 
 
-def side_of(text: str, rule: str | None, device: str | None) -> "ExplainedRun":
+def side_of(text: str, given: LogFacts) -> "ExplainedRun":
     """Return the run that a word of the command line names; raise ``InputError`` if it names nothing."""
     from trainmark.errors import InputError
     from trainmark.insight.from_results import side_from_path
@@ -159,7 +180,7 @@ def side_of(text: str, rule: str | None, device: str | None) -> "ExplainedRun":
 
     path, _, chosen = text.partition("#")
     if Path(text).exists() and not _is_result(Path(text)):
-        return side_from_path(Path(text), rule, device)
+        return side_from_path(Path(text), *given)
     if _is_result(Path(path)):
         return _case(Path(path), chosen, text)
     try:

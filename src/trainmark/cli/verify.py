@@ -46,6 +46,7 @@ def verify(
 
 
 def _text(found: "Verification") -> str:
+    from trainmark.errors import counted
     from trainmark.printable import printable
 
     lines = [f"{found.archive}: suite {found.suite}, {found.files} files, {found.digest}"]
@@ -56,6 +57,7 @@ def _text(found: "Verification") -> str:
         lines.append(f"  not analysed again: {found.reason}")
     elif not found.problems:
         lines.append(
-            f"  {found.analysed} runs of {found.cases} cases give the same numbers, to the last digit"
+            f"  {counted(found.analysed, 'run')} of {counted(found.cases, 'case')} give the same numbers, to the last "
+            "digit"
         )
     return printable("\n".join(lines)) + "\n"

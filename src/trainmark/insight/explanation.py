@@ -173,9 +173,21 @@ def explain(
         in_noise=in_noise,
         noise=noise,
         factors=factors,
-        notes=notes,
+        notes=(*notes, *(() if ratio is None else _unknown_devices(run, other))),
         per_device=per_device,
     )
+
+
+def _unknown_devices(run: ExplainedRun, other: OtherSide) -> Iterator[str]:
+    """Yield that the ratio may be one of devices, if just one side states how many it has."""
+    stated = [side.recipe.value(Condition.DEVICES) for side in (run, other)]
+    if stated.count(None) == 1:
+        name = run.name if stated[0] is None else other.name
+        known = next(count for count in stated if count is not None)
+        yield (
+            f"{name} does not state its number of devices, the other has {known}: a part of the ratio may be theirs "
+            "(--gpus N)"
+        )
 
 
 def _per_device(ratio: float, here: StatedRecipe, there: StatedRecipe) -> float | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +42,15 @@ _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
 
 
-def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> ExplainedRun:
+def run_from_log(
+    path: Path, rule: str | None = None, device: str | None = None, given: Facts | None = None
+) -> ExplainedRun:
     """Return the log at ``path`` as a run; for the folder or the log of a built-in worker's run, read its events.
 
     ``rule`` names the rule for the throughput (the window rule by default), ``device`` the device, which few logs
-    state. A ``manifest.json`` next to the log supplies machine and software. A log without a throughput gives a run
-    without one. Raises ``InputError`` if the path is not a file or the rule is unknown.
+    state, and ``given`` further facts that the log does not state. A ``manifest.json`` next to the log supplies machine
+    and software. A log without a throughput gives a run without one. Raises ``InputError`` if the path is not a file or
+    the rule is unknown.
     """
     if path.is_dir():
         path = log_of_run(path) or path / EVENTS
@@ -56,14 +60,14 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         raise InputError(f"{path}: no such log file")
     path = (log_of_run(path.parent) if path.name == LOG else None) or path
     manifest = _manifest(path.parent / MANIFEST)
-    parsed = read_log(path, Facts(hardware=device or _gpu(manifest)))
+    parsed = read_log(path, replace(given or Facts(), hardware=device or _gpu(manifest)))
     result = measure_log(parsed, find_rule(rule) if rule else None)
     lines = list(_head(path))
     printed = recipe_from(read_parameters(lines), lines)
     recipe = printed.with_readings(
         {
             axis: reading
-            for axis, reading in _environment(parsed).items()
+            for axis, reading in _environment(parsed, given or Facts()).items()
             if axis not in _PRINTED_FIRST or axis not in printed.readings
         }
     )
@@ -194,7 +198,7 @@ def _given(hardware: str | None) -> dict[AxisName, Reading]:
     }
 
 
-def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
+def _environment(parsed: ParsedLog, given: Facts) -> dict[AxisName, Reading]:
     facts = parsed.facts
     device, memory = _device(facts.hardware)
     values: dict[AxisName, AxisValue | None] = {
@@ -209,8 +213,18 @@ def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
         Condition.DEVICE: device,
         Condition.DEVICE_MEMORY_GB: memory,
     }
-    where = "from the log or its name"
-    return {axis: Reading(value, where) for axis, value in values.items() if value is not None}
+    flags = {
+        Condition.MODEL: given.model and "--model",
+        Condition.PRECISION: given.precision and "--precision",
+        Condition.BATCH_PER_DEVICE: given.batch_per_device and "--batch",
+        Condition.DEVICES: given.gpus and "--gpus",
+        Condition.NODES: given.nodes and "--nodes",
+    }
+    return {
+        axis: Reading(value, f"as given by {flags[axis]}" if flags.get(axis) else "from the log or its name")
+        for axis, value in values.items()
+        if value is not None
+    }
 
 
 def _device(hardware: str | None) -> tuple[str | None, int | None]:

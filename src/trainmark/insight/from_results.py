@@ -14,6 +14,7 @@ from trainmark.insight.profiles import profiled_side
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import facts_of
 from trainmark.insight.sides import ExplainedRun
+from trainmark.logs import Facts
 from trainmark.logs.parameters import Parameter
 from trainmark.schema.case import UNKNOWN, Case, value_text
 from trainmark.schema.manifest import Manifest
@@ -119,9 +120,11 @@ def with_results(run: ExplainedRun, folder: Path) -> ExplainedRun:
     )
 
 
-def side_from_path(path: Path, rule: str | None = None, device: str | None = None) -> ExplainedRun:
+def side_from_path(
+    path: Path, rule: str | None = None, device: str | None = None, given: Facts | None = None
+) -> ExplainedRun:
     """Return a log or a run's folder as a run, with what its result directory recorded of it."""
-    run = run_from_log(path, rule, device)
+    run = run_from_log(path, rule, device, given)
     return with_results(run, path if path.is_dir() else path.parent)
 
 

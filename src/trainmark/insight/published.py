@@ -16,6 +16,15 @@ MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condi
 _OPTIONAL = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
 
 
+_FLAGS = {
+    Condition.MODEL: "--model",
+    Condition.PRECISION: "--precision",
+    Condition.DEVICE: "--device",
+    Condition.DEVICES: "--gpus",
+}
+"""The flags of ``trainmark explain`` that state what a log does not."""
+
+
 def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Reference:
     """Return the fastest figure with the run's framework, model, precision, device and number of devices.
 
@@ -25,9 +34,13 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     model, unstated = run.recipe.value(Condition.MODEL), _unstated(run.recipe)
     if model is None or unstated:
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
+        lacking = [*([Condition.MODEL] if model is None else []), *unstated]
+        flags = [_FLAGS[one] for one in lacking if one in _FLAGS]
         cure = "choose a figure with --reference"
-        if Condition.DEVICE in unstated:
-            cure = f"add --device, {'and for the rest ' if ',' in missing else 'or '}{cure}"
+        if flags:
+            cure = (
+                f"add {', '.join(flags)}, {'or' if len(flags) == len(lacking) else 'and for the rest'} {cure}"
+            )
         raise InputError(f"{run.name} does not state its {missing}: {cure}")
     found = [
         reference

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -121,12 +122,16 @@ def database_url(address: str) -> URL:
 def existing_store(address: str) -> "Store":
     """Open an existing database; raise ``InputError`` if it is missing or not one of trainmark's.
 
-    ``address`` is a URL or a SQLite file's path. No database is created.
+    ``address`` is a URL or a SQLite file's path. No database is created. A SQLite file in a folder that cannot be
+    written is opened to be read.
     """
     url = database_url(address)
-    if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
+    if url.get_backend_name() != "sqlite":
+        return Store(url, _of_trainmark)
+    if not (url.database and Path(url.database).is_file()):
         raise InputError(f"{url.database or address}: no such database")
-    return Store(url, _of_trainmark)
+    path = Path(url.database)
+    return Store(url, _of_trainmark) if os.access(path.parent, os.W_OK) else reading_store(path)
 
 
 def reading_store(path: Path) -> "Store":
@@ -137,6 +142,10 @@ def reading_store(path: Path) -> "Store":
     if not path.is_file():
         raise InputError(f"{path}: no such database")
     query = {"mode": "ro", "uri": "true"}
+    log = path.with_name(f"{path.name}-wal")
+    if not os.access(path.parent, os.W_OK) and not (log.is_file() and log.stat().st_size):
+        # SQLite would create the files of its log there; without a log, the file itself is whole.
+        query["immutable"] = "1"
     return Store(
         URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query=query), _of_trainmark
     )
