@@ -127,6 +127,12 @@ def test_a_slow_precision_is_compared_with_fp32() -> None:
     assert BF16.precision is Precision.AMP_BF16
 
 
+def test_a_fast_precision_is_no_cause_of_slowness() -> None:
+    timed = [(CASE, Timing(10.0, 2.0))]
+
+    assert causes_of(BF16, Timing(30.0, 0.8), timed, CpuFacts(flags=("avx512_bf16",)), on_cpu=True) == ()
+
+
 def test_a_case_gets_no_run_that_is_expected_to_outlast_the_budget() -> None:
     protocol = Protocol.model_validate(THREE)
     done = [Attempt(Outcome.OK, 1.0, 10.0)]

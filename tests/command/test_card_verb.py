@@ -131,3 +131,26 @@ def test_an_unknown_card_is_answered_with_the_nearest(capsys: pytest.CaptureFixt
     assert "did you mean 'gluon-cv'" in capsys.readouterr().err
     assert main(["card", "show", "trainmark"]) == 2
     assert "--framework jax --task causal-lm" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_a_card_of_lines_without_a_time_proposes_their_format_and_its_check_agrees(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = "for i in range(80):\n    time.sleep(0.05)\n"
+    lines = f"import time\n{loop}    print(f'[{{i // 40 + 1}}, {{i % 40 + 1:5d}}] loss: 2.3', flush=True)\n"
+    (folder / "loop.py").write_text(lines)
+    assert main(["card", "new", "--", sys.executable, "loop.py"]) in (0, 1)
+    text = (folder / "loop.yaml").read_text()
+    proposed = text.partition("to be corrected:\n")[2].partition("log_format: auto\n")[0]
+    assert proposed
+    assert "{stamp}" not in proposed
+    described = yaml.safe_load("\n".join(line[4:] for line in proposed.splitlines()))
+    (folder / "loop.yaml").write_text(text.replace("log_format: auto", yaml.safe_dump(described).rstrip()))
+    capsys.readouterr()
+
+    assert main(["card", "check", "loop.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "steps/s by the rule 'window'" in printed
+    assert "the lines alone give no number: the run is timed by their arrival" in printed
+    assert "doubt" not in printed

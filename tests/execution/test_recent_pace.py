@@ -61,6 +61,23 @@ def test_the_progress_line_has_the_rate_in_the_unit_that_an_earlier_run_showed(
     assert "    step 78, 12 800 tokens/s, steady from step 0, 20 s" in lines
 
 
+def test_the_time_left_is_at_most_that_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=20.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    case, stream = case_of(device="cpu"), StringIO()
+    with ProgressPrinter(stream) as printer:
+        printer.run_begins(case, 1, Progress(0, 24, 300.0))
+        printer.run_ended(result(case, 1), Progress(1, 24, 250.0))
+        printer.run_begins(case, 2, Progress(1, 24, 250.0))
+        printer.run_begins(case, 2, Progress(1, 3, 250.0))
+
+    lines = stream.getvalue().splitlines()
+    ends = [line.partition("; ")[2] for line in lines if line.startswith("[")]
+    assert ends[0] == "at most 5 min left, by the time budget"
+    assert ends[1] == "at most 4 min left, by the time budget"
+    assert ends[2].startswith("about ")
+
+
 def result(case: Case, repeat: int) -> RunResult:
     """Return a run of 3200 tokens a step, 0.25 s each."""
     times = StepTimes(mean=0.25, minimum=0.25, p50=0.25, p90=0.25, p99=0.25, maximum=0.25)

@@ -255,3 +255,13 @@ def test_mlperfs_tracked_throughput_is_read_if_the_log_prints_the_batch() -> Non
 
     assert [record.rate for record in log.records.rows()] == [2500.0, 2600.0]
     assert unsized.records.count == 0
+
+
+@pytest.mark.parametrize(
+    ("bar", "framework"),
+    [("[==============================] -", "tensorflow"), ("━━━━━━━━━━━━━━━━━━━━", None)],
+)
+def test_a_bar_of_keras_3_states_no_framework(bar: str, framework: str | None) -> None:
+    lines = "".join(f"Epoch {epoch}/3\n100/100 {bar} 5s 50ms/step - loss: 1.5\n" for epoch in (1, 2, 3))
+    read = read_stream(io.BytesIO(lines.encode()), "log")
+    assert (read.format, read.framework) == ("keras", framework)

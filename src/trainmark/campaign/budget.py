@@ -142,7 +142,7 @@ def causes_of(
     causes = []
     fp32 = case.varied(precision=Precision.FP32).id
     plain = next((known.step_s for one, known in timed if one.id == fp32), None)
-    if plain and timing.step_s is not None and case.precision is not Precision.FP32:
+    if plain and timing.step_s is not None and timing.step_s > plain and case.precision is not Precision.FP32:
         causes.append(f"a step takes about {timing.step_s / plain:.1f} times as long as with fp32")
     if on_cpu and case.precision in _BF16 and (missing := without_bf16(cpu, os.environ)) is not None:
         causes.append(missing)

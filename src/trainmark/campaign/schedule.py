@@ -49,10 +49,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a campaign: the finished runs, and the least number of runs in total."""
+    """Progress of a campaign: the finished runs, the least number of runs in total, and what is left of the budget.
+
+    ``left_s`` are seconds, infinite without a budget.
+    """
 
     finished: int
     at_least: int
+    left_s: float = math.inf
 
 
 def wants_another(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = math.inf) -> bool:
@@ -130,7 +134,7 @@ class Schedule:
     @property
     def progress(self) -> Progress:
         """The campaign's progress."""
-        return Progress(self._finished, self._at_least)
+        return Progress(self._finished, self._at_least, self._left_s)
 
     def take(self, may_run: Callable[[int], bool]) -> int | None:
         """Return the number of a case that may run now, and reserve it until ``done`` or ``put_back``.

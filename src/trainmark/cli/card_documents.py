@@ -42,7 +42,6 @@ def write_card_of_command(
     from trainmark.cli.command_suite import CommandOptions, command_suite
     from trainmark.cli.suite_reading import read_suite
     from trainmark.execution import ResultDirectory
-    from trainmark.logs.guess.reading import proposal, propose
     from trainmark.schema.names import LOG
     from trainmark.workload import read_card
 
@@ -56,16 +55,14 @@ def write_card_of_command(
         results = run_once(suite, Path(folder, "run"), "trainmark card new")
         run = run_of(results)
         runs = ResultDirectory(Path(folder, "run")).run(results.cases[0].case, 1)
-        guess = propose(runs / LOG) if (runs / LOG).exists() else None
         log = read_run_log(read_card(Path(folder, "card.yaml")).card, runs) if (runs / LOG).exists() else None
-    proposed = ["log_format:", *(f"  {line}" for line in proposal(guess).splitlines())] if guess else ()
     card = {key: value for key, value in found.card.items() if key != "stop_after"}
     text = "".join(
         f"{line}\n"
         for line in (
             *_head(found.suite),
             *_body(_movable(card, path.resolve().parent)),
-            *_reading(card, log, proposed, run),
+            *_reading(card, log, run),
         )
     )
     path.write_text(text, encoding="utf-8")
@@ -118,9 +115,11 @@ def _movable(card: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return dict(card) | {"source": source, "working_directory": "./" if place == "." else place}
 
 
-def _reading(
-    card: Mapping[str, Any], log: "RunLog | None", proposed: Sequence[str], run: "RunResult | None"
-) -> Iterator[str]:
+_STAMP = "{stamp}.*?"
+"""The beginning of a proposed pattern for lines that are read with their arrival before them."""
+
+
+def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | None") -> Iterator[str]:
     """Yield the part of a card about its log, by what the run showed."""
     from trainmark.logs import Status
     from trainmark.workload.card import AUTO_FORMAT
@@ -131,8 +130,11 @@ def _reading(
         yield "# recognised in the program's log"
     elif known == AUTO_FORMAT:
         yield "# No known format: `auto` reads it by a guess, which is a doubt of each run. Describe its lines instead"
-        yield "# (docs/how-to/describe-a-log.md); a proposal by its words, to be corrected:"
-        yield from (f"#   {line}" for line in proposed)
+        if log is None or log.guess is None:
+            yield "# (docs/how-to/describe-a-log.md)."
+        else:
+            yield "# (docs/how-to/describe-a-log.md); a proposal by its words, to be corrected:"
+            yield from (f"#   {line}" for line in ("log_format:", *_proposed(log)))
     else:
         yield "# as given by --format"
     yield yaml.safe_dump({"log_format": known}, sort_keys=False, allow_unicode=True, width=110).rstrip()
@@ -142,3 +144,12 @@ def _reading(
     if run is not None and run.measurement is not None:
         found = run.measurement
         yield f"# skip: {found.warmup_steps}   # records left out as warm-up"
+
+
+def _proposed(log: "RunLog") -> Iterator[str]:
+    """Yield the proposed description of the lines, without the stamp of their arrival, which no line has."""
+    from trainmark.logs.guess.reading import proposal
+
+    assert log.guess is not None
+    for line in proposal(log.guess).splitlines():
+        yield f"  {line.replace(_STAMP, '') if log.is_stamped else line}"

@@ -166,7 +166,10 @@ def _print_trial(results: "Results", card: "Card", directory: Path) -> int:
     folder = ResultDirectory(directory).run(result.case, 1)
     if card.log_format != OWN_FORMAT and (folder / LOG).exists():
         log = read_run_log(card, folder)
-        lines = explain_lines(str(folder / LOG), log.parsed, measure_log(log.parsed), log.known)
+        read = measure_log(log.parsed)
+        by_arrival = found is not None and read.value is None
+        known = None if log.is_stamped else log.known
+        lines = explain_lines(str(folder / LOG), log.parsed, read, known, by_arrival=by_arrival)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.writelines(f"{line}\n" for line in unverified(result.case, log.parsed.facts))
     doubts = [] if found is None else [doubt for doubt in run.suspicions if doubt.about is About.WORK]

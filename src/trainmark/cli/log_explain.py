@@ -50,8 +50,13 @@ def _arrivals_hint(path: str) -> str:
     )
 
 
-def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None") -> Iterator[str]:
-    """Yield how a log was read: its lines, facts, witnesses, number and problems."""
+def explain_lines(
+    path: str, log: "ParsedLog", result: "RuleResult", known: "Format | None", *, by_arrival: bool = False
+) -> Iterator[str]:
+    """Yield how a log was read: its lines, facts, witnesses, number and problems.
+
+    The problems of a log without times are not those of a run that has a number ``by_arrival`` of its lines.
+    """
     from trainmark.logs.guess.reading import NAME, proposal, propose
     from trainmark.measure.rules.averages import has_averages
     from trainmark.measure.rules.row import reading_problems
@@ -79,6 +84,9 @@ def explain_lines(path: str, log: "ParsedLog", result: "RuleResult", known: "For
             and not has_averages(log)
         ):
             yield f"  no clock confirms the printed figures: {_arrivals_hint(path)}"
+    if by_arrival:
+        yield "  the lines alone give no number: the run is timed by their arrival"
+        return
     for problem in reading_problems(log, result):
         yield f"  {problem.severity} [{problem.code}] {problem.message}"
     if result.needs:

@@ -1,5 +1,6 @@
 """Progress of a running suite on stderr: a live line on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -31,12 +32,12 @@ class _Clock:
     started: float
     durations: list[float] = field(default_factory=list)
 
-    def left(self, runs: int) -> str:
-        """Return the estimated time of ``runs`` more runs, as the end of a sentence."""
-        if not self.durations:
-            return "time left: unknown"
-        seconds = runs * sum(self.durations) / len(self.durations)
-        return f"about {duration(seconds)} left"
+    def left(self, runs: int, budget_s: float) -> str:
+        """Return the estimated time of ``runs`` more runs, at most the rest of the budget, as the end of a sentence."""
+        seconds = runs * sum(self.durations) / len(self.durations) if self.durations else math.inf
+        if budget_s < seconds:
+            return f"at most {duration(max(0.0, budget_s))} left, by the time budget"
+        return f"about {duration(seconds)} left" if self.durations else "time left: unknown"
 
 
 class ProgressPrinter:
@@ -97,7 +98,7 @@ class ProgressPrinter:
         self._case, self._pace = case.id, RecentPace()
         self._printed_at = time.monotonic()
         number = f"[{progress.finished + 1}/{progress.at_least}]"
-        left = self._clock.left(progress.at_least - progress.finished)
+        left = self._clock.left(progress.at_least - progress.finished, progress.left_s)
         self._print(f"{number} {case.id} run {repeat}; {left}")
 
     def pulse(self, pulse: Heartbeat) -> None:

@@ -390,8 +390,11 @@ def _few(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     grain = 2 * log.clock_resolution_s if pace.by_clock else 0.0
     rest = pace.window_s - most.took
     moved = (most.took - most.usual) / rest if rest > 0 else 0.0
+    warm_up = log.warmup_records
+    if not pace.window_s and log.records.count > warm_up + 2:
+        # Records without any time are no few records: another problem names what they lack.
+        return
     if counted < 2 or rest <= 0:
-        warm_up = log.warmup_records
         cause = (
             f"the log has only {log.records.count} records"
             if not 0 < warm_up < log.records.count

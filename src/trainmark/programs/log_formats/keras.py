@@ -33,6 +33,11 @@ def facts(context: LogContext) -> Facts:
     return Facts(global_batch=1 if each else None, hardware=read_hardware(text))
 
 
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return TensorFlow as the framework of Keras 2, by its bar; Keras 3 has three backends and prints none."""
+    return {"framework": "tensorflow"} if _BAR_OF_KERAS_2.search(context.text) else {}
+
+
 def transform(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
     """Yield the records with the more precise step time: as printed, or the epoch's seconds over its steps."""
     for columns in blocks:
@@ -135,6 +140,7 @@ def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
 
 
 _VALIDATED = re.compile(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step")
+_BAR_OF_KERAS_2 = re.compile(rb"\d+/\d+ \[=[=>.]*\] - ")
 _EXACT = 0.02
 _FEWEST_STEPS = 20
 _HEADING = re.compile(rb"Epoch \d+/\d+\s")
@@ -146,7 +152,8 @@ _STEPS = rb"\b(?P<bar_steps>\d+)/(?P=bar_steps) "
 FORMAT = Format(
     name="keras",
     title="Keras",
-    framework="tensorflow",
+    framework=None,
+    parameters=parameters,
     unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
