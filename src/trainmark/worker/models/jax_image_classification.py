@@ -379,7 +379,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return observing.ObservedLayers(layers, *observing.measured(images))
 
     def own_pass(self) -> OwnPass:
-        return OwnPass(to_shared(self.own_gradients()[1]))
+        return OwnPass(to_shared(self.own_gradients()))
 
     def network_input(self, batch: Any) -> Any:
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))

@@ -13,7 +13,7 @@ from torch.utils._triton import has_triton
 
 from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_switches, type_name
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
-from ..backends.pytorch.loading import ON_GPU, Batch, ToDevice, memory_format, open_loader
+from ..backends.pytorch.loading import ON_GPU, Batch, memory_format, open_loader
 from ..core.backend import hooked
 from ..core.facts import Facts, assert_parameters
 from ..core.feed import Feed
@@ -408,8 +408,11 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             not_training=[name for name, trains in training.items() if not trains],
         )
 
-    def to_batch(self, *arrays: Any) -> Batch:
-        return ToDevice(self.settings, self._device, self._compute)(*arrays)
+    def to_batch(self, images: Any, labels: Any) -> Batch:
+        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        pixels = torch.from_numpy(images).to(self._device, self._compute)
+        layout = memory_format(self.settings.layout)
+        return pixels.contiguous(memory_format=layout), torch.from_numpy(labels).to(self._device)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
         return open_loader(settings, place, self._device, self._compute)

@@ -369,20 +369,18 @@ class JaxTraining(Training):
             return self._traced.jaxpr.jaxpr
         return jax.make_jaxpr(self._run)(self.state, self.batch).jaxpr
 
-    def own_gradients(self) -> tuple[Any, Any]:
-        """Return the loss of this rank's current batch and its gradients before any exchange, as a tree."""
+    def own_gradients(self) -> Any:
+        """Return the gradients of this rank's current batch before any exchange, as a tree."""
         params, batch_stats = self._own_weights()
-        batch = tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
         # Scaled as the step's, so that what FP16 rounds away is the same.
-        state = self.state.scale
-        scale = 1.0 if state is None else float(np.asarray(self.ranks.own_whole(state.scale)))
+        batch, scale = self.read_batch(), self.scale_of_loss()
 
         def scaled(params: Any) -> Any:
             loss, _ = self._loss_of(params, batch_stats, batch)
             return loss * scale
 
-        loss, gradients = jax.jit(jax.value_and_grad(scaled))(params)
-        return loss / scale, jax.tree.map(lambda found: np.asarray(found, np.float32) / scale, gradients)
+        _, gradients = jax.jit(jax.value_and_grad(scaled))(params)
+        return jax.tree.map(lambda found: np.asarray(found, np.float32) / scale, gradients)
 
     def read_batch(self) -> tuple[Any, ...]:
         return tuple(np.asarray(array.addressable_data(0)) for array in self.batch)

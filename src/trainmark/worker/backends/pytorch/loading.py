@@ -78,18 +78,6 @@ def memory_format(layout: str) -> Any:
     return torch.channels_last if layout == "nhwc" else torch.contiguous_format
 
 
-class ToDevice:
-    """Makes batches of numpy arrays."""
-
-    def __init__(self, settings: ImageSettings, device: Any, dtype: Any) -> None:
-        self._device, self._dtype, self._format = device, dtype, memory_format(settings.layout)
-
-    def __call__(self, images: Any, labels: Any) -> Batch:
-        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
-        pixels = torch.from_numpy(images).to(self._device, self._dtype)
-        return pixels.contiguous(memory_format=self._format), torch.from_numpy(labels).to(self._device)
-
-
 class Normalise:
     """Turns bytes (batch, size, size, 3) into the network's input: mean 0, deviation 1, by channel.
 
