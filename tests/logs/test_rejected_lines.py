@@ -1,5 +1,6 @@
 """Logs that people and terminals wrote over (locales, cuts, wraps, units): no other number without a doubt."""
 
+import io
 import re
 from collections.abc import Callable
 
@@ -8,8 +9,8 @@ from conftest_logs import Reader
 
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.synthetic import SampleRun
-from trainmark.measure.rules import measure_log
-from trainmark.programs import synthetic_log
+from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import read_stream, synthetic_log
 
 _GIVEN = Facts(gpus=8, batch_per_device=64)
 
@@ -132,3 +133,34 @@ def test_a_digit_too_many_in_some_averages_does_not_hide_the_other_problems(read
 
     assert "batches-differ" in _doubts(read("\n".join(damaged)))
     assert "batches-differ" not in _doubts(read("\n".join(lines)))
+
+
+def test_the_columns_of_a_table_are_no_decimal_commas() -> None:
+    rows = [f"{step},2.3,{100 + step % 3 / 10:.2f},{2560 - step % 5}" for step in range(1, 60)]
+
+    text = "\n".join(["step,loss,time_ms,images_per_sec", *rows]) + "\n"
+    log = read_stream(io.BytesIO(text.encode()), "-", guess=True)
+
+    assert log.records.count == 59
+    assert "numbers-cut" not in _doubts(log)
+
+
+def test_a_log_with_only_its_own_result_has_no_step_to_skip(read: Reader) -> None:
+    log = read("{'train_runtime': 250.0, 'train_samples_per_second': 64.0, 'train_steps_per_second': 2.0}\n")
+
+    (note,) = (one for one in measure_log(log).problems if one.code == "by-summary")
+    assert "no window (no line of the log has the rate or the time of a step)" in note.message
+    skipped = measure_log(log, find_rule("window", 0))
+    assert [one.message for one in skipped.problems] == [
+        "no line of the log has the rate or the time of a step"
+    ]
+
+
+def test_a_run_with_its_last_bar_drawn_is_not_stopped_early(read: Reader) -> None:
+    head = "***** Running training *****\n  Num examples = 800\n  Num Epochs = 1\n"
+    bars = "".join(
+        f"\r{step:3d}%|###| {step}/100 [00:{step // 2:02d}<00:30,  2.00it/s]" for step in range(101)
+    )
+    text = "\n{'train_runtime': 45.0, 'train_samples_per_second': 17.7, 'train_steps_per_second': 2.2}\n"
+
+    assert "stopped-early" not in _doubts(read(head + bars + text))

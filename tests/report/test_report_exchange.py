@@ -130,6 +130,20 @@ def test_rows_that_are_left_out_do_not_keep_the_file_from_being_written(tmp_path
     assert len(json.loads(file.read_text())) == 1
 
 
+def test_cases_of_an_unknown_batch_are_no_rows_and_that_is_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = case_of(task="program", workload="mine", framework="pytorch")
+    results = sample.results([(case, (sample.failed_run(case, Outcome.FAILED, "exit code 1"),))])
+    assert main(["report", stored(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
+
+    reported = capsys.readouterr()
+    assert (
+        reported.err
+        == "no case with a run states its batch per device, which a row needs, so there are no rows\n"
+    )
+
+
 def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

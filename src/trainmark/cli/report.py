@@ -246,7 +246,13 @@ def _exchanged(
 
     from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results, without_speedup
+    from trainmark.report.exchange import (
+        dlperf_json,
+        list_rows,
+        rows_from_results,
+        why_no_rows,
+        without_speedup,
+    )
 
     _print_doubtful_cases(results)
     runs = rows_from_results(results)
@@ -258,7 +264,7 @@ def _exchanged(
             )
         runs = tuple(replace(run, model=model) for run in runs)
     if not runs:
-        sys.stderr.write("no run of these cases was started, so there are no rows\n")
+        sys.stderr.write(f"{why_no_rows(results)}, so there are no rows\n")
     if target is ReportFormat.DLPERF_JSON:
         text = to_json(dlperf_json(runs))
         sys.stderr.write("".join(f"{sentence}\n" for sentence in without_speedup(runs)))

@@ -33,6 +33,8 @@ _MORE_DIGITS = re.compile(rb"(?:[ '_]|\xc2\xa0|\xe2\x80\x89|\xe2\x80\xaf)\d{3}(?
 """After one to three digits: the number continues in groups of three."""
 _OTHER_UNIT = re.compile(rb",\d|[kKMG](?![A-Za-z])")
 """After any number: it continues after a comma, or counts thousands."""
+_VALUES = re.compile(rb"[-+\d.eE]*(?:,[-+\d.eE]*){2,}")
+"""A line of a table: numbers between commas, of which none is a decimal comma."""
 _LETTER_AFTER_STAMP = re.compile(rb"^(?:" + STAMP + rb")?.*?[A-Za-z]")
 """What a line needs to resemble a record: after a date there are rulers and empty lines too."""
 _KINDS = 8
@@ -239,8 +241,13 @@ def _cut_numbers(expression: re.Pattern[bytes], text: bytes) -> Iterator[str]:
                 continue
             short = word.isdigit() and len(word) <= _GROUP
             more = (short and _MORE_DIGITS.match(text, end)) or _OTHER_UNIT.match(text, end)
-            if more:
+            if more and not _VALUES.fullmatch(_line_at(text, end)):
                 yield text[match.start(group) : more.end()].decode("utf-8", "replace")
+
+
+def _line_at(text: bytes, place: int) -> bytes:
+    end = text.find(b"\n", place)
+    return text[text.rfind(b"\n", 0, place) + 1 : len(text) if end < 0 else end].rstrip(b"\r")
 
 
 def _count_skipped(expression: re.Pattern[bytes], text: bytes) -> tuple[int, int]:

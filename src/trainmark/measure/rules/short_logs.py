@@ -15,6 +15,8 @@ _MOST = 1 << 12
 def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
     """Return the error of a log whose records are all left out."""
     count = log.records.count
+    if not count:
+        return _no_steps()
     if count == 1:
         sentence = "the log has a single record, which may be warm-up: add a longer part of the log"
     else:
@@ -26,8 +28,15 @@ def only_warm_up(log: ParsedLog, skipped: int) -> NoNumberError:
 
 def all_skipped(log: ParsedLog, skip: int) -> NoNumberError:
     """Return the error of a log that has no record after the ``skip`` ones that its reader leaves out."""
+    if not log.records.count:
+        return _no_steps()
     sentence = f"--skip leaves out {skip} records, and the log has {log.records.count}: give a smaller number"
     return NoNumberError("only-warm-up", sentence, ("--skip",) if log.records.count > 1 else ())
+
+
+def _no_steps() -> NoNumberError:
+    """Return the error of a log without a single record, such as one that has only the program's own result."""
+    return NoNumberError("no-records", "no line of the log has the rate or the time of a step")
 
 
 def short_warmup(log: ParsedLog, usual: int) -> tuple[int, Problem]:

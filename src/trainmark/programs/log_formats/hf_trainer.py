@@ -295,7 +295,7 @@ def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> f
     if bars:
         part, passed = bars[-1][0] / bars[-1][1], bars[-1][2]
         # A rarely updated bar lags in time as much as in steps.
-        if part < (1 - _OFF) * passed / (summary["train_runtime"] + 1):
+        if part < (1 - _OFF) * min(1.0, passed / (summary["train_runtime"] + 1)):
             return part
     text = _last_training(context.text)
     examples, epochs, steps = (

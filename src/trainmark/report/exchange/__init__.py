@@ -1,6 +1,12 @@
 """Exchange formats of other projects: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
 
-from trainmark.report.exchange.adapters import numbered, row_from_log, rows_from_results, rows_from_tree
+from trainmark.report.exchange.adapters import (
+    numbered,
+    row_from_log,
+    rows_from_results,
+    rows_from_tree,
+    why_no_rows,
+)
 from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json, without_speedup
 from trainmark.report.exchange.listing import Listing, list_rows
 from trainmark.report.exchange.paddle import (
@@ -40,5 +46,6 @@ __all__ = [
     "row_from_log",
     "rows_from_results",
     "rows_from_tree",
+    "why_no_rows",
     "without_speedup",
 ]

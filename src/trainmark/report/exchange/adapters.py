@@ -46,6 +46,14 @@ def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
     )
 
 
+def why_no_rows(results: Results) -> str:
+    """Return why results without a single row have none, as a clause."""
+    without = (Outcome.UNSUPPORTED, Outcome.SKIPPED)
+    if all(run.outcome in without for case in results.cases for run in case.runs):
+        return "no run of these cases was started"
+    return "no case with a run states its batch per device, which a row needs"
+
+
 def _differs(axis: str, cases: Sequence[Case]) -> bool:
     return len({_word(case, axis) for case in cases}) > 1
 
