@@ -65,3 +65,10 @@ def test_a_failed_write_leaves_the_old_file_of_a_run_and_no_temporary_one(
         write_run_file(path, "new")
     assert [child.name for child in tmp_path.iterdir()] == ["outcome.json"]
     assert path.read_text() == "old"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_not_its_temporary_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        write_atomically(tmp_path / "missing" / "report.md", "new")
+
+    assert raised.value.filename == str(tmp_path / "missing" / "report.md")

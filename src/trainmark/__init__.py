@@ -5,7 +5,14 @@ The library (docs/reference/library.md): ``parse`` reads a log, ``load`` results
 loop in its own script. Names are imported on first use: ``import trainmark`` and ``measure`` need the standard library.
 """
 
+import sys
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 11):  # noqa: UP036  # Pip refuses older ones, but PYTHONPATH does not.
+    raise ImportError(
+        "trainmark needs Python 3.11 or later; a program in an older one prints a line a step, or writes trainmark's "
+        "events itself (docs/reference/events.md)"
+    )
 
 from trainmark.lazy import attach
 

@@ -5,7 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     The bytes are written to a temporary file in the same folder, flushed to disk, and renamed to ``path``. Anything
     but a regular file, such as ``/dev/null``, a terminal or a pipe, is written to directly. A symbolic link is
     replaced and not followed, because a folder from another machine may contain some; those in ``/dev`` are followed.
-    On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
+    On failure (a full disk) the temporary file is removed and ``OSError`` is raised, with ``path`` as its file.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and (path.parent == _DEVICES or not (path.is_file() or path.is_symlink())):
@@ -33,8 +33,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        error.filename, error.filename2 = str(path), None
         raise
 
 

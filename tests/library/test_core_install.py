@@ -167,3 +167,12 @@ def test_the_package_is_a_command() -> None:
     )
 
     assert ran.stdout.startswith("trainmark ")
+
+
+def test_an_older_python_is_named_in_one_line() -> None:
+    old = "import sys; sys.version_info = (3, 8, 18, 'final', 0); import trainmark"
+    done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
+
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: trainmark needs Python 3.11 or later; a program in"
+    )

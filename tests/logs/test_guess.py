@@ -1169,3 +1169,18 @@ def test_a_time_between_counts_of_samples_is_of_samples_and_not_of_as_many_steps
 
     assert "if it is that of all 640 samples since the line before, add --batch 640" in assumed
     assert "640 steps" not in assumed
+
+
+@pytest.mark.parametrize("tag", ["[rank{}]: ", "{}: ", "[rank {}] "])
+def test_rates_of_tagged_ranks_may_be_each_ranks_own(tag: str) -> None:
+    lines = (
+        f"{tag.format(rank)}step {step} loss 3.2 throughput {1000 + rank + step % 3} samples/s\n"
+        for step in range(1, 100)
+        for rank in range(4)
+    )
+
+    log = read_stream(io.BytesIO("".join(lines).encode()), "a.log", guess=True)
+
+    assert log.status is Status.GUESSED
+    (doubt,) = (one.message for one in log.problems if one.code == "guessed")
+    assert doubt.count("if each prints its own rate, all are 4 times as fast") == 1

@@ -11,6 +11,7 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -68,8 +69,13 @@ def write_archive(
             raw.flush()
             os.fsync(raw.fileno())
         part.replace(target)
+    except OSError as error:
+        if error.filename in (str(part), None):
+            error.filename, error.filename2 = str(target), None
+        raise
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return contents, links
 
 

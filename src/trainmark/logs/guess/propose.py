@@ -116,7 +116,7 @@ def _with_twins(guess: Guess, family: Family, fields: Fields, known: Sequence[Fa
         return guess
     ranks = [one for one in twins if _without_digits(one) == _without_digits(family)]
     sentence = (
-        _of_ranks(len(ranks) + 1, fields)
+        of_ranks(len(ranks) + 1, rated=has_rate(fields))
         if ranks
         else f"lines such as '{_shown(twins[0])}' print the same steps: they are taken for other figures of them"
     )
@@ -127,8 +127,9 @@ def _without_digits(family: Family) -> str:
     return re.sub(r"\d+", "", family.text)
 
 
-def _of_ranks(count: int, fields: Fields) -> str:
-    either = f" (if each prints its own rate, all are {count} times as fast)" if has_rate(fields) else ""
+def of_ranks(count: int, *, rated: bool) -> str:
+    """Return what is assumed of a log of several ranks, which may print their own rates."""
+    either = f" (if each prints its own rate, all are {count} times as fast)" if rated else ""
     return f"{count} ranks print each step, and the first one's line is of all of them{either}"
 
 
@@ -376,7 +377,7 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
         yield "it begins anew in each epoch"
     copies = _copies(counter.values)
     if copies > 1 and not fields.counts_epochs:
-        yield _of_ranks(copies, fields)
+        yield of_ranks(copies, rated=has_rate(fields))
     units = units_behind(family)
     for at, found in fields.meant.items():
         place = family.places[at]

@@ -15,7 +15,8 @@ from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
 from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, find_untimed, guess_format
-from trainmark.logs.model import Witness
+from trainmark.logs.guess.propose import of_ranks
+from trainmark.logs.model import Scope, Witness
 from trainmark.logs.opening import DamagedError, unpack
 from trainmark.logs.transport import longest_rank, strip_colours
 
@@ -66,7 +67,7 @@ def read_guessed(
     is_readable = log.status is Status.OK or (log.status is Status.INVALID and log.records.count)
     if not is_readable or log.records.count < guess.lines // 2:
         return None
-    assumed = "; ".join(guess.assumed)
+    assumed = "; ".join((*guess.assumed, *_of_tagged_ranks(log)))
     what = (
         "no known program prints these lines"
         if recognised is None
@@ -77,6 +78,12 @@ def read_guessed(
     witnesses = (*log.witnesses, *_of_samples(log, guess))
     status = Status.GUESSED if log.status is Status.OK else log.status
     return replace(log, status=status, format=NAME, problems=problems, witnesses=witnesses)
+
+
+def _of_tagged_ranks(log: ParsedLog) -> Iterator[str]:
+    """Yield what is assumed if lines with the tags of several ranks print rates of all devices."""
+    if log.records.rate is not None and log.scope is Scope.GLOBAL and len(ranks := log.tagged_ranks()) > 1:
+        yield of_ranks(len(ranks), rated=True)
 
 
 def explain_unknown(unknown: ParsedLog, stream: BinaryIO) -> ParsedLog:
