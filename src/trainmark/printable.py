@@ -13,6 +13,13 @@ from contextlib import contextmanager, suppress
 from textwrap import wrap
 from typing import Any, TextIO, cast
 
+
+def significant(value: float, digits: int = 5) -> str:
+    """Return a number rounded to so many digits that count; a large one without an exponent: ``227560``."""
+    rounded = f"{value:.{digits}g}"
+    return f"{float(rounded):.0f}" if 10**digits <= abs(value) < 1e15 else rounded
+
+
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

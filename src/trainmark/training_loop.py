@@ -76,8 +76,9 @@ class LoopResult:
         if self.throughput is None or self.window_s is None:
             return f"trainmark: no throughput: {self.reason}"
         doubt = f"; in doubt: {self.doubt}" if self.doubt else ""
+        rate = f"{self.throughput:.0f}" if self.throughput >= 1e6 else f"{self.throughput:.6g}"
         return (
-            f"trainmark: {self.throughput:.6g} {self.unit}/s "
+            f"trainmark: {rate} {self.unit}/s "
             f"({self.steps} steps in {self.window_s:.4g} s, after {self.warmup_steps} of warm-up){doubt}"
         )
 

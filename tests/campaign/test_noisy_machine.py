@@ -171,7 +171,7 @@ def test_the_output_of_a_command_has_the_advice_and_what_was_inspected(
     found = CommandSuite(name="x", suite={}, card={}, recognised=Recognised(None, None, None, None, None))
     print_command_results(disagreeing(bench), bench.out, found)
     printed = capsys.readouterr().out
-    assert "looked      21 samples over 0.4 s, in 3 of 3 runs" in printed
+    assert "watched     21 samples over 0.4 s, in 3 of 3 runs" in printed
     assert (
         "what to do  raise `repeats` in the suite's protocol (`--repeats` of a command) to 6 or more"
         in printed
@@ -186,6 +186,28 @@ def disagreeing(bench: Bench) -> Results:
         set_rate(folder, 100.0 * number)
         disturb([folder], 0.0)
     return collect_results(suite, ResultDirectory(bench.out), None)
+
+
+def test_runs_of_different_records_have_the_range_of_their_numbers(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = disagreeing(bench)
+    (case,) = results.cases
+    runs = [
+        run.model_copy(
+            update={
+                "measurement": run.measurement.model_copy(
+                    update={"measured_steps": 2 + at, "warmup_steps": 1}
+                )
+            }
+        )
+        for at, run in enumerate(case.runs)
+        if run.measurement is not None
+    ]
+    differing = results.model_copy(update={"cases": (case.model_copy(update={"runs": tuple(runs)}),)})
+    found = CommandSuite(name="x", suite={}, card={}, recognised=Recognised(None, None, None, None, None))
+    print_command_results(differing, bench.out, found)
+    assert "3 runs, 2 to 4 records after 1, " in capsys.readouterr().out
 
 
 def test_disturbed_runs_and_runs_that_nobody_inspected_are_counted_separately(bench: Bench) -> None:

@@ -193,10 +193,10 @@ def test_how_often_the_machine_was_inspected_is_in_the_table_of_runs_and_in_its_
     changed = results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
     text = rendered(changed, tmp_path)
     table = rows(text.split("## All runs")[1], "case")
-    looks, cpu = table[0].index("looked"), table[0].index("CPU time per sample (ms)")
+    looks, cpu = table[0].index("watched"), table[0].index("CPU time per sample (ms)")
     assert [row[looks] for row in table[2 : 2 + len(runs)]] == [
         *["37 samples over 3.7 s"] * (len(runs) - 1),
-        "not looked",
+        "not watched",
     ]
     assert table[1 + len(runs)][cpu] == "12.3"
     measured = len(runs)
@@ -227,7 +227,7 @@ def test_a_report_of_an_older_version_says_nothing_of_what_was_inspected(tmp_pat
     (case,) = results.cases
     runs = tuple(run.model_copy(update={"gates": None}) for run in case.runs)
     old = results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
-    assert "looked:" not in rendered(old, tmp_path)
+    assert "watched during the measured window" not in rendered(old, tmp_path)
 
 
 def test_a_suspect_result_carries_a_sign_a_footnote_and_its_reason(tmp_path: Path) -> None:

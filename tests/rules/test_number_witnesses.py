@@ -256,3 +256,20 @@ def test_the_usual_mistakes_explain_a_disagreement(facts: Facts, ratio: float, w
     log = read_stream(io.BytesIO(_titan().encode()))
     assert words in str(explain_factor(replace(log, facts=facts), ratio))
     assert explain_factor(replace(log, facts=facts), 1.37) is None
+
+
+def test_a_short_log_is_not_compared_with_stamps_of_the_records_that_it_leaves_out() -> None:
+    """Of four epochs the first two are slow, and left out by another pace."""
+    seconds = (0.0, 1.55, 2.84, 4.16)
+    text = "".join(
+        f"2026-03-01 12:00:{10 + at:06.3f} Epoch {epoch}/4 loss 2.3\n"
+        for epoch, at in enumerate(seconds, start=1)
+    )
+    read = read_stream(io.BytesIO(text.encode()), "log")
+    read = read_guessed(read, io.BytesIO(text.encode()), Facts(gpus=1, batch_per_device=1))
+    assert read is not None
+
+    result = measure_log(read)
+
+    assert result.skipped == 2
+    assert "witnesses-disagree" not in {problem.code for problem in result.problems}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from fakes import Bench, behaving
 from trainmark.campaign.log_measurement import last_line_of
 from trainmark.cli.main import main
-from trainmark.printable import printable, printable_line
+from trainmark.printable import printable, printable_line, significant
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.html import page_environment
 from trainmark.schema.measurement import About, Suspicion
@@ -82,3 +82,11 @@ def test_no_other_place_has_a_policy_of_its_own() -> None:
         if "isprintable" in path.read_text(encoding="utf-8")
     ]
     assert found == ["schema/job.py"], "a job's folder is refused if it is not printable"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(227561.4, "227560"), (75989.2, "75989"), (921.05, "921.05"), (0.76599, "0.76599"), (1.2e-7, "1.2e-07")],
+)
+def test_a_large_number_has_no_exponent(value: float, shown: str) -> None:
+    assert significant(value) == shown

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from trainmark.errors import InputError
+from trainmark.printable import significant
 
 if TYPE_CHECKING:
     from trainmark.campaign.log_measurement import RunLog
@@ -71,7 +72,7 @@ def write_card_of_command(
     if run is None or run.measurement is None:
         sys.stdout.write(f"{path}: written, but its run gave no number: {reason}\n")
         return 1
-    number = f"{run.measurement.throughput:.5g} {run.measurement.unit}"
+    number = f"{significant(run.measurement.throughput)} {run.measurement.unit}"
     sys.stdout.write(f"{path}: written; its run gave {number}; check it with: trainmark card check {path}\n")
     return 0
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from trainmark.errors import InputError, nearest
+from trainmark.printable import significant
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts
@@ -162,7 +163,9 @@ def _print_trial(results: "Results", card: "Card", directory: Path) -> int:
     sys.stdout.write(f"run: {run.outcome}{f': {run.reason}' if run.reason else ''}\n")
     found = run.measurement
     if found is not None:
-        sys.stdout.write(f"number: {found.throughput:.6g} {found.unit} by the rule '{found.rule}'\n")
+        sys.stdout.write(
+            f"number: {significant(found.throughput, 6)} {found.unit} by the rule '{found.rule}'\n"
+        )
     folder = ResultDirectory(directory).run(result.case, 1)
     if card.log_format != OWN_FORMAT and (folder / LOG).exists():
         log = read_run_log(card, folder)

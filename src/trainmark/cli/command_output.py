@@ -13,6 +13,7 @@ from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
+from trainmark.printable import significant
 from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
@@ -168,8 +169,12 @@ _TOO_FEW = {
 
 
 def _per_device(found: PerDeviceFinding) -> str:
-    within = "" if found.low is None or found.high is None else f"  [{found.low:.5g}, {found.high:.5g}]"
-    return f"{found.value:.5g}{within}   of {found.devices} devices"
+    within = (
+        ""
+        if found.low is None or found.high is None
+        else f"  [{significant(found.low)}, {significant(found.high)}]"
+    )
+    return f"{significant(found.value)}{within}   of {found.devices} devices"
 
 
 def print_baseline(
@@ -203,7 +208,7 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
             yield "what to do", "PYTHON -m pip install --no-deps trainmark, with the Python of your program"
         return
     first = _median_run(case.estimate, measured)
-    yield first.unit, _number(case.estimate, first)
+    yield first.unit, _number(case.estimate, first, measured)
     if (missed := _missed_target(case)) is not None:
         yield "target", missed
     if found.per_device is not None:
@@ -277,7 +282,7 @@ def _ranks(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
         values = [
             *([f"step {one.step_time_s:.4g} s"] if one.step_time_s is not None else []),
             *([f"data {one.data_time_s:.4g} s"] if one.data_time_s is not None else []),
-            *([f"{one.rate:.5g} {found.unit or 'units/s'} printed"] if one.rate is not None else []),
+            *([f"{significant(one.rate)} {found.unit or 'units/s'} printed"] if one.rate is not None else []),
         ]
         on = f" on {one.host}" if one.host else ""
         slower = "" if one.slower_by is None else f" ({one.slower_by:+.1%} against the others)"
@@ -317,23 +322,35 @@ def _inspections(measured: list[RunResult]) -> Iterator[tuple[str, str]]:
     if whole:
         least = min(whole, key=lambda one: one.samples or 0)
         yield (
-            "looked",
+            "watched",
             f"{least.samples} samples over {least.seconds:.3g} s, in {len(whole)} of {counted(len(found), 'run')}",
         )
 
 
-def _number(estimate: Estimate, first: Measurement) -> str:
+def _number(estimate: Estimate, first: Measurement, measured: list[RunResult]) -> str:
     interval = estimate.interval
-    within = "" if interval is None else f"  [{interval.low:.5g}, {interval.high:.5g}]"
+    within = "" if interval is None else f"  [{significant(interval.low)}, {significant(interval.high)}]"
     runs = f"{estimate.n} run{'s' if estimate.n != 1 else ''}"
     records = (
-        f"{counted(first.measured_steps, 'record')} each after {first.warmup_steps}"
+        _records([run.measurement for run in measured if run.measurement is not None])
         if first.measured_steps
         else "the program's own figure for its whole training, warm-up included"
     )
     steady = {True: "steady", False: "not steady", None: "steadiness not known"}[first.steadiness.steady]
     wall = "" if first.window_s is None else f", {first.window_s:.3g} s of wall time"
-    return f"{estimate.median:.5g}{within}   {runs}, {records}, {steady}{wall}"
+    return f"{significant(estimate.median)}{within}   {runs}, {records}, {steady}{wall}"
+
+
+def _records(found: list[Measurement]) -> str:
+    """Return how many records the runs measured, and after how many; the least and the most if they differ."""
+    used, skipped = ({one.measured_steps for one in found}, {one.warmup_steps for one in found})
+    if len(used) == len(skipped) == 1:
+        return f"{counted(min(used), 'record')} each after {min(skipped)}"
+    return f"{_range(used)} records after {_range(skipped)}"
+
+
+def _range(numbers: set[int]) -> str:
+    return str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
 
 
 def _energy(measured: list[RunResult]) -> Iterator[tuple[str, str]]:

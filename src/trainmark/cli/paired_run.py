@@ -169,14 +169,14 @@ def _document(
 
 
 def _lines(found: "AlternationResult", commands: "dict[Side, tuple[str, ...]]", directory: Path) -> list[str]:
-    from trainmark.printable import printable_line
+    from trainmark.printable import printable_line, significant
 
     ratio = found.ratio
     verdict = (
         "is indistinguishable from" if ratio.change == "indistinguishable" else f"is {ratio.change} than"
     )
     lines = [
-        f"{side.upper()}  {found.rate(side):.4g} {found.unit}  {printable_line(shlex.join(words))}"
+        f"{side.upper()}  {significant(found.rate(side), 4)} {found.unit}  {printable_line(shlex.join(words))}"
         for side, words in commands.items()
     ]
     if found.unit != STEPS_UNIT and len(set(found.work_per_step.values())) > 1:

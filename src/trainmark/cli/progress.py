@@ -16,7 +16,7 @@ from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Heartbeat
 from trainmark.insight.causes import with_causes
 from trainmark.node import RecentPace
-from trainmark.printable import printable, unfiltered
+from trainmark.printable import printable, significant, unfiltered
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import Suspicion
 from trainmark.schema.results import RunResult
@@ -135,7 +135,9 @@ class ProgressPrinter:
             doubt = "".join(f"; suspect: {self._new(doubt)}" for doubt in doubts)
             cpu = result.cpu_s_per_sample
             cost = "" if cpu is None else f"; {cpu:.3g} CPU s per sample"
-            self._print(f"    {measured.throughput:.4g} {measured.unit}{cost}{_inspected(result)}{doubt}")
+            self._print(
+                f"    {significant(measured.throughput, 4)} {measured.unit}{cost}{_inspected(result)}{doubt}"
+            )
         else:
             self._print(f"    {result.outcome.label}: {result.reason}")
         if self._live:
@@ -173,7 +175,7 @@ def _inspected(result: RunResult) -> str:
     found = result.inspection
     if found is None or found.samples is None or found.seconds is None:
         return ""
-    return f"; looked: {found.samples} samples over {found.seconds:.3g} s"
+    return f"; watched: {found.samples} samples over {found.seconds:.3g} s"
 
 
 def duration(seconds: float) -> str:

@@ -359,6 +359,15 @@ def _escape(text: str) -> str:
     )
 
 
+def _nameless(values: Floats) -> str:
+    """Return words for a counter without a name: its first values show which number of the line it is."""
+    shown = ", ".join(f"{value:g}" for value in dict.fromkeys(values[:_SHOWN_VALUES].tolist()))
+    return f"the number that rises ({shown}, …)"
+
+
+_SHOWN_VALUES = 3
+
+
 def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
     counter = family.places[fields.counter]
     if fields.counts_epochs:
@@ -372,7 +381,8 @@ def _assumptions(family: Family, fields: Fields, unit: str, whose: str) -> Any:
             if _may_count_samples(family, fields)
             else ""
         )
-        yield f"'{counter.name.strip() or 'the number that rises'}' counts {counted}{either}"
+        name = f"'{counter.name.strip()}'" if counter.name.strip() else _nameless(counter.values)
+        yield f"{name} counts {counted}{either}"
     if fields.restarts:
         yield "it begins anew in each epoch"
     copies = _copies(counter.values)

@@ -54,11 +54,15 @@ class Intervals(NamedTuple):
         return np.arange(self.first + 1, self.first + 1 + len(self.steps))
 
 
+def first_interval(log: ParsedLog) -> int:
+    """Return the first record after the warm-up that has a predecessor; the second record of a log of warm-up alone."""
+    start = max(log.warmup_records, 1)
+    return start if start < log.records.count else 1
+
+
 def intervals(log: ParsedLog) -> Iterator[Intervals]:
     """Yield the intervals after the warm-up in blocks, beginning with the first record that has a predecessor."""
-    start = max(log.warmup_records, 1)
-    if start >= log.records.count:
-        start = 1
+    start = first_interval(log)
     from_zero = counts_from_zero(log.records)
     for first in range(start, log.records.count, _BLOCK):
         columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))

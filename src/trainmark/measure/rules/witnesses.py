@@ -13,7 +13,7 @@ import numpy as np
 from trainmark.logs.assumptions import is_of_sequences
 from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
-from trainmark.logs.plausibility.intervals import Intervals, intervals
+from trainmark.logs.plausibility.intervals import Intervals, first_interval, intervals
 from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.formulas import harmonic_mean
@@ -79,7 +79,7 @@ def _of_records(log: ParsedLog, skipped: int, value: float) -> Iterator[Witness]
         if by_times is not None and (log.meaning is Meaning.INTERVAL or rate is not None):
             yield by_times
     if records.clock_s is not None:
-        yield from _of_stamps(log, rate or by_times, batch)
+        yield from _of_stamps(log, skipped, rate or by_times, batch)
     if (counter := count_consumed(log, skipped)) is not None:
         value = counter.units / counter.seconds
         how = f"{counter.units:.6g} {_units(log)} by the counter / {counter.seconds:.6g} s"
@@ -105,7 +105,7 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
     return Witness("printed rate", value, "samples over time of the printed rates")
 
 
-def _of_stamps(log: ParsedLog, printed: Witness | None, batch: int | None) -> Iterator[Witness]:
+def _of_stamps(log: ParsedLog, skipped: int, printed: Witness | None, batch: int | None) -> Iterator[Witness]:
     """Yield the witness of the time stamps: by the records' own rates or times (``printed``), or by their steps."""
     pace = measure_timing(log)
     if printed is not None and pace.ratios:
@@ -121,6 +121,8 @@ def _of_stamps(log: ParsedLog, printed: Witness | None, batch: int | None) -> It
         and pace.by_clock
         and pace.window_s > 0
         and not log.counts_samples
+        # A short log may have another warm-up than its timing.
+        and max(skipped, 1) == first_interval(log)
     ):
         steps = sum(chunk.work for chunk in pace.chunks)
         if log.records.samples is None and steps > 0:
