@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import Bench
+from trainmark.cli.command_output import print_baseline
 from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.insight import compare, compare_axis, history_of
@@ -403,6 +404,26 @@ def test_ignored_axes_are_listed_as_differences(results: Results) -> None:
         compare([both], results, ignoring=("compiler",))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "difference"),
+    [
+        ("python train.py", "python train.py --lr 0.1", ("not given", "--lr 0.1")),
+        ("python train.py --lr 0.1 --amp", "python train.py --lr 0.2", ("--lr 0.1 --amp", "--lr 0.2")),
+        ("python a.py --out o/runs/a/1", "python b.py --out p/runs/a/1", ("a.py", "b.py")),
+    ],
+)
+def test_a_changed_command_is_shown_by_its_words(
+    results: Results, before: str, after: str, difference: tuple[str, str]
+) -> None:
+    def of(command: str) -> Results:
+        part = Part(name=PartName.COMMANDS, word="of the run", digest=f"sha256:{command}")
+        return of_runs(results, identity=Identity.of((part,)), commands=(command,))
+
+    found = compare([of(before)], of(after)).differences
+
+    assert [(one.what, one.baseline, one.candidate) for one in found] == [("commands", *difference)]
+
+
 class TestTheVerb:
     @pytest.fixture
     def sides(self, tmp_path: Path, results: Results) -> tuple[str, str]:
@@ -582,3 +603,22 @@ class TestPairsOfOneResult:
     def test_what_cannot_be_paired_is_one_line(self, words: list[str], message: str, capsys: CAN) -> None:
         assert main(["compare", self.H200, *words]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_baseline_that_does_not_fit_leaves_the_measured_result(
+    results: Results, tmp_path: Path, capsys: CAN
+) -> None:
+    case, *_ = results.cases
+    one = results.model_copy(update={"cases": (case,)})
+    with_option = case.case.model_copy(update={"options": {"lr": "0.1"}})
+    other = results.model_copy(
+        update={"cases": (case.model_copy(update={"id": with_option.id, "case": with_option}),)}
+    )
+    renamed = case.case.model_copy(update={"framework": "unknown", "workload": "mine"})
+    mine = results.model_copy(update={"cases": (case.model_copy(update={"id": "mine", "case": renamed}),)})
+
+    assert not print_baseline(Path("before"), other, one, tmp_path)
+    assert "ratio       none: before (" in (printed := capsys.readouterr().out)
+    assert f"to trainmark compare before {tmp_path}" in printed
+    assert print_baseline(Path("before"), mine, one, tmp_path)
+    assert "framework: unknown -> " in capsys.readouterr().out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.cli.command_suite import DEVICES, CommandSuite
-from trainmark.errors import counted
+from trainmark.errors import InputError, counted
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
@@ -182,9 +182,17 @@ def print_baseline(
 ) -> bool:
     """Print each case's ratio to that of an earlier result; return whether none is slower or without a number.
 
-    The name of the program may differ: both were given as the same measurement. With ``quiet`` nothing is printed.
+    The name of the program may differ, and its framework: both were given as the same measurement. If they cannot be
+    compared, that is printed. With ``quiet`` nothing is printed.
     """
-    found = compare([before], now, (str(path), str(directory)), ignoring=["workload"])
+    alone = all(len({case.case.framework for case in side.cases}) == 1 for side in (before, now))
+    ignoring = ["workload", "framework"] if alone else ["workload"]
+    try:
+        found = compare([before], now, (str(path), str(directory)), ignoring=ignoring)
+    except InputError as error:
+        if not quiet:
+            sys.stdout.write(f"{'ratio':<{_LABEL}}none: {error} to trainmark compare {path} {directory}\n")
+        return False
     lines = []
     for case in found.cases:
         ratio, interval = case.ratio, case.ratio.interval if case.ratio else None

@@ -1,9 +1,11 @@
 """Comparison of results case by case: faster, slower or not distinguishable, and the other differences."""
 
 import math
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import SequenceMatcher
 from statistics import fmean
 from typing import Any
 
@@ -36,9 +38,10 @@ from trainmark.schema.comparison import (
     Side,
 )
 from trainmark.schema.energy import EnergyRatio
-from trainmark.schema.identity import Part
+from trainmark.schema.identity import Part, PartName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Ratio
+from trainmark.schema.names import RUNS
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 WHY_NO_INTERVAL = {
@@ -481,11 +484,39 @@ def _between(
         for part, now_part in one.identity.changes(other.identity):
             known = part or now_part
             assert known is not None
-            yield known.name.value, _part(part), _part(now_part)
+            words = _changed_words(one, other) if known.name is PartName.COMMANDS else None
+            yield known.name.value, *(words or (_part(part), _part(now_part)))
     before, now = _manifest(baseline, one), _manifest(candidate, other)
     if before is not None and now is not None:
         for path, fact, other_fact in environment_differences(before, now):
             yield path, _word(fact), _word(other_fact)
+
+
+def _changed_words(one: RunResult, other: RunResult) -> tuple[str, str] | None:
+    """Return the words of the first command that only one of two runs has, each with the flag before it.
+
+    None if the commands are unknown, or differ in nothing but the folders of their runs.
+    """
+    texts = [run.commands[0] if run.commands else "" for run in (one, other)]
+    try:
+        was, now = ([word for word in shlex.split(text) if f"/{RUNS}/" not in word] for text in texts)
+    except ValueError:
+        return None
+    removed: list[str] = []
+    added: list[str] = []
+    for kind, *at in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
+        if kind != "equal":
+            removed += _with_flag(was, at[0], at[1])
+            added += _with_flag(now, at[2], at[3])
+    if not removed and not added:
+        return None
+    return shlex.join(removed) or "not given", shlex.join(added) or "not given"
+
+
+def _with_flag(words: Sequence[str], start: int, stop: int) -> Sequence[str]:
+    """Return the words from ``start`` to ``stop``, with the flag whose value the first one is."""
+    is_value = start < stop and start > 0 and words[start - 1].startswith("-") and "=" not in words[start - 1]
+    return words[start - 1 if is_value and not words[start].startswith("-") else start : stop]
 
 
 def environment_differences(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
