@@ -21,7 +21,7 @@ from trainmark.worker.core.recipe_checks import (
 )
 from trainmark.worker.core.settings import AdamRecipe, Recipe
 from trainmark.worker.core.task import Verified
-from trainmark.worker.core.update_checks import AdamUpdate, Unexplained, WitnessedStep, sampled
+from trainmark.worker.core.update_checks import AdamUpdate, SgdUpdate, Unexplained, WitnessedStep, sampled
 from trainmark.worker.tasks.causal_lm.task import CausalLM, losses_of_tokens
 
 RANDOM = np.random.default_rng(0)
@@ -67,6 +67,72 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     step = WitnessedStep(rank, settings, 1e-3, (weights, weights, moved), moments, alone(), mean, moves=True)
     found = AdamUpdate(step).check()
     return found.data, [code for code, _ in found.doubts]
+
+
+def sgd_step(
+    momentum: float, times: float, noise: float = 0.5, of_bias: float = 5e-4, ranks: int = 1
+) -> Verified:
+    """Return the check of a step in 16 bits whose gradients, and whose own pass's, have noise in all layers but one.
+
+    0.875 and a rate of 0.01 are requested. The exact layer is a classifier's bias of 1000 elements.
+    """
+    random, rate = np.random.default_rng(1), 0.01
+    layers = {f"layer{number}": (5000, noise) for number in range(8)} | {
+        "bias": (1000, of_bias),
+        "tiny": (2, 0.0),
+    }
+    before, between, after, own = {}, {}, {}, {}
+    for name, (size, of_layer) in layers.items():
+        true, velocity = random.standard_normal((2, size)) * [[0.5], [2.0]]
+        step, own[name] = (true + of_layer * 0.5 * random.standard_normal(size) for _ in range(2))
+        between[name] = random.standard_normal(size)
+        before[name] = between[name] + rate * velocity
+        after[name] = between[name] - times * rate * (momentum * velocity + step)
+    rank: Any = SimpleNamespace(
+        task=SimpleNamespace(is_trainable=lambda _: True, decay=lambda *_: 0.0),
+        expected=lambda: SimpleNamespace(compute_dtype="float16"),
+        ranks=SimpleNamespace(place=SimpleNamespace(world_size=ranks)),
+    )
+    settings: Any = SimpleNamespace(recipe=SimpleNamespace(momentum=0.875))
+    mean = {name: sampled(own, name) for name in own}
+    weights = (before, between, after)
+    step_seen = WitnessedStep(rank, settings, rate, weights, (None, None), alone(own), mean, moves=True)
+    return SgdUpdate(step_seen).check()
+
+
+def test_noise_of_16_bits_in_most_layers_does_not_hide_rate_and_momentum() -> None:
+    """Solve a step by the layer whose gradient is accurate; a plain fit of all layers is wrong by a tenth."""
+    found = sgd_step(0.875, 1.0)
+
+    assert found.doubts == []
+    assert not found.data["fit_is_vague"]
+    assert found.data["momentum"] == pytest.approx(0.875, abs=0.005)
+    assert found.data["learning_rate"] == pytest.approx(0.01, rel=0.005)
+    assert found.data["residual"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("momentum", "times", "words"),
+    [
+        (0.9, 1.0, "the momentum is 0.9 instead of 0.875"),
+        (0.875, 1.2, "the gradients count 1.2 times"),
+        (0.0, 1.0, "the momentum is "),
+    ],
+)
+def test_another_rate_or_momentum_is_found_behind_the_noise_of_16_bits(
+    momentum: float, times: float, words: str
+) -> None:
+    ((code, text),) = sgd_step(momentum, times).doubts
+
+    assert code == "update-differs"
+    assert words in text
+
+
+def test_noise_in_all_layers_of_several_ranks_is_vague_and_no_doubt() -> None:
+    found = sgd_step(0.9, 1.0, noise=3.0, of_bias=3.0, ranks=2)
+
+    assert found.doubts == []
+    assert found.data["fit_is_vague"]
 
 
 DECAYING: Any = SimpleNamespace(recipe=SimpleNamespace(weight_decay=3e-5))

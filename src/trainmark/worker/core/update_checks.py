@@ -46,6 +46,12 @@ Two computations of a gradient in 16 bits differ by noise, which makes the fitte
 NOTICEABLE = 0.01
 """From this deviation on, a rate or momentum that explains the update better than the recipe's is a doubt."""
 
+FINEST = 1e-4
+"""The part of an update that two computations of its gradient in 16 bits leave at least."""
+
+FEWEST = 16
+"""Two factors fit fewer elements than these by chance."""
+
 UNSEEN_DECAY = 0.005
 """Another decay is reported from this difference on, if it leaves less than ``EXPLAINED`` of the residual."""
 
@@ -152,17 +158,17 @@ class SgdUpdate(Update):
 
         if self._step.mean is None:
             return None
-        terms, decays, update = self._equations(self._step.mean)
+        terms, decays, update, accuracy = self._equations()
         if not len(update):
             return None
         requested, requested_rate = self._step.settings.recipe.momentum, self._step.rate
-        (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
+        (of_velocity, rate), *_ = np.linalg.lstsq(terms * accuracy[:, None], update * accuracy, rcond=None)
 
-        def unexplained(*factors: float) -> float:
-            left = update - terms @ factors
-            return float(np.sqrt((left @ left) / (update @ update)))
+        def unexplained(*factors: float, weight: Any = accuracy) -> float:
+            return _part_left(update * weight, terms @ factors * weight)
 
-        residual = unexplained(requested * requested_rate, requested_rate)
+        as_requested = requested * requested_rate, requested_rate
+        residual = unexplained(*as_requested, weight=1.0)
         momentum = float(of_velocity / rate) if rate else None
         times = rate / requested_rate
         off, most_left = EXACT if self._exact else ROUNDED
@@ -172,7 +178,7 @@ class SgdUpdate(Update):
         )
         if decay is not None:
             reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
-        elif differs and unexplained(of_velocity, rate) < EXPLAINED * residual:
+        elif differs and unexplained(of_velocity, rate) < EXPLAINED * unexplained(*as_requested):
             reason = self._what_is_wrong(times, momentum, residual, off, NOTICEABLE)
         elif (residual <= most_left and abs(times - 1) <= off) or not self._exact:
             reason = None
@@ -184,33 +190,46 @@ class SgdUpdate(Update):
         return reason
 
     def unexplained(self) -> dict[str, Unexplained]:
-        """Return what neither the velocity nor the gradient explains, by parameter.
-
-        A single rank's gradients are those of its own pass, of which more elements are known.
-        """
+        """Return what neither the velocity nor the gradient explains, by parameter."""
         step, found = self._step, {}
         if step.mean is None:
             return {}
-        single = step.training.ranks.place.world_size == 1
-        elements = ELEMENTS if single else SAMPLED
         momentum = step.settings.recipe.momentum
         for name in step.names:
-            before, between, after = (sampled(weights, name, elements) for weights in step.weights)
-            gradients = sampled(step.alone.gradients, name, elements) if single else step.mean[name]
+            before, between, after, gradients = self._read(name, ELEMENTS)
             rest = (between - after - momentum * (before - between)) / step.rate - gradients
             found[name] = Unexplained(between, rest)
         return found
 
-    def _equations(self, mean: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    def _read(self, name: str, most: int) -> tuple[Any, Any, Any, Any]:
+        """Return elements of a parameter's weights, before, between and after the steps, and of its gradient.
+
+        A single rank's gradients are those of its own pass, of which all elements are known, and ``most`` are returned.
+        """
+        step = self._step
+        assert step.mean is not None
+        elements = most if step.training.ranks.place.world_size == 1 else SAMPLED
+        before, between, after = (sampled(weights, name, elements) for weights in step.weights)
+        whole = elements > SAMPLED
+        return (
+            before,
+            between,
+            after,
+            sampled(step.alone.gradients, name, elements) if whole else step.mean[name],
+        )
+
+    def _equations(self) -> tuple[Any, Any, Any, Any]:
         """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
 
-        Each parameter's rows are divided by the size of its update.
+        Each parameter's rows are divided by the size of its update. The last array (n,) is their accuracy, 1 in FP32:
+        a gradient in 16 bits is noise in some layers and nearly exact in the classifier's bias.
         """
         import numpy as np
 
         rows, decays, results = [np.zeros((0, 2))], [np.zeros((0, 2))], [np.zeros(0)]
+        accuracies = [np.zeros(0)]
         for name in self._step.names:
-            before, weights, after = (sampled(arrays, name) for arrays in self._step.weights)
+            before, weights, after, gradients = self._read(name, SAMPLED if self._exact else ELEMENTS)
             update = weights - after
             size = float(np.sqrt(np.mean(update**2)))
             # An update that FP32 rounds away does not show the added value.
@@ -218,11 +237,15 @@ class SgdUpdate(Update):
                 continue
             decay = self._step.decay(name)
             velocity = (before - weights) / self._step.rate
-            rows.append(np.stack([velocity, mean[name] + decay * weights], axis=1) / size)
+            terms = np.stack([velocity, gradients + decay * weights], axis=1) / size
+            rows.append(terms)
             none = np.zeros_like(weights)
             decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
             results.append(update / size)
-        return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
+            few = np.asarray(self._step.weights[1][name]).size < FEWEST
+            accuracy = 1.0 if self._exact or few else _accuracy(terms, update / size)
+            accuracies.append(np.full(len(update), accuracy))
+        return tuple(map(np.concatenate, (rows, decays, results, accuracies)))
 
     def _what_is_wrong(
         self, times: float, momentum: float | None, residual: float, off: float, least: float
@@ -240,6 +263,14 @@ class SgdUpdate(Update):
         if abs(times - 1) > least:
             return f"the gradients count {times:.3g} times as much as with the learning rate"
         return f"{residual:.0%} of it is unexplained"
+
+
+def _accuracy(terms: Any, update: Any) -> float:
+    """Return by what a parameter's rows count: the inverse of what its own best factors leave of its update."""
+    import numpy as np
+
+    factors, *_ = np.linalg.lstsq(terms, update, rcond=None)
+    return 1 / max(_part_left(update, terms @ factors), FINEST)
 
 
 def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float | None:
