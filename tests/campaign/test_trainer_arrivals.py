@@ -118,3 +118,82 @@ def test_a_run_that_goes_on_shows_how_many_steps_it_has_done(tmp_path: Path) -> 
     _, card = written(tmp_path, lines[:-40])
 
     assert steps_shown(read_run_log(card, tmp_path).parsed) == STEPS - 40
+
+
+def own_loop(items: int, between: bytes = b"\n") -> list[tuple[float, bytes]]:
+    """A bar of a script's own loop, five items a second, drawn before the training begins."""
+    bars = [
+        (
+            at / 5 - 60,
+            b"\r%3d%%|##   | %d/%d [00:%02d<00:09,  5.00it/s]" % (100 * at // items, at, items, at // 5),
+        )
+        for at in range(items + 1)
+    ]
+    return [*bars, (-1.0, between)]
+
+
+EVALUATED = b"\r{'eval_loss': '9.1', 'eval_runtime': '0.8', 'eval_samples_per_second': '50'}\n"
+
+
+@pytest.mark.parametrize("between", [b"\n", EVALUATED], ids=["own loop", "evaluation"])
+def test_a_bar_before_the_training_is_not_that_of_its_steps(tmp_path: Path, between: bytes) -> None:
+    found = measured(tmp_path, [*own_loop(50, between), *lines_of(STEPS)])
+
+    assert (found.throughput, found.measured_steps) == (pytest.approx(8 / STEP_S, rel=1e-3), 80)
+
+
+def test_a_run_without_a_logged_line_counts_the_bar_that_goes_on(tmp_path: Path) -> None:
+    lines = [(at, text.replace(b"{'loss'", b"{'other'")) for at, text in list(lines_of(STEPS))[:-40]]
+    _, card = written(tmp_path, [*own_loop(50), *lines])
+
+    assert steps_shown(read_run_log(card, tmp_path).parsed) == STEPS - 39
+
+
+def test_a_bar_with_a_title_and_as_many_items_as_steps_is_no_resumption(tmp_path: Path) -> None:
+    (begin, head), *lines = lines_of(STEPS)
+
+    found = measured(tmp_path, [(begin, head.replace(b"800/800", b"%d/%d" % (STEPS, STEPS))), *lines])
+
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=1e-3)
+    assert not found.suspicions
+
+
+def without_batch() -> list[tuple[float, bytes]]:
+    (begin, head), *lines = lines_of(STEPS)
+    return [(begin, head[head.index(b"\r  0%") :]), *lines]
+
+
+def test_steps_of_no_printed_batch_leave_the_trainers_own_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, without_batch())
+
+    assert (found.rule, found.unit) == ("summary", "samples/s")
+    assert found.throughput == pytest.approx(8 * STEPS / (STARTUP_S + STEPS * STEP_S), rel=1e-3)
+
+
+def test_steps_of_no_printed_batch_are_the_number_of_a_run_that_was_ended(tmp_path: Path) -> None:
+    found = measured(tmp_path, without_batch()[:-1])
+
+    assert (found.unit, found.throughput) == ("steps/s", pytest.approx(1 / STEP_S, rel=1e-3))
+
+
+def with_smaller_last_batches() -> list[tuple[float, bytes]]:
+    """Epochs of 12 samples: a step of 8 and one of 4."""
+    (begin, head), *lines, (end, summary) = lines_of(STEPS)
+    head = head.replace(b"Num examples = 800", b"Num examples = 12").replace(b"Epochs = 1", b"Epochs = 50")
+    samples_per_s = b"'%.3f'" % (6 * STEPS / (STARTUP_S + STEPS * STEP_S))
+    before = b"'%.3f'" % (8 * STEPS / (STARTUP_S + STEPS * STEP_S))
+    assert before in summary
+    return [(begin, head), *lines, (end, summary.replace(before, samples_per_s).replace(b"'1.0'", b"'50.0'"))]
+
+
+def test_smaller_last_batches_leave_the_trainers_own_number(tmp_path: Path) -> None:
+    found = measured(tmp_path, with_smaller_last_batches())
+
+    assert found.rule == "summary"
+    assert found.throughput == pytest.approx(6 * STEPS / (STARTUP_S + STEPS * STEP_S), rel=1e-3)
+
+
+def test_smaller_last_batches_are_a_doubt_of_a_run_that_was_ended(tmp_path: Path) -> None:
+    found = measured(tmp_path, with_smaller_last_batches()[:-1])
+
+    assert {one.code for one in found.suspicions} >= {"partial-batches"}

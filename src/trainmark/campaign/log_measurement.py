@@ -18,6 +18,7 @@ from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
 from trainmark.logs.guess import Guess, find_untimed
 from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
+from trainmark.logs.model import PARTIAL_BATCHES
 from trainmark.logs.plausibility import with_timing_by
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
@@ -283,14 +284,27 @@ def _measure_log(
         measured = _measurement_of(first, case, card, folder, commands, warmup_steps)
     except NotMeasurable:
         measured = None
-    if measured is not None and measured.measured_steps >= _FEWEST_ARRIVALS and not _is_gappy(measured):
+    if measured is not None and (measured.measured_steps < _FEWEST_ARRIVALS or _is_gappy(measured)):
+        measured = None
+    if measured is not None and not _lacks_work(measured, work_of_step(case, card)):
         return measured
-    return _measurement_of(first.with_result, case, card, folder, commands, warmup_steps)
+    try:
+        return _measurement_of(first.with_result, case, card, folder, commands, warmup_steps)
+    except NotMeasurable:
+        if measured is None:
+            raise
+        return measured
 
 
 def _is_gappy(measured: Measurement) -> bool:
     """Return whether steps have no line of their own: a bar is not drawn for each of many fast steps."""
     return any(one.code in ("records-missing", BUFFERED) for one in measured.suspicions)
+
+
+def _lacks_work(measured: Measurement, stated: int | None) -> bool:
+    """Return whether the work of a step is neither stated nor printed, or is not the same in each."""
+    is_unknown = stated is None and measured.unit == STEPS_UNIT
+    return is_unknown or any(one.code == PARTIAL_BATCHES for one in measured.suspicions)
 
 
 def _measurement_of(

@@ -29,6 +29,10 @@ _AMPERE_OR_LATER = re.compile(
 _BEFORE_AMPERE = re.compile(r"\b(?:V100|P\d{1,3}|K\d{2}|T4|M\d{2}|GTX|TITAN|RTX 20)|capability [3-7]\b")
 
 
+PARTIAL_BATCHES = "partial-batches"
+"""The code of the doubt that the last step of an epoch has fewer samples than the batch that the log prints."""
+
+
 class Status(StrEnum):
     """Outcome of reading one log. Only ``OK`` and ``GUESSED`` can carry a throughput."""
 

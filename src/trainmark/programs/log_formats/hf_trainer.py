@@ -15,7 +15,7 @@ Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +24,7 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
-from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity, read_hardware
+from trainmark.logs.model import PARTIAL_BATCHES, EndState, Facts, Problem, Scope, Severity, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 from trainmark.schema.precision import Precision
 
@@ -46,6 +46,9 @@ _BAR_WARMUP = 5
 _LEAST_BAR_S = 50.0
 """The bar shows whole seconds: over a shorter time it would be off by more than 2 %."""
 
+_LEFTOVER = 0.005
+"""Largest relative effect on the samples of a step that an epoch's smaller last batch may have."""
+
 _VAGUE = 0.02
 """Largest share of a resumed run's own epochs by which its start may be unknown."""
 
@@ -53,7 +56,11 @@ _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
 _PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
 _UNTITLED_BAR = re.compile(rb"^ *\d{1,3}%\|[^|\n]*\| (?P<step>\d{1,12})/(?P<total>\d{1,12}) \[", re.MULTILINE)
-_BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
+_BAR_OR_LOG = re.compile(
+    _UNTITLED_BAR.pattern + rb"|^ *\{'(?:loss|train_runtime)': '?(?P<logged>[\w.+-]+)", re.MULTILINE
+)
+# tqdm writes a title, a colon and the percentage in three places, as in "Map:  40%|".
+_BAR = re.compile(rb"(?<!: [ \d][ \d]\d)%\|[^|\n]*\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
 _RESUMED = re.compile(rb"Continuing training from (?:checkpoint|global step [1-9])")
 _FROM_STEP = rb"Continuing training from global step ([1-9]\d{0,11})\b"
 _LOST = re.compile(rb"\{'loss': '?0\.0'?, 'grad_norm': '?nan")
@@ -332,25 +339,53 @@ def _resumed(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -
 
 
 def extract_bars(text: bytes) -> Extract:
-    """Return the step and the number of all steps of each bar without a title, as the Trainer's is drawn."""
-    return extract_fields(_UNTITLED_BAR, text)
+    """Return the step and the number of all steps of each bar without a title, and the lines that the Trainer logs."""
+    return extract_fields(_BAR_OR_LOG, text)
 
 
 def rising_bars(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
-    """Yield the bars of the first number of steps, from step 1 on, once each: a loss draws the bar again."""
-    total, high = None, 0.0
-    for columns in blocks:
+    """Yield the training's bars from step 1 on, each step once: a loss draws the bar again."""
+    found = [block for block in blocks if "total" in block]
+    high, training = 0.0, _training_total(found)
+    for columns in found:
+        columns.pop("logged", None)
         totals, step = columns.pop("total"), columns["step"]
-        if total is None and len(totals):
-            total = totals[0]
-        highest = np.maximum.accumulate(np.concatenate(([high], np.where(totals == total, step, -1.0))))
+        highest = np.maximum.accumulate(np.concatenate(([high], np.where(totals == training, step, -1.0))))
         high = float(highest[-1])
         yield {name: values[highest[1:] > highest[:-1]] for name, values in columns.items()}
 
 
+def _training_total(blocks: Sequence[Mapping[str, Floats]]) -> float:
+    """Return the number of steps of the training's bar, among those of a script's own loops and of evaluations.
+
+    It is the bar before the first line that the Trainer logs. Until there is one, it is the first unfinished bar: what
+    runs before the training has ended, and an evaluation comes after a step. 0 without any bar.
+    """
+    if not blocks:
+        return 0.0
+    step, total = (np.concatenate([block[name] for block in blocks]) for name in ("step", "total"))
+    bars = np.flatnonzero(np.isfinite(total))
+    if not len(bars):
+        return 0.0
+    logged = np.flatnonzero(~np.isfinite(total))
+    if len(logged) and len(before := bars[bars < logged[0]]):
+        return float(total[before[-1]])
+    finished = set(total[step == total].tolist())
+    return next((one for one in total[bars].tolist() if one not in finished), float(total[bars[0]]))
+
+
 def doubts_of_steps(context: LogContext) -> tuple[Problem, ...]:
-    """Return the doubts that are not about the summary's time."""
-    return tuple(problem for problem in doubts(context) if problem.code != "whole-run")
+    """Return the doubts that are not about the summary's time, and one if an epoch's last batch is smaller."""
+    training = _last_training(context.text)
+    examples = search_integer(rb"Num examples = ([\d,]+)\s", training)
+    batch = search_integer(_TOTAL_BATCH, training)
+    found = [problem for problem in doubts(context) if problem.code != "whole-run"]
+    if examples and batch and (mean := examples / -(-examples // batch)) < (1 - _LEFTOVER) * batch:
+        sentence = (
+            f"the last batch of an epoch is smaller: {examples} samples are {mean:.4g} a step, not {batch}"
+        )
+        found.append(Problem(PARTIAL_BATCHES, sentence))
+    return tuple(found)
 
 
 _BY_ARRIVAL = Format(
