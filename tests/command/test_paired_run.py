@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -74,6 +75,23 @@ def test_a_program_that_ends_early_is_named_with_its_last_line(capsys: pytest.Ca
 
     assert code == 1
     assert "A ended with code 0 after 4 records, before its warm-up of 10 was over" in capsys.readouterr().err
+
+
+def test_an_interruption_says_what_is_left_and_ends_both_programs(folder: Path) -> None:
+    words = [sys.executable, "-m", "trainmark", "run", "--out", "out", "--against", shlex.join(command(0.01))]
+    with subprocess.Popen([*words, "--", *command(0.01)], stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        while not run.stderr.readline().startswith("round 1"):
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        last_line = run.stderr.read()
+
+    assert (
+        last_line == "interrupted: no verdict; out has the logs so far, so another try needs another --out\n"
+    )
+    assert run.returncode == 130
+    left = [one.pid for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder)]
+    assert left == [os.getpid()]
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,12 @@ def compare_commands(
     *,
     as_json: bool,
 ) -> int:
-    """Run two commands in turn, print the ratio of their rates, and return 1 if the first is slower.
+    """Run two commands in turn, print the ratio of their rates, and return 1 if the first is slower, 130 after Ctrl-C.
 
     Raises ``InputError`` for options that do not apply and for a machine on which blocks do not measure truly.
     """
     from trainmark.campaign.alternating import LIMIT_S, WARMUP_RECORDS, Alternation, alternate
+    from trainmark.cli.main import INTERRUPTED
     from trainmark.measure.paired_blocks import Side
 
     _refuse_options(given, call)
@@ -72,7 +73,11 @@ def compare_commands(
     directory = call.out or default_directory(f"{command_suite(words, given, Path.cwd()).name}-against")
     require_empty(directory)
     programs = {side: _program(side, command, given, directory) for side, command in commands.items()}
-    found = alternate(programs, how, _say)
+    try:
+        found = alternate(programs, how, _say)
+    except KeyboardInterrupt:
+        _say(f"interrupted: no verdict; {directory} has the logs so far, so another try needs another --out")
+        return INTERRUPTED
     document = _document(found, commands, how.seed, how.block_s)
     write_atomically(directory / BLOCKS, to_json(document))
     if as_json:

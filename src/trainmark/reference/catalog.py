@@ -122,8 +122,10 @@ def select(
             continue
         known = sorted({text(reference) for reference in found} - {""})
         if not any(plain(word) in plain(one) for one in known):
+            # The systems that have a device are many.
+            names = dict.fromkeys(one.partition(" in ")[0] for one in known)
             raise InputError(
-                f"no published figure with {axis} '{word}'{nearest(word, known)} ({', '.join(known)})"
+                f"no published figure with {axis} '{word}'{nearest(word, known)} ({', '.join(names)})"
             )
     return tuple(
         reference

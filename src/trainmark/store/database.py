@@ -1,8 +1,10 @@
 """The database of runs, written as each run ends: SQLite by default, or any database with an SQLAlchemy URL."""
 
+import errno
 import hashlib
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -347,10 +349,15 @@ class Store:
 
     @contextmanager
     def _converted_errors(self) -> Iterator[None]:
-        """Convert database errors to ``TrainmarkError``, without a password from the database's address."""
+        """Convert database errors to ``TrainmarkError``, without a password from the database's address.
+
+        A full disk is the ``OSError`` that it is of any other file.
+        """
         try:
             yield
         except DBAPIError as error:
+            if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, "No space left on device", _name(self._engine.url)) from None
             reason = str(error.orig).splitlines()[0]
             raise TrainmarkError(
                 f"{_name(self._engine.url)}: the database cannot be used: {reason}"
