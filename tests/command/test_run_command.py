@@ -188,7 +188,10 @@ def test_a_program_whose_python_lacks_trainmark_is_answered_with_the_command_tha
 
     printed = capsys.readouterr().out
     assert "No module named 'trainmark'" in printed
-    assert "what to do  PYTHON -m pip install --no-deps trainmark, with the Python of your program" in printed
+    assert (
+        "what to do  PYTHON -m pip install --no-deps . in a clone of trainmark, with the Python of your program"
+        in printed
+    )
 
 
 def test_without_the_work_of_a_step_the_number_is_in_steps(

@@ -192,6 +192,7 @@ def test_two_results_are_compared() -> None:
     assert {row["ratio"] for row in measured} == {1.0}
     assert str(comparison)
     assert "<table>" in comparison._repr_html_()
+    assert repr(comparison) == f"<trainmark.Comparison of {len(comparison.cases)} cases: holds>"
 
 
 def test_two_logs_are_explained(tmp_path: Path) -> None:

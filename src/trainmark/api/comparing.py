@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.api.results import Results, read_source
 from trainmark.api.tables import Table
-from trainmark.errors import InputError
+from trainmark.errors import InputError, counted
 from trainmark.printable import printable
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ class Comparison:
         from trainmark.report.comparison import render_comparison
 
         return render_comparison(self.document)
+
+    def __repr__(self) -> str:
+        """Return a one-line description."""
+        verdict = "holds" if self.holds else "does not hold"
+        return f"<trainmark.Comparison of {counted(len(self.document.cases), 'case')}: {verdict}>"
 
     def _repr_html_(self) -> str:
         return self.cases._repr_html_()

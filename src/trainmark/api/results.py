@@ -7,7 +7,7 @@ from typing import Any
 
 from trainmark.api.pictures import throughput_picture
 from trainmark.api.tables import Table
-from trainmark.errors import InputError
+from trainmark.errors import InputError, counted
 from trainmark.schema.results import Results as ResultsDocument
 
 _CASE_COLUMNS = (
@@ -104,7 +104,7 @@ class Results:
 
     def __repr__(self) -> str:
         """Return a one-line description."""
-        return f"<trainmark.Results {self.name}: {len(self.document.cases)} cases>"
+        return f"<trainmark.Results {self.name}: {counted(len(self.document.cases), 'case')}>"
 
     def _repr_html_(self) -> str:
         return self.cases._repr_html_() + throughput_picture(self.document.cases)

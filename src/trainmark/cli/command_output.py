@@ -213,7 +213,10 @@ def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]
     if not measured or case.estimate is None:
         yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
         if _NOT_INSTALLED in (case.reason or ""):
-            yield "what to do", "PYTHON -m pip install --no-deps trainmark, with the Python of your program"
+            yield (
+                "what to do",
+                "PYTHON -m pip install --no-deps . in a clone of trainmark, with the Python of your program",
+            )
         return
     first = _median_run(case.estimate, measured)
     yield first.unit, _number(case.estimate, first, measured)
