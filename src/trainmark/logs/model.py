@@ -13,6 +13,11 @@ from trainmark.schema.precision import Precision
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
     from trainmark.schema.parameters import Parameters
+
+
+SEVERAL_RUNS = "several-runs"
+"""The code of a log that has records of several runs."""
+
 MOST_OF_A_NOTE = 0.05
 """Largest share by which the cause of a note may change the number."""
 _NAMES = re.compile(

@@ -12,8 +12,17 @@ from trainmark.logs.columns import Column, Floats, differences, in_step, median
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format
 from trainmark.logs.gathering import LogCollector
-from trainmark.logs.model import Meaning, Problem, RankRecords, Records, Restart, Scope, Severity, Witness
-from trainmark.logs.multi_run import SEVERAL_RUNS
+from trainmark.logs.model import (
+    SEVERAL_RUNS,
+    Meaning,
+    Problem,
+    RankRecords,
+    Records,
+    Restart,
+    Scope,
+    Severity,
+    Witness,
+)
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
 from trainmark.logs.transport import Rank

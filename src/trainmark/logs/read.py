@@ -9,18 +9,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from trainmark.logs.assumptions import batch_of_sequences, with_accumulation
 from trainmark.logs.batches import count_batch
 from trainmark.logs.columns import Column, rounding_of
-from trainmark.logs.ends import (
-    after_last_record,
-    end_problems,
-    find_failure,
-    merge_missing_ends,
-    run_outcome,
-    start_problems,
-    unknown_format_log,
-)
 from trainmark.logs.format import (
     Format,
     GivenFormats,
@@ -30,16 +20,30 @@ from trainmark.logs.format import (
     parse_positive,
 )
 from trainmark.logs.gathering import HEAD_BYTES, LogCollector
-from trainmark.logs.hints import Hints, MergedFacts, merge_facts, read_hints
+from trainmark.logs.hints import (
+    Hints,
+    MergedFacts,
+    batch_of_sequences,
+    merge_facts,
+    read_hints,
+    with_accumulation,
+)
 from trainmark.logs.literals import can_match
 from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Records, Status
-from trainmark.logs.multi_run import (
+from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
+from trainmark.logs.other_lines import (
+    after_last_record,
     conflicting_facts,
     conflicting_results,
+    end_problems,
+    find_failure,
     find_rejected_lines,
+    merge_missing_ends,
     other_format_problems,
+    run_outcome,
+    start_problems,
+    unknown_format_log,
 )
-from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
 from trainmark.logs.plausibility import check_plausibility, with_settled_meaning
 from trainmark.logs.rank_records import Counters, Read, read_records
 from trainmark.logs.transport import read_pieces

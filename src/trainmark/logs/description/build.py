@@ -12,8 +12,15 @@ from typing import Any, TypeVar
 from trainmark.errors import InputError, nearest
 from trainmark.files import parse_yaml
 from trainmark.logs.description.facts import Settings, Sources, read_sources
-from trainmark.logs.description.patterns import check_fields, compile_pattern
-from trainmark.logs.description.spread import Blocks, join_lines, merge_lines, number_epochs, thin_means
+from trainmark.logs.description.patterns import (
+    Blocks,
+    check_fields,
+    compile_pattern,
+    join_lines,
+    merge_lines,
+    number_epochs,
+    thin_means,
+)
 from trainmark.logs.format import (
     Format,
     LogContext,

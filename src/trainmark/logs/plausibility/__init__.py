@@ -12,7 +12,6 @@ import numpy as np
 from trainmark.logs.columns import Floats, in_step, median
 from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Scope, Severity, Status
 from trainmark.logs.plausibility.intervals import intervals, last_digit, missing_and_duplicate_records
-from trainmark.logs.plausibility.meaning import with_settled_meaning
 from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems, with_timing_by
 
 __all__ = ["Stall", "check_plausibility", "stalls", "with_settled_meaning", "with_timing_by"]
@@ -33,6 +32,8 @@ _MOST_ODD = 0.1
 """Share of odd lines from which the batch is taken to vary, as with padding."""
 _MOST_DEVIATION = 0.2
 """Allowed deviation: an epoch has a start that no record times (worker start-up, compilation of the first step)."""
+_CLEARLY = 0.5
+"""The rates are of intervals if that leaves at most this share of the deviation from the time stamps."""
 
 
 def check_plausibility(log: ParsedLog) -> ParsedLog:
@@ -246,3 +247,30 @@ def _own(log: ParsedLog) -> tuple[dict[int, float], dict[int, float]]:
             seconds[int(epoch)] = seconds.get(int(epoch), 0.0) + float(block.own[here].sum())
             steps[int(epoch)] = steps.get(int(epoch), 0.0) + float(block.steps[here].sum())
     return seconds, steps
+
+
+def with_settled_meaning(log: ParsedLog) -> ParsedLog:
+    """Return a log whose rates are of the epoch or of intervals with the one of the two that fits its time stamps.
+
+    Without a clear difference they are of the epoch: at an even pace both say the same.
+    """
+    if log.meaning is not Meaning.RUNNING_OR_INTERVAL:
+        return log
+    running, of_interval = (replace(log, meaning=one) for one in (Meaning.RUNNING, Meaning.INTERVAL))
+    if log.records.rate is None or log.records.clock_s is None:
+        return running
+    return of_interval if _deviation_s(of_interval) < _CLEARLY * _deviation_s(running) else running
+
+
+def _deviation_s(log: ParsedLog) -> float:
+    """Return by how many seconds durations by the rates deviate from the clock's, apart from a common factor.
+
+    The first block of records is enough.
+    """
+    block = next(intervals(log), None)
+    if block is None:
+        return 0.0
+    known = np.isfinite(block.own) & np.isfinite(block.clock_s)
+    own, clock = block.own[known], block.clock_s[known]
+    total = own.sum()
+    return float(np.abs(own * (clock.sum() / total) - clock).sum()) if total > 0 else np.inf
