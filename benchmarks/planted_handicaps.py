@@ -20,7 +20,7 @@ from pathlib import Path
 
 from trainmark.campaign import Order, run_campaign
 from trainmark.cli.command_suite import CommandOptions, command_suite
-from trainmark.cli.explain import explain_sides
+from trainmark.cli.explain import LogFacts, explain_sides
 from trainmark.errors import TrainmarkError
 from trainmark.insight import to_document
 from trainmark.suite import load_suite
@@ -121,7 +121,7 @@ def judge(library: str, handicap: Handicap, slow: Path, plain: Path) -> dict[str
         "verdict": "failed",
     }
     try:
-        document = to_document(explain_sides(str(slow), str(plain), None, None, quiet=True))
+        document = to_document(explain_sides(str(slow), str(plain), LogFacts(), quiet=True))
     except TrainmarkError as error:
         return row | {"first": str(error)[-200:]}
     ratio, differences = document["ratio"], document["differences"]

@@ -50,7 +50,8 @@ def test_a_stated_unit_does_not_rename_the_rate_of_another_unit(tmp_path: Path) 
 
     found = measured(tmp_path, given, LINE, 1600.0)
 
-    assert (found.unit, found.throughput) == ("tokens/s", pytest.approx(4096 / STEP_S, rel=0.01))
+    assert found.unit == "tokens/s"
+    assert found.throughput == pytest.approx(4096 / STEP_S, rel=0.01)
     assert "witnesses-disagree" not in doubts(found)
 
 
@@ -59,7 +60,8 @@ def test_the_stated_work_of_all_devices_comes_before_the_printed_rate_of_each(tm
 
     found = measured(tmp_path, given, OF_RANKS, 1600.0)
 
-    assert (found.unit, found.throughput) == ("images/s", pytest.approx(3200, rel=0.01))
+    assert found.unit == "images/s"
+    assert found.throughput == pytest.approx(3200, rel=0.01)
     assert (
         "by the stated work of a step (64), but by the printed rate it is 16"
         in doubts(found)["witnesses-disagree"]
@@ -79,7 +81,8 @@ def test_without_times_a_rate_keeps_its_own_unit(tmp_path: Path) -> None:
 
     found = measured(tmp_path, given, LINE, 1600.0, at_once=True)
 
-    assert (found.unit, found.throughput) == ("images/s", pytest.approx(1600, rel=0.01))
+    assert found.unit == "images/s"
+    assert found.throughput == pytest.approx(1600, rel=0.01)
 
 
 def test_lines_that_arrive_at_once_are_called_that(tmp_path: Path) -> None:

@@ -265,8 +265,8 @@ def test_a_short_log_is_not_compared_with_stamps_of_the_records_that_it_leaves_o
         f"2026-03-01 12:00:{10 + at:06.3f} Epoch {epoch}/4 loss 2.3\n"
         for epoch, at in enumerate(seconds, start=1)
     )
-    read = read_stream(io.BytesIO(text.encode()), "log")
-    read = read_guessed(read, io.BytesIO(text.encode()), Facts(gpus=1, batch_per_device=1))
+    unknown = read_stream(io.BytesIO(text.encode()), "log")
+    read = read_guessed(unknown, io.BytesIO(text.encode()), Facts(gpus=1, batch_per_device=1))
     assert read is not None
 
     result = measure_log(read)

@@ -213,7 +213,7 @@ def _environment(parsed: ParsedLog, given: Facts) -> dict[AxisName, Reading]:
         Condition.DEVICE: device,
         Condition.DEVICE_MEMORY_GB: memory,
     }
-    flags = {
+    flags: dict[str, object] = {
         Condition.MODEL: given.model and "--model",
         Condition.PRECISION: given.precision and "--precision",
         Condition.BATCH_PER_DEVICE: given.batch_per_device and "--batch",

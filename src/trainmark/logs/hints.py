@@ -1,4 +1,4 @@
-"""What a log's text lacks: hints from its name, and assumptions about a batch that the reader gives.
+"""Facts that a log's text lacks: hints from its name, and assumptions about a batch that the reader gives.
 
 Names are ``4n8g/r50_b128_fp32_1.log``, ``pytorch_gpu8_amp_bs256.txt``, ``…_N1C8_log``. A hint fills in facts that the
 text lacks, as the user's flags do; one that contradicts the text is reported. Each assumption is a doubt.
