@@ -237,15 +237,16 @@ class SgdUpdate(Update):
                 continue
             decay = self._step.decay(name)
             velocity = (before - weights) / self._step.rate
-            terms = np.stack([velocity, gradients + decay * weights], axis=1) / size
-            rows.append(terms)
+            own = np.stack([velocity, gradients + decay * weights], axis=1) / size
+            rows.append(own)
             none = np.zeros_like(weights)
             decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
             results.append(update / size)
             few = np.asarray(self._step.weights[1][name]).size < FEWEST
-            accuracy = 1.0 if self._exact or few else _accuracy(terms, update / size)
+            accuracy = 1.0 if self._exact or few else _accuracy(own, update / size)
             accuracies.append(np.full(len(update), accuracy))
-        return tuple(map(np.concatenate, (rows, decays, results, accuracies)))
+        terms, weights_of_decay = np.concatenate(rows), np.concatenate(decays)
+        return terms, weights_of_decay, np.concatenate(results), np.concatenate(accuracies)
 
     def _what_is_wrong(
         self, times: float, momentum: float | None, residual: float, off: float, least: float
