@@ -519,6 +519,29 @@ def test_a_compiler_that_exists_only_in_a_low_precision_is_judged_in_that() -> N
     assert results.holds
 
 
+@pytest.mark.parametrize(("reason", "holds"), [("timeout: 900 s", False), ("only in FP16", True)])
+def test_an_fp32_check_that_time_was_lacking_for_is_not_replaced_by_another_precision(
+    reason: str, holds: bool
+) -> None:
+    absent = CheckedVariant(axes={"layout": "nchw"}, compiler="torch.compile", checks=(), absent=reason)
+    checked = CheckedVariant(axes={"layout": "nchw"}, compiler="torch.compile", checks=(check(),))
+    in_fp32, in_bf16 = (
+        one.model_copy(update={"parties": (party("pytorch", "nchw", "cpu", variant),)})
+        for one, variant in ((golden(), absent), (narrow(), checked))
+    )
+
+    assert of([PYTORCH, IN_BF16], in_fp32, in_bf16).holds is holds
+
+
+def test_a_step_without_fp32_that_another_precision_observed_itself_is_checked() -> None:
+    absent = CheckedVariant(axes={"layout": "nchw"}, compiler="fused-cudnn", checks=(), absent="only in FP16")
+    observed = party("pytorch").model_copy(update={"axes": {"layout": "nchw"}, "compiler": "fused-cudnn"})
+    in_fp32 = golden().model_copy(update={"parties": (party("pytorch", "nchw", "cpu", absent),)})
+    in_bf16 = narrow().model_copy(update={"parties": (observed,)})
+
+    assert of([{**IN_BF16, "compiler": "fused-cudnn"}], in_fp32, in_bf16).holds
+
+
 def test_a_precision_without_a_certificate_is_still_named() -> None:
     text = report(of([IN_BF16, {**PYTORCH, "precision": "amp-fp16"}], golden(), narrow()))
     assert "Only FP32 was compared; the arithmetic of amp-fp16 is different." in text

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmark.schema.frozen import Frozen, OfTask
+from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 
 SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
@@ -167,10 +168,12 @@ class Certificate(OfTask):
 def failing(certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
     """Return the certificates that do not hold, without the variants that another precision's certificate has checked.
 
-    A step whose kernels have no FP32 counts only where it was checked.
+    A step whose kernels have no FP32 counts only where it was checked. One for which time or memory was lacking, or
+    that failed, could have been checked.
     """
     found = tuple(certificates)
     checked = {way for one in found for way, variant in _variants(one) if variant.absent is None}
+    checked |= {_way(one, party, party.way) for one in found for party in one.parties}
     left = [_without_absent(one, checked) for one in found]
     return tuple(one for one in left if not one.holds)
 
@@ -179,16 +182,28 @@ _Way = tuple[str, tuple[tuple[str, str], ...], str, str | None, tuple[str, ...]]
 """A variant's model, rules, framework, device and way."""
 
 
-def _variants(certificate: Certificate) -> Iterator[tuple[_Way, CheckedVariant]]:
+_ENDED = tuple(f"{outcome.value}:" for outcome in Outcome if outcome is not Outcome.UNSUPPORTED)
+"""How the reason of a check begins that was tried and ended without a result."""
+
+
+def _way(certificate: Certificate, party: Party, way: tuple[str, ...]) -> _Way:
     rules = tuple(sorted(certificate.rules.items()))
+    return certificate.model, rules, party.framework, party.device, way
+
+
+def _variants(certificate: Certificate) -> Iterator[tuple[_Way, CheckedVariant]]:
     for party in certificate.parties:
         for variant in party.variants:
-            yield (certificate.model, rules, party.framework, party.device, variant.way), variant
+            yield _way(certificate, party, variant.way), variant
 
 
 def _without_absent(certificate: Certificate, checked: Collection[_Way]) -> Certificate:
     """Return a certificate without its absent variants of these ways."""
-    settled = {id(variant) for way, variant in _variants(certificate) if variant.absent and way in checked}
+    settled = {
+        id(variant)
+        for way, variant in _variants(certificate)
+        if variant.absent and not variant.absent.startswith(_ENDED) and way in checked
+    }
     parties = tuple(
         party.model_copy(update={"variants": tuple(one for one in party.variants if id(one) not in settled)})
         for party in certificate.parties
