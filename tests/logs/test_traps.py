@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conftest_logs import Reader
 
+from trainmark.campaign.executor import steps_shown
 from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.measure.rules import measure_log
 
@@ -560,6 +561,22 @@ def test_means_of_the_last_steps_begin_anew_in_each_epoch(read: Reader) -> None:
     assert [(row.epoch, row.step) for row in log.records.rows()] == [
         (epoch, step) for epoch in range(3) for step in (0, 20, 40)
     ]
+
+
+def test_means_of_the_last_steps_of_short_epochs_agree_with_their_total_time(read: Reader) -> None:
+    """Print each tenth of 61 steps, in two epochs: the line of step 0 is that of one step."""
+    line = "Epoch: [{e}]  [{n:3}/61]  eta: 0:01:00  lr: 0.1  loss: 2.3 (2.3)  time: 0.5000  data: 0.0001\n"
+    epoch = (
+        "".join(line.format(e="{e}", n=n) for n in range(0, 61, 10)) + "Epoch: [{e}] Total time: {total}\n"
+    )
+    head = "Namespace(batch_size=8, model='resnet50', world_size=1)\n"
+
+    def log(total: str) -> ParsedLog:
+        return read(head + "".join(epoch.format(e=e, total=total) for e in range(2)))
+
+    assert "totals-disagree" not in _doubts(log("0:00:30"))
+    assert "totals-disagree" in _doubts(log("0:00:55"))
+    assert steps_shown(log("0:00:30")) == 2 * 61
 
 
 def test_a_rate_of_micro_batches_is_checked_against_the_tokens_per_step(read: Reader) -> None:

@@ -31,6 +31,7 @@ from trainmark.execution import (
     run_plan,
 )
 from trainmark.logs import ParsedLog
+from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.gate_checks import MIN_PERIODS
 from trainmark.node import (
     Heartbeat,
@@ -139,9 +140,11 @@ def steps_shown(log: ParsedLog) -> int:
         return 0
     if counted is None or log.counts_samples or log.restarts:
         return log.records.count * log.step_interval
-    first, last = (float(counted.array(at, at + 1)[0]) for at in (0, log.records.count - 1))
-    # A counter that begins anew with each epoch shows less than the number of records.
-    return max(int(last - first) + log.step_interval, log.records.count)
+    steps = counted.array()
+    rises = np.diff(steps)
+    # A first line, and one after which a counter begins anew, is often that of a first step, whatever the interval.
+    anew = steps_since_restart(steps, counts_from_zero(log.records), log.step_interval)
+    return max(int(anew[0] + np.nansum(np.where(rises < 0, anew[1:], rises))), log.records.count)
 
 
 def epochs_shown(log: RunLog) -> int:

@@ -11,7 +11,13 @@ import numpy as np
 
 from trainmark.logs.columns import Floats, in_step, median
 from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Scope, Severity, Status
-from trainmark.logs.plausibility.intervals import intervals, last_digit, missing_and_duplicate_records
+from trainmark.logs.plausibility.intervals import (
+    counts_from_zero,
+    intervals,
+    last_digit,
+    missing_and_duplicate_records,
+    steps_since_restart,
+)
 from trainmark.logs.plausibility.step_timing import MATTERS, Stall, stalls, timing_problems, with_timing_by
 
 __all__ = ["Stall", "check_plausibility", "stalls", "with_settled_meaning", "with_timing_by"]
@@ -205,11 +211,16 @@ def totals_disagree(log: ParsedLog) -> Iterator[Problem]:
     if not log.epoch_seconds or log.records.epoch is None or log.records.step is None:
         return
     own, done = _own(log)
-    printed = expected = 0.0
+    from_zero = counts_from_zero(log.records)
+    printed = least = most = 0.0
     for epoch, (first, last) in _spans(log).items():
         if own.get(epoch, 0.0) > 0 and last > first and epoch in log.epoch_seconds:
             printed += log.epoch_seconds[epoch]
-            expected += own[epoch] / done[epoch] * (last - first + log.step_interval)
+            # Up to an interval of steps may follow the last line of an epoch.
+            before = float(steps_since_restart(np.array([first]), from_zero, log.step_interval)[0])
+            least += own[epoch] / done[epoch] * (last - first + before)
+            most += own[epoch] / done[epoch] * (last - first + log.step_interval)
+    expected = min(max(printed, least), most)
     if expected > 0 and abs(printed / expected - 1) > _MOST_DEVIATION:
         sentence = (
             f"the program reports {printed:.6g} s for its epochs, but its records add up to {expected:.6g} s for the "
