@@ -146,6 +146,18 @@ def terminal_width() -> int | None:
         return None
 
 
+def folded(line: str, indent: int) -> str:
+    """Return a line as lines of the terminal's width, broken between words, the further ones indented.
+
+    On no terminal, and on one that has no room beside the indentation, it is as it was.
+    """
+    screen = terminal_width()
+    if screen is None or len(line) <= screen or screen < 2 * indent:
+        return line
+    parts = wrap(line, screen, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(parts)
+
+
 def fit(lines: Sequence[Sequence[str]], right: Sequence[bool], width: int) -> list[str] | None:
     """Return rows of cells, the headings first, as lines of at most ``width`` columns; None if they fit already.
 

@@ -1,6 +1,7 @@
 """Text that comes from elsewhere cannot control a terminal: one policy for terminals, reports and CSV files."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from markupsafe import Markup
 from fakes import Bench, behaving
 from trainmark.campaign.log_measurement import last_line_of
 from trainmark.cli.main import main
-from trainmark.printable import printable, printable_line, significant
+from trainmark.printable import folded, printable, printable_line, significant
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.html import page_environment
 from trainmark.schema.measurement import About, Suspicion
@@ -90,3 +91,21 @@ def test_no_other_place_has_a_policy_of_its_own() -> None:
 )
 def test_a_large_number_has_no_exponent(value: float, shown: str) -> None:
     assert significant(value) == shown
+
+
+def test_a_line_is_folded_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "doubt       " + "the program waits for its data " * 5 + "/a/path/that-is-longer-than-the-room-for-it"
+    )
+    monkeypatch.setenv("COLUMNS", "40")
+    assert folded(line, 12) == line
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    first, *others = folded(line, 12).split("\n")
+    assert first.startswith("doubt       the program")
+    assert all(other.startswith(" " * 12) and other[12] != " " for other in others)
+    assert all(len(other) <= 40 for other in (first, *others[:-1]))
+    assert others[-1].strip() == "/a/path/that-is-longer-than-the-room-for-it"
+    assert " ".join(part.strip() for part in (first, *others)).split() == line.split()
+    monkeypatch.setenv("COLUMNS", "20")
+    assert folded(line, 12) == line

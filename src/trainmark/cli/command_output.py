@@ -13,7 +13,7 @@ from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
-from trainmark.printable import significant
+from trainmark.printable import folded, significant
 from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
@@ -48,12 +48,15 @@ def print_command_results(results: Results, directory: Path, found: CommandSuite
             lines += ["", _heading(case)]
         found_here = _findings(results, case.id)
         lines += (
-            f"{label:<{_LABEL}}{text}"
+            folded(f"{label:<{_LABEL}}{text}", _LABEL)
             for label, text in (*_case_lines(case, found_here), *_output(case, directory))
         )
-    lines += advice_of(results, [*_log_advice(results)])
+    lines += (folded(line, _LABEL) for line in advice_of(results, [*_log_advice(results)]))
     assumed = [*found.assumed, *_assumed_of(results)]
-    lines += (f"{'assumed' if number == 0 else '':<{_LABEL}}{text}" for number, text in enumerate(assumed))
+    lines += (
+        folded(f"{'assumed' if number == 0 else '':<{_LABEL}}{text}", _LABEL)
+        for number, text in enumerate(assumed)
+    )
     lines += (
         f"{'compare' if number == 0 else '':<{_LABEL}}{line}"
         for number, line in enumerate(_comparisons(results, directory))
@@ -121,7 +124,8 @@ def _log_advice(results: Results) -> Iterator[str]:
         yield "let the program train for more steps or epochs: its log has too few records for a sure number"
     by_log = any(doubt.code in _OF_A_LOG for run in runs for doubt in run.suspicions)
     own_total = any(one.samples is None and not one.measured_steps for one in measured)
-    without = any(run.outcome is Outcome.INVALID for run in runs)
+    # A run with a unit of its own counts its steps itself.
+    without = any(run.outcome is Outcome.INVALID and run.parameters.unit is None for run in runs)
     if doubted or by_log or own_total or without:
         yield (
             "let the program count its own steps: three lines with trainmark.measure, or a callback for Keras, "

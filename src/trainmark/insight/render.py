@@ -11,6 +11,7 @@ from trainmark.insight.explanation import NO_GAP, Explanation, Nearer
 from trainmark.insight.factors import OPEN, Candidate, Factor, FactorEvidence
 from trainmark.insight.profiles import comparison_lines, kind_differences
 from trainmark.insight.sides import ExplainedRun
+from trainmark.printable import folded, terminal_width
 from trainmark.schema.recipe import AxisName, Condition
 
 _SAME = "same architecture, framework, model and precision"
@@ -26,6 +27,7 @@ _BASIS = {
 }
 _BOTH_PLACES = (Basis.OWN, Basis.PHYSICS)
 _WIDTH = 110
+_NOTE = len("note   ")
 
 
 def render_text(explanation: Explanation) -> str:
@@ -86,7 +88,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
             else ("the run", 1 / explanation.per_device)
         )
         yield f"Per device, {faster} is {factor:.3f} times as fast ({here} devices here, {there} there)."
-    yield from (f"note   {doubt}" for doubt in (*explanation.notes, *run.doubts))
+    yield from (folded(f"note   {doubt}", _NOTE) for doubt in (*explanation.notes, *run.doubts))
     if explanation.assumed_device:
         yield f"The log does not name its device; the {what}'s is assumed ({explanation.assumed_device})."
 
@@ -281,8 +283,8 @@ def _claims_too_much(explanation: Explanation) -> bool:
 
 
 def _wrapped(head: str, text: str) -> list[str]:
-    indent = " " * len(head)
-    return wrap(text, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+    indent, width = " " * len(head), min(_WIDTH, max(terminal_width() or _WIDTH, 2 * len(head)))
+    return wrap(text, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _range(ends: tuple[float, float]) -> str:

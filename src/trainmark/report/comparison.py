@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from trainmark.errors import counted
 from trainmark.measure.energy import joules_text
-from trainmark.printable import fit, printable, terminal_width
+from trainmark.printable import fit, folded, printable, terminal_width
 from trainmark.report.language import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side
@@ -44,7 +45,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
             "ratio: candidate / baseline"
         )
         yield f"{heading}\n\n{_table(cases, comparison)}"
-    yield "\n".join(_notes(comparison))
+    yield "\n".join(folded(note, 2) for note in _notes(comparison))
     if comparison.differences:
         named = [_named(difference, len(comparison.cases)) for difference in comparison.differences]
         yield "What differs (baseline -> candidate):\n" + "\n".join(f"  {line}" for line in named)
@@ -134,9 +135,9 @@ def _level_notes(comparison: Comparison) -> Iterator[str]:
     history, variation = comparison.history, comparison.variation
     if variation is not None:
         yield (
-            f"- The intervals include the variation between {variation.campaigns} campaigns of the baseline, estimated "
-            f"from {variation.cases} cases: {variation.common * 100:.2g} % common to all cases of a campaign, "
-            f"{variation.specific * 100:.2g} % of a case alone (standard deviations)."
+            f"- The intervals include the variation between {variation.campaigns} campaigns of the baseline, "
+            f"estimated from {counted(variation.cases, 'case')}: {variation.common * 100:.2g} % common to all cases of "
+            f"a campaign, {variation.specific * 100:.2g} % of a case alone (standard deviations)."
         )
         if variation.campaigns < _ENOUGH_CAMPAIGNS:
             yield "- Two campaigns show little about their variation: with a third baseline the intervals get narrower."

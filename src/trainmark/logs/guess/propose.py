@@ -25,6 +25,7 @@ from trainmark.logs.guess.vocabulary import (
     meaning_of,
     unit_of_counter,
 )
+from trainmark.printable import significant
 
 _CLOSE = 0.05
 _SENTENCES = {
@@ -440,5 +441,8 @@ def _agreement(family: Family, fields: Fields) -> str | None:
     work = family.places[rate].values * family.places[time].values * scale
     middle = median(work)
     if middle > 0 and median(np.abs(work / middle - 1)) < _CLOSE:
-        return f"rate x time is constant ({middle:.4g}), so both are of the same steps"
+        # Runs of one program have one sentence: a fourth digit is that of the run.
+        return (
+            f"rate x time is constant (about {significant(float(middle), 3)}), so both are of the same steps"
+        )
     return None
