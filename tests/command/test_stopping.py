@@ -1,5 +1,6 @@
 """A run that is ended on purpose once its log shows enough steps or epochs."""
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 import yaml
 
 from trainmark.campaign.executor import StopWatch
+from trainmark.campaign.log_measurement import read_run_log
+from trainmark.measure.rules import measure_log
 from trainmark.node import Heartbeat
 from trainmark.schema.names import ARRIVALS, LOG
 from trainmark.workload import read_card
@@ -48,6 +51,36 @@ def test_fast_steps_go_on_until_the_gates_can_look_at_the_machine(
     write_log(tmp_path, step_s, steps)
     watch = StopWatch(read_card(tmp_path / "card.yaml").card, tmp_path, lambda _: None)
     assert (watch(Heartbeat(5.0, None)) is not None) is ends
+
+
+@pytest.mark.parametrize("slow_from", [100, None])
+@pytest.mark.parametrize("is_mean", [True, False])
+def test_a_printed_rate_is_that_which_the_arrival_of_its_lines_shows(
+    slow_from: int | None, is_mean: bool, tmp_path: Path
+) -> None:
+    """A mean since the start lags behind when the steps become slower, and is then too high."""
+    (tmp_path / "card.yaml").write_text(CARD)
+    draws, now, before, lines, arrivals = random.Random(1), 0.0, 0.0, "", "1000.0 0\n"
+    for step in range(1, 201):
+        now += (0.03 if slow_from is not None and step > slow_from else 0.02) * draws.uniform(0.6, 1.4)
+        if step % 10 == 0:
+            rate = 32 * step / now if is_mean else 32 * 10 / (now - before)
+            lines += f"[{step}/200] loss 2.3 | {rate:.0f} samples/sec | lr 0.01\n"
+            arrivals += f"{1000 + now:.4f} {len(lines)}\n"
+            before = now
+    (tmp_path / LOG).write_text(lines)
+    (tmp_path / ARRIVALS).write_text(arrivals)
+
+    found = read_run_log(read_card(tmp_path / "card.yaml").card, tmp_path)
+
+    assert found.guess is not None
+    assert any("mean since the start" in each for each in found.guess.assumed) is is_mean
+    result = measure_log(found.parsed)
+    times = found.times()
+    assert times is not None
+    assert result.value is not None
+    by_clock = 32 * 10 * result.used / float(times[-1] - times[result.skipped - 1])
+    assert result.value == pytest.approx(by_clock, rel=0.005)
 
 
 EPOCH_ALONE = {

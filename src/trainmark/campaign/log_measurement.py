@@ -12,7 +12,14 @@ from trainmark.campaign.result_measurement import measure_result
 from trainmark.campaign.suspicion import contradictions, missing_facts
 from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
-from trainmark.logs.arrivals import are_buffered, pieces, read_arrivals, record_times, stamped
+from trainmark.logs.arrivals import (
+    STAMP_PATTERN,
+    are_buffered,
+    pieces,
+    read_arrivals,
+    record_times,
+    stamped,
+)
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.events import RunEvents
 from trainmark.logs.format import Format
@@ -212,7 +219,7 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
     else:
         known = _stated_format(card)
         parsed = read_stream_by_format(io.BytesIO(text), name, known, None)
-    if is_unknown and (guess := propose_for(text)) is not None:
+    if is_unknown and (guess := _with_means(propose_for(text), arrived)) is not None:
         guessed = read_guessed(parsed, io.BytesIO(text), None, guess)
         if guessed is not None:
             return RunLog(guessed, proposed_format(guess), arrived, guess)
@@ -224,6 +231,28 @@ def _read_log_at(card: Card, log: Path, arrivals: list[tuple[float, int]], comma
             if guessed is not None:
                 return RunLog(guessed, proposed_format(guess), with_stamps, guess, is_stamped=True)
     return RunLog(parsed, known, arrived)
+
+
+def _with_means(guess: Guess | None, arrived: list[tuple[float, bytes]]) -> Guess | None:
+    """Return a guess with the printed figures as means since the start, if the arrival of the lines shows that."""
+    if guess is None or len(arrived) < 3 or not _prints_a_figure(guess):
+        return guess
+    by_arrival = propose_for(b"".join(piece for _, piece in stamped(arrived)))
+    if by_arrival is None or _prints_a_figure(by_arrival):
+        return guess
+    if not all(isinstance(each, str) for each in by_arrival.document["records"]):
+        return guess
+    records = [pattern.replace(STAMP_PATTERN, "") for pattern in by_arrival.document["records"]]
+    return replace(by_arrival, document={**by_arrival.document, "records": records})
+
+
+def _prints_a_figure(guess: Guess) -> bool:
+    """Return whether a guess takes a printed speed or time for that of a line alone."""
+    patterns = guess.document["records"]
+    return any(isinstance(each, str) and field in each for each in patterns for field in _FIGURES)
+
+
+_FIGURES = ("{rate", "{steps_per_s", "{step_time_")
 
 
 def _has_no_pace(parsed: ParsedLog) -> bool:

@@ -116,10 +116,6 @@ def _movable(card: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return dict(card) | {"source": source, "working_directory": "./" if place == "." else place}
 
 
-_STAMP = "{stamp}.*?"
-"""The beginning of a proposed pattern for lines that are read with their arrival before them."""
-
-
 def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | None") -> Iterator[str]:
     """Yield the part of a card about its log, by what the run showed."""
     from trainmark.logs import Status
@@ -149,8 +145,9 @@ def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | No
 
 def _proposed(log: "RunLog") -> Iterator[str]:
     """Yield the proposed description of the lines, without the stamp of their arrival, which no line has."""
+    from trainmark.logs.arrivals import STAMP_PATTERN
     from trainmark.logs.guess.reading import proposal
 
     assert log.guess is not None
     for line in proposal(log.guess).splitlines():
-        yield f"  {line.replace(_STAMP, '') if log.is_stamped else line}"
+        yield f"  {line.replace(STAMP_PATTERN, '') if log.is_stamped else line}"

@@ -13,6 +13,9 @@ from trainmark.logs.model import ParsedLog
 from trainmark.logs.rank_records import read_records
 from trainmark.logs.transport import begin_lines
 
+STAMP_PATTERN = "{stamp}.*?"
+"""The beginning of a guessed pattern for lines that are read with their arrival before them."""
+
 MOST_AT_ONCE = 1.5
 """Above this mean number of records at one moment, the program's output may be buffered."""
 

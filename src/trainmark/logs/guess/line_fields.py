@@ -26,6 +26,8 @@ SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 _SEPARATORS = tuple("|,;()[]{}")
 _MOSTLY = 0.7
 _SAME = 0.1
+_CLEARLY = 0.5
+"""A figure follows the clock more closely than another if its ratio to the clock varies by less than this share."""
 """Deviation of a rate times a time from 1 up to which both are of the same steps; averages lag behind."""
 
 
@@ -365,7 +367,8 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
     """Return whether a speed or a time of a step is the mean of all steps since the start.
 
     Such a mean comes nearer to its end in ever smaller steps, and the time between two lines that follows from it (the
-    difference of counter x mean) is steady, and differs from it.
+    difference of counter x mean) is steady, and differs from it. Or it agrees with the stamps of the lines, and the
+    figure of a line alone does not.
     """
     steps, values = family.places[counter].values, family.places[at].values
     rises = np.diff(steps)
@@ -375,6 +378,8 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
         return False
     means = values if found.field in SECONDS else 1 / values
     covered = steps + (rises[0] == 1) if not steps[0] else steps
+    if family.clock_s is not None and _follows_clock(np.diff(family.clock_s), covered, means):
+        return True
     changes = np.diff(means)
     early = len(means) // 3
     change = means[-1] - means[0]
@@ -387,6 +392,17 @@ def _is_mean_since_start(family: Family, counter: int, at: int, found: Meant) ->
     usual = median(between)
     is_steady = usual > 0 and median(np.abs(between / usual - 1)) < _SAME
     return bool(is_steady and abs(means[-1] / usual - 1) > _ROUNDED)
+
+
+def _follows_clock(passed_s: Floats, covered: Floats, means: Floats) -> bool:
+    """Return whether the time between lines follows from means since the start, and not from those of the lines."""
+    since_start, of_lines = np.diff(covered * means), np.diff(covered) * means[1:]
+    if not ((since_start > 0).all() and (of_lines > 0).all() and (passed_s > 0).all()):
+        return False
+    by_start, by_line = (
+        np.std(each) / np.mean(each) for each in (passed_s / since_start, passed_s / of_lines)
+    )
+    return bool(by_start < _SAME and by_start < _CLEARLY * by_line)
 
 
 def _with_one_clock(family: Family, meant: dict[int, Meant]) -> dict[int, Meant]:
