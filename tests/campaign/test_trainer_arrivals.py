@@ -197,3 +197,24 @@ def test_smaller_last_batches_are_a_doubt_of_a_run_that_was_ended(tmp_path: Path
     found = measured(tmp_path, with_smaller_last_batches()[:-1])
 
     assert {one.code for one in found.suspicions} >= {"partial-batches"}
+
+
+def test_a_resumed_run_is_timed_by_its_own_steps(tmp_path: Path) -> None:
+    """Go on from step 50, as a Trainer does: the bar jumps there."""
+    begin, *lines = lines_of(STEPS)
+    own = [line for line in lines if line[0] > STARTUP_S + 50 * STEP_S]
+
+    found = measured(tmp_path, [begin, *own])
+
+    assert (found.rule, found.measured_steps) == ("window", 30)
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=1e-3)
+    assert not found.suspicions
+
+
+def test_a_run_that_stopped_early_is_timed_by_its_own_steps(tmp_path: Path) -> None:
+    *lines, (end, summary) = lines_of(STEPS)
+
+    found = measured(tmp_path, [*lines[:-30], (end, summary.replace(b"'epoch': '1.0'", b"'epoch': '0.7'"))])
+
+    assert found.throughput == pytest.approx(8 / STEP_S, rel=1e-3)
+    assert not found.suspicions

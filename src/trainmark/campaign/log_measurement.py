@@ -186,8 +186,8 @@ def read_run_log(card: Card, folder: Path, commands: Sequence[str] = ()) -> RunL
     return of_rank if of_rank.parsed.records.count else found
 
 
-_OF_OTHER_STEPS = frozenset({"evaluation-included", "resumed"})
-"""Doubts about a program's own result that also hold for the time between its steps."""
+_OF_OTHER_WORK = "evaluation-included"
+"""The code of the doubt about a program's own result that also holds for the time between its steps."""
 
 
 def _by_arrival(found: RunLog) -> RunLog:
@@ -195,7 +195,7 @@ def _by_arrival(found: RunLog) -> RunLog:
     known = None if found.known is None else found.known.by_arrival
     if known is None or found.parsed.records.count or len(found.arrived) < 2:
         return found
-    if any(problem.code in _OF_OTHER_STEPS for problem in found.parsed.problems):
+    if any(problem.code == _OF_OTHER_WORK for problem in found.parsed.problems):
         return found
     text = io.BytesIO(b"".join(piece for _, piece in found.arrived))
     parsed = read_stream_by_format(text, found.parsed.log, known, None)

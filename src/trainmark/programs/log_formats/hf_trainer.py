@@ -49,6 +49,9 @@ _LEAST_BAR_S = 50.0
 _LEFTOVER = 0.005
 """Largest relative effect on the samples of a step that an epoch's smaller last batch may have."""
 
+_OF_SUMMARY = ("whole-run", "resumed", "stopped-early")
+"""The codes of problems that only the summary has: which time and which samples it counts."""
+
 _VAGUE = 0.02
 """Largest share of a resumed run's own epochs by which its start may be unknown."""
 
@@ -375,11 +378,11 @@ def _training_total(blocks: Sequence[Mapping[str, Floats]]) -> float:
 
 
 def doubts_of_steps(context: LogContext) -> tuple[Problem, ...]:
-    """Return the doubts that are not about the summary's time, and one if an epoch's last batch is smaller."""
+    """Return the doubts that are not about the summary, and one if an epoch's last batch is smaller."""
     training = _last_training(context.text)
     examples = search_integer(rb"Num examples = ([\d,]+)\s", training)
     batch = search_integer(_TOTAL_BATCH, training)
-    found = [problem for problem in doubts(context) if problem.code != "whole-run"]
+    found = [problem for problem in doubts(context) if problem.code not in _OF_SUMMARY]
     if examples and batch and (mean := examples / -(-examples // batch)) < (1 - _LEFTOVER) * batch:
         sentence = (
             f"the last batch of an epoch is smaller: {examples} samples are {mean:.4g} a step, not {batch}"
