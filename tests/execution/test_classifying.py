@@ -258,6 +258,8 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
         (b"Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.3", None),
         (b"Epoch [1/3] loss 0.2", None),
         (b" 12%|#2   | 12/100 [00:03<00:22,  3.9it/s]", 12),
+        (b"Map:   0%|          | 0/800 [00:00<?, ? examples/s]", None),
+        (b"Map:  40%|####      | 320/800 [00:01<00:00, 9.1 examples/s]\r  1%| | 1/100 [00:03<00:22]", 1),
         (b"7 batches, 4/5 of them read; ratio 1/2 [a]", None),
         (b"I0822 Config param steps: 80\n", None),
         (b"Namespace(batch=64, steps=80, lr=0.1)\nwarmup steps: 10\ndecay steps: 70\n", None),

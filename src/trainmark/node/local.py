@@ -60,11 +60,11 @@ _ANY_STEP = re.compile(
     rb"(?i)\b(?:global_?)?(?:step|iter(?:ation)?)(?:\b[ \t:=\[#]*(\d+)|s\b[ \t:=\[#]*(?P<setting>\d+))"
 )
 # A batch of an epoch: in words, or the position of a progress bar (Keras, tqdm) or in brackets (timm);
-# `[640/60000 (1%)]`, whose share is not padded, counts samples.
+# `[640/60000 (1%)]`, whose share is not padded, counts samples, and so does a bar of "examples/s" (datasets' `Map:`).
 _ANY_BATCH = re.compile(
     rb"(?i)(?<![/\w])batch(?:_?idx?\b[ \t:=\[#]*(\d+)|\b(?:[ \t\[#]*(\d+)|[ \t]*[:=][ \t:=\[#]*(?P<setting>\d+)))"
     rb"|(?:\b|(?<=\x1b\[1m))(\d+)/[ \t]*\d+(?:[ \t]|\x1b\[[\d;]*m)+(?:batches|steps|\xe2\x94\x81|\[[=>.])"
-    rb"|\| *(\d+)/\d+ \["
+    rb"|\| *(\d+)/\d+ \[(?![^\]\r\n]{,80} examples/s\])"
     rb"|(?<!poch )(?<!poch: )\[ *(\d+)/\d+(?:\]| \( +\d+%\)\])"
 )
 _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
