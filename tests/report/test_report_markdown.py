@@ -493,3 +493,26 @@ def test_a_description_is_text_in_every_dialect_of_markdown(tmp_path: Path) -> N
     text = rendered(described, tmp_path)
     assert "a &lt;script>alert(1)&lt;/script> &amp;lt; \\\\&lt;b>" in text
     assert "<" not in re.sub(r"(?s)```.*?```|`[^`]*`", "", text)
+
+
+def test_a_doubt_that_all_runs_of_a_case_have_is_one_row(tmp_path: Path) -> None:
+    text = rendered(sample.foreign_program(), tmp_path).split("## Suspect runs")[1]
+    found = rows(text.split("\n## ")[0], "case")
+    assert [row[:3] for row in found[2:]] == [
+        ["word_language_model b16 1n1g", "1, 2, 3", "the work"],
+        ["word_language_model b32 1n1g", "1, 2, 3", "the work"],
+    ]
+
+
+def test_the_number_of_runs_is_no_section_if_no_case_is_finished(tmp_path: Path) -> None:
+    results = sample.waited_for()
+    assert "## Number of runs" in rendered(results, tmp_path)
+    unfinished = [
+        case.model_copy(
+            update={"repeats": case.repeats.model_copy(update={"half_width": None, "ended_by": None})}
+        )
+        for case in results.cases
+        if case.repeats is not None
+    ]
+    results = results.model_copy(update={"cases": tuple(unfinished)})
+    assert "## Number of runs" not in rendered(results, tmp_path)

@@ -126,10 +126,15 @@ def _steps(found: Steadiness) -> str:
 
 
 def repeats_section(context: Context) -> Section | None:
-    """Return the section, or None if the number of runs was fixed or an older trainmark wrote the results."""
+    """Return the section; None if the number of runs was fixed, or nothing is known of how it came about."""
     results, say = context.results, context.say
     cases = [case for case in results.cases if case.repeats is not None and case.estimate is not None]
-    if results.protocol.sampling is Sampling.FIXED or not cases:
+    is_known = any(
+        case.repeats is not None
+        and (case.repeats.ended_by is not None or case.repeats.half_width is not None)
+        for case in cases
+    )
+    if results.protocol.sampling is Sampling.FIXED or not is_known:
         return None
     target = f"{(results.protocol.target_half_width or 0) * 100:g} %"
     columns = (

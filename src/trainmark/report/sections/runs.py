@@ -65,14 +65,14 @@ def doubts(context: Context) -> Section:
     """Return the section of the runs with a number that are marked as suspect."""
     say = context.say
     names = {result.id: context.axes.label(result.case) for result in context.results.cases}
+    repeats: dict[tuple[str, str, str], list[str]] = {}
+    for doubt in context.findings.doubts:
+        text = f"{say.doubt(doubt.code, doubt.sentence)} ({doubt.code}){_causes(context, doubt)}"
+        key = (names[doubt.case], say(f"about_{doubt.about.value}"), text)
+        repeats.setdefault(key, []).append(str(doubt.repeat) if doubt.repeat else say("all_repeats"))
     rows = tuple(
-        (
-            cell(names[doubt.case]),
-            cell(str(doubt.repeat) if doubt.repeat else say("all_repeats")),
-            cell(say(f"about_{doubt.about.value}")),
-            Cell(plain(f"{say.doubt(doubt.code, doubt.sentence)} ({doubt.code}){_causes(context, doubt)}")),
-        )
-        for doubt in context.findings.doubts
+        (cell(name), cell(", ".join(dict.fromkeys(numbers))), cell(about), Cell(plain(text)))
+        for (name, about, text), numbers in repeats.items()
     )
     if not rows:
         return Section("suspect", say("suspect_title"), (Paragraph(plain(say("none_suspect"))),))
