@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,15 @@ from trainmark.prediction import (
     predict,
     predict_series,
     series_from_references,
+    series_from_results,
     with_hosts,
 )
 from trainmark.prediction.backtest import summarise, trials
 from trainmark.reference import published_sources
 from trainmark.schema.prediction import Limit, ScalingModel, Term
+from trainmark.store import read_results
+
+SCALING = Path(__file__).parents[2] / "docs" / "results" / "h200-scaling"
 
 
 def series(*scales: tuple[int, float, float], per_node: int = 8) -> ScaleSeries:
@@ -150,6 +155,19 @@ def test_measured_hosts_stay_when_the_devices_of_a_host_are_given() -> None:
     measured = series((4, 64, 100.0), (8, 64, 95.0), per_node=4)
 
     assert [scale.nodes for scale in with_hosts(measured, 8).scales] == [1, 2]
+
+
+def test_a_program_of_no_known_model_is_predicted_by_its_name() -> None:
+    stored = read_results(SCALING / "results.json")
+    unknown = {"framework": "unknown", "model": "unknown", "precision": "unknown", "workload": "mine"}
+    cases = tuple(
+        case.model_copy(update={"case": case.case.model_copy(update=unknown)}) for case in stored.cases
+    )
+
+    names = {found.name for found in series_from_results(stored.model_copy(update={"cases": cases}))}
+
+    assert names
+    assert all(name.split()[0] == "mine" and "unknown" not in name for name in names)
 
 
 def test_published_figures_of_one_configuration_are_one_series() -> None:

@@ -8,6 +8,7 @@ from statistics import median, stdev
 
 from trainmark.measure.statistics import spread_of
 from trainmark.reference import Reference
+from trainmark.schema.case import UNKNOWN
 from trainmark.schema.findings import Bound
 from trainmark.schema.prediction import Limit, Term
 from trainmark.schema.recipe import RecipeAxis
@@ -120,7 +121,9 @@ def _different_axes(keys: Iterable[_Key]) -> list[str]:
 
 def _series_name(result: CaseResult, different: list[str]) -> str:
     case = result.settled
-    usual = (case.framework, case.model, str(case.precision))
+    # A program of no known model has the name of its workload.
+    named = case.workload if case.model == UNKNOWN else case.model
+    usual = [value for value in (case.framework, named, str(case.precision)) if value != UNKNOWN]
     more = [
         f"{axis}={case.texts[axis]}"
         for axis in different
