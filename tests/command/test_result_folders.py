@@ -73,6 +73,14 @@ def test_limits_can_be_raised_and_return_if_the_call_is_refused(result: Path) ->
     assert contents(result) == before
 
 
+def test_more_runs_are_a_change_that_a_result_may_have_later(result: Path) -> None:
+    found = command_suite(ONE, CommandOptions(repeats=6), result.parent)
+    assert "repeats: 6" in found.write(result).read_text()
+
+    with pytest.raises(InputError, match="belongs to another suite or command"):
+        command_suite(ONE, CommandOptions(until_half_width=0.01), result.parent).write(result)
+
+
 def test_two_programs_in_turn_need_an_empty_folder(result: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(result)
     assert main(["run", "--against", " ".join(OTHER), "--out", "out", "--", *ONE]) == 2

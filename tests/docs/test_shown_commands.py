@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,18 @@ MY_TRAINER = "world_size=8 batch_size=64\n" + "".join(
 """The log that the page on descriptions begins with, with the facts that its description reads."""
 
 
+def on_another_day(result: Path, days: int) -> None:
+    """Let a result's runs have started so many days later: several baselines are several campaigns."""
+
+    def later(found: re.Match[str]) -> str:
+        moment = datetime.fromisoformat(found[1]) + timedelta(days=days)
+        return f'"started_at": "{moment.isoformat()}"'.replace("+00:00", "Z")
+
+    for path in (result / "results.json", *result.glob("runs/*/*/outcome.json")):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r'"started_at": ?"([^"]+)"', later, text), encoding="utf-8")
+
+
 def add_results(folder: Path) -> None:
     """Add stored results, by the names that pages give to theirs, and two of a small program."""
     results = folder / "results"
@@ -136,8 +149,10 @@ def add_results(folder: Path) -> None:
         stored(name, results / name)
         for other in others:
             (results / other).symlink_to(name)
-    for name in ("base1", "base2", "base3", "new", "monday", "tuesday", "wednesday", "candidate", "baseline"):
-        (folder / name).symlink_to("results/h100-scaling")
+    names = ("base1", "base2", "base3", "new", "monday", "tuesday", "wednesday", "candidate", "baseline")
+    for day, name in enumerate(names, start=1):
+        shutil.copytree(results / "h100-scaling", folder / name)
+        on_another_day(folder / name, day)
     for campaign in range(1, 8):
         again = folder / "campaigns" / str(campaign)
         shutil.copytree(results / "h100-scaling", again)

@@ -43,6 +43,25 @@ def test_finished_runs_are_not_overwritten_without_resume(bench: Bench) -> None:
         bench.run()
 
 
+def test_more_runs_can_be_added_later_and_fewer_are_refused(bench: Bench) -> None:
+    def protocol(repeats: int) -> dict[str, object]:
+        return {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": repeats}
+
+    bench.write(protocol=protocol(1))
+    bench.run()
+    bench.write(protocol=protocol(3))
+    with pytest.raises(InputError, match="holds finished runs of this suite; add --resume"):
+        bench.run()
+    (case,) = bench.run(resume=True).cases
+    assert [run.repeat for run in case.runs] == [1, 2, 3]
+    assert read_suite(bench.out).protocol.min_repeats == 3
+    bench.write(protocol=protocol(2))
+    with pytest.raises(
+        InputError, match="was begun with 3 to 3 runs of each case; their number can be raised"
+    ):
+        bench.run(resume=True)
+
+
 def test_the_suite_as_resolved_can_be_run_from_the_directory_itself(bench: Bench) -> None:
     bench.write({}, {"batch_per_device": 8})
     bench.run()

@@ -120,18 +120,25 @@ class CommandSuite:
 
     @staticmethod
     def _refuse_other(path: Path, document: Mapping[str, Any]) -> None:
-        """Raise ``InputError`` if ``path`` has another document; its limits may differ, as they can be raised."""
+        """Raise ``InputError`` if ``path`` has another document; its limits and its number of runs may be raised."""
         if not path.exists():
             return
         try:
             there = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (ValueError, yaml.YAMLError):
             there = None
-        if not isinstance(there, dict) or {**there, "limits": None} != {**document, "limits": None}:
+        if not isinstance(there, dict) or _without_bounds(there) != _without_bounds(document):
             raise InputError(
                 f"{path.parent}: belongs to another suite or command, or to this one with other options ({path} "
                 f"differs); give another --out, or run {path.with_name(COMMAND_SUITE)} itself to go on with it"
             )
+
+
+def _without_bounds(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a suite's or a card's document without what may be raised later."""
+    protocol = document.get("protocol")
+    rest = {key: value for key, value in protocol.items() if "repeats" not in key} if protocol else None
+    return {**document, "limits": None, "protocol": rest}
 
 
 def command_suite(words: Sequence[str], given: CommandOptions, folder: Path) -> CommandSuite:

@@ -192,7 +192,7 @@ def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) 
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
             ResultDirectory(path).require_cases(suite.cases)
-            if any(getattr(read_suite(path), key) != value for key, value in _without_effect(suite).items()):
+            if read_suite(path) != suite:
                 write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
@@ -233,7 +233,7 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite differently.
     other = suite if there.read_bytes() == document.encode() else _suite_of(there)
-    if other.model_copy(update=_without_effect(suite)) != suite:
+    if other.model_copy(update=_without_effect(suite, other)) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
             "give another --out, or run that file itself to go on with it"
@@ -242,15 +242,23 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
         raise InputError(
             f"{path}: {lowered}; its runs may have needed more: a limit can be raised later, not lowered"
         )
+    before, now = other.protocol, suite.protocol
+    if now.min_repeats < before.min_repeats or now.max_repeats < before.max_repeats:
+        raise InputError(
+            f"{path}: was begun with {before.min_repeats} to {before.max_repeats} runs of each case; their number can "
+            "be raised later, not lowered"
+        )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(
             f"{path}: holds finished runs of this suite; add --resume to go on with them, or give another --out"
         )
 
 
-def _without_effect(suite: Suite) -> dict[str, Any]:
-    """Return the parts of a suite that affect no measured run, so that they may change later."""
+def _without_effect(suite: Suite, before: Suite) -> dict[str, Any]:
+    """Return the parts of a suite that affect no measured run, so that they may change from those of ``before``."""
+    repeats = {"min_repeats": suite.protocol.min_repeats, "max_repeats": suite.protocol.max_repeats}
     return {
+        "protocol": before.protocol.model_copy(update=repeats),
         "gates": suite.gates,
         "budget": suite.budget,
         "profile": suite.profile,
