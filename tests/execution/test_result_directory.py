@@ -12,6 +12,7 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, open_results, read_suite, write_record
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.suite import Limits
+from trainmark.tasks import case_of
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:
@@ -165,3 +166,35 @@ def test_an_outcome_document_has_its_schema_and_no_unknown_key(bench: Bench) -> 
     document = json.loads(next(bench.out.glob("runs/*/1/outcome.json")).read_text())
     assert document["schema_name"] == "trainmark.outcome/1"
     assert sorted(document) == sorted(OutcomeRecord.model_fields)
+
+
+TOO_MUCH = "it used 9 bytes of memory, more than 8 (limits.memory)"
+
+
+@pytest.mark.parametrize(
+    ("run", "left"),
+    [
+        (None, {"probe-b1", "probe-b2.interrupted-1"}),
+        (
+            (Outcome.OOM, f"no batch fits: {TOO_MUCH}"),
+            {"probe-b1", "probe-b2.interrupted-1", "1.interrupted-1"},
+        ),
+        ((Outcome.OK, None), {"probe-b1", "probe-b2", "1"}),
+        ((Outcome.OOM, "the GPU has no more"), {"probe-b1", "probe-b2", "1"}),
+    ],
+    ids=["no run", "no batch", "a run of the batch", "no memory"],
+)
+def test_a_case_without_a_run_searches_its_batch_again_within_higher_limits(
+    tmp_path: Path, run: tuple[Outcome, str | None] | None, left: set[str]
+) -> None:
+    case, directory = case_of(batch_per_device="max"), ResultDirectory(tmp_path)
+    ends = {directory.probe(case, 1): (Outcome.OK, None), directory.probe(case, 2): (Outcome.OOM, TOO_MUCH)}
+    if run is not None:
+        ends[directory.run(case, 1)] = run
+    for folder, (outcome, reason) in ends.items():
+        folder.mkdir(parents=True)
+        write_record(folder, OutcomeRecord(case_id=case.id, repeat=1, outcome=outcome, reason=reason))
+
+    directory.set_failed_aside([case])
+
+    assert {folder.name for folder in directory.probe(case, 1).parent.iterdir()} == left

@@ -19,7 +19,7 @@ from trainmark.files import write_atomically, write_run_file
 from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import CHECK, COMMAND_CARD, COMMAND_SUITE, MANIFEST, OUTCOME, RUNS, SUITE
-from trainmark.schema.outcome import OutcomeRecord
+from trainmark.schema.outcome import MEMORY_LIMIT, OutcomeRecord
 from trainmark.schema.suite import Limits, Suite
 from trainmark.suite import dump_suite, load_suite
 
@@ -157,11 +157,20 @@ class ResultDirectory:
         return reported
 
     def set_failed_aside(self, cases: Iterable[Case]) -> list[str]:
-        """Set aside the failed runs of these cases, so that they are repeated; report each."""
+        """Set aside the failed runs of these cases, so that they are repeated; report each.
+
+        So are the failed short runs of a case that has no other run: they chose its batch or its open axes.
+        """
         reported = []
         for case in cases:
-            for repeat, record in self.finished(case).items():
-                if record.outcome.is_retried:
+            finished = self.finished(case)
+            if all(_may_end_differently(record) for record in finished.values()):
+                for folder in (*self._of(case).glob("probe-b*"), *self.trials(case)):
+                    tried = None if ".interrupted-" in folder.name else read_record(folder)
+                    if tried is not None and _may_end_differently(tried):
+                        _set_aside(folder)
+            for repeat, record in finished.items():
+                if _may_end_differently(record):
                     aside = _set_aside(self.run(case, repeat))
                     reported.append(
                         f"run {repeat} of {case.id} is repeated: {record.outcome}, {record.reason} "
@@ -331,6 +340,11 @@ def _damaged(folder: Path) -> Path | None:
     except ValueError:
         return manifest
     return None
+
+
+def _may_end_differently(record: OutcomeRecord) -> bool:
+    """Return whether another run may have another outcome, if only because the suite's limit of memory was raised."""
+    return record.outcome.is_retried or MEMORY_LIMIT in (record.reason or "")
 
 
 def _set_aside(folder: Path) -> Path:

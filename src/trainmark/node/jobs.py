@@ -19,7 +19,7 @@ from trainmark.node.host import Host, HostError, Job, JobEnd, JobStatus, display
 from trainmark.node.processes import MARK, deferred_signals
 from trainmark.node.stacks import Stack, describe_missing_ranks
 from trainmark.printable import last_line
-from trainmark.schema.outcome import TIME_LIMIT, Outcome
+from trainmark.schema.outcome import MEMORY_LIMIT, TIME_LIMIT, Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
 
@@ -297,7 +297,7 @@ def _exceeded_limit(
         return Outcome.TIMEOUT, f"{silent}{at} (limits.stall_timeout_s)"
     used = max((status.private_bytes for status in statuses), default=0)
     if limits.memory is not None and used > limits.memory:
-        return Outcome.OOM, f"it used {used} bytes of memory{at}, more than {limits.memory} (limits.memory)"
+        return Outcome.OOM, f"it used {used} bytes of memory{at}, more than {limits.memory} ({MEMORY_LIMIT})"
     return None
 
 

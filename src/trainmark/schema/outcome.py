@@ -16,6 +16,8 @@ from trainmark.schema.measurement import Suspicion
 
 TIME_LIMIT = "limits.timeout_s"
 """The limit of a run's seconds, by which the reason of a timeout names it."""
+MEMORY_LIMIT = "limits.memory"
+"""The limit of a run's memory, by which the reason of an outcome names it."""
 
 
 class Outcome(StrEnum):
