@@ -111,6 +111,21 @@ def test_a_rate_that_is_cut_to_whole_units_gives_way_to_the_printed_times() -> N
     assert printed.value < 0.99 * by_times.value
 
 
+def test_a_slow_step_whose_rate_is_cut_to_zero_counts_by_its_time() -> None:
+    """A step of 100 s takes more than the 39 others together; its rate is printed as 0."""
+    text, _ = _nanochat(64)
+    before = re.search(r"step 00040/.*\n", text)
+    assert before is not None
+    slow = re.sub(r"dt: \S+ms \| tok/sec: \d+", "dt: 100000.00ms | tok/sec: 0", before[0])
+    log = read_stream(io.BytesIO(text.replace(before[0], slow).encode()))
+    found = measure_log(log)
+
+    seconds = sum(2.010 + 0.007 * (step % 5) for step in range(20, 60) if step != 40) + 100
+    assert found.value == pytest.approx(64 * 40 / seconds, rel=1e-6)
+    codes = {problem.code for problem in (*log.problems, *found.problems)}
+    assert not codes & {"witnesses-disagree", "rate-not-finite"}
+
+
 def test_a_coarse_rate_of_other_work_stays() -> None:
     text, true = _nanochat(64, share=0.5)
     found = measure_log(read_stream(io.BytesIO(text.encode())))

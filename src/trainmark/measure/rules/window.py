@@ -132,9 +132,11 @@ def _by_finer_times(found: Series, skipped: int) -> Series | None:
     if rates is None or times is None or not batch or log.meaning is Meaning.RUNNING:
         return None
     rate, seconds = (column.array(skipped, skipped + _BLOCK) for column in (rates, times))
-    good = (rate > 0) & (seconds > 0)
-    if not good.all() or not len(good):
+    good = rate > 0
+    # A slow step's rate may be cut to zero.
+    if not ((rate >= 0) & (seconds > 0)).all() or not good.any():
         return None
+    rate, seconds = rate[good], seconds[good]
     share = median(last_digit(rate))
     off = np.abs(rate * found.factor * seconds / batch - 1)
     if not MATTERS < share < 1 or median(last_digit(seconds)) >= share or median(off) > 2 * share:

@@ -101,6 +101,9 @@ def _by_rates(log: ParsedLog, skipped: int, value: float) -> Witness | None:
             found = series(log)
         except NoNumberError:
             return None
+        if any((block == 0).any() for block in log.records.rate.blocks(skipped)):
+            # The time of a step whose rate is cut to zero is unknown.
+            return None
         value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
     return Witness("printed rate", value, "samples over time of the printed rates")
 
