@@ -280,3 +280,16 @@ def test_a_training_that_is_too_short_for_its_clock_is_to_be_longer(
         "no number   invalid: train.log gives no number by the rule 'window': the time stamps"
     )
     assert "what to do  let the program train for more steps or epochs" in printed
+
+
+def test_a_folder_is_no_suite_but_a_result_directory_names_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"trainmark run: {tmp_path}: is a folder; give the suite's file\n"
+    for name in ("suite.yaml", "command.yaml"):
+        (tmp_path / name).write_text("name: mine\n")
+        assert main(["plan", str(tmp_path)]) == 2
+        assert (
+            f"give the suite's file; this result directory has {tmp_path / name}" in capsys.readouterr().err
+        )

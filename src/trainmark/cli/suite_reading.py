@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError, nearest
+from trainmark.schema.names import COMMAND_SUITE, SUITE
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
 from trainmark.suite import load_suite, read_document
 from trainmark.workload import NoCardError
@@ -22,6 +23,10 @@ def read_suite(path: Path) -> Suite:
 
     The names are those of workloads, of their frameworks, and of the environment.
     """
+    if path.is_dir():
+        suites = [name for name in (COMMAND_SUITE, SUITE) if (path / name).is_file()]
+        example = f"; this result directory has {path / suites[0]}" if suites else ""
+        raise InputError(f"{path}: is a folder; give the suite's file{example}")
     try:
         suite = load_suite(path)
     except InputError:
