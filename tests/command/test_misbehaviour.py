@@ -46,7 +46,7 @@ class Campaign:
 
             given = CommandOptions(name="mlp", repeats=self.repeats, vary=[f"deed={deed},nothing"])
             found = command_suite(command, given, self.folder)
-            found.write(self.folder)
+            (self.folder / "command.yaml").write_text(yaml.safe_dump(found.suite))
             card = {**found.card, "working_directory": "run"}
             (self.folder / "card.yaml").write_text(yaml.safe_dump(card))
             return ["run", "command.yaml", "--out", "out", *more]
