@@ -4,6 +4,7 @@ It imports the standard library only, so a script needs nothing else of trainmar
 and ends with the last step. A GPU of PyTorch is timed by device events; nothing is synchronised between the ends.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -129,6 +130,7 @@ class LoopMeasurement:
 
     def __enter__(self) -> Self:
         """Start the loop."""
+        atexit.register(self._end_if_interrupted)
         self._ends.append(time.perf_counter())
         of_run = os.environ.get(EVENTS_VARIABLE)
         if of_run and Path(of_run) not in _written:
@@ -183,6 +185,7 @@ class LoopMeasurement:
         traceback: TracebackType | None,
     ) -> None:
         """End the window, and write the events."""
+        atexit.unregister(self._end_if_interrupted)
         if self._progress is not None:
             self._progress.remove()
         # An interrupt ends a training that has no end: `trainmark run --steps`, and Ctrl-C.
@@ -194,6 +197,11 @@ class LoopMeasurement:
             self._write({"outcome": "oom" if out_of_memory else "failed", "reason": reason}, [], rank=rank)
             return
         self._finish()
+
+    def _end_if_interrupted(self) -> None:
+        """End the window at the end of an interrupted process: a trainer's interrupt does not reach its callbacks."""
+        if self._result is None and getattr(sys, "last_type", None) is KeyboardInterrupt:
+            self.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
 
     def _finish(self) -> None:
         rank, world = _place_among_ranks()

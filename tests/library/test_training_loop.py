@@ -297,3 +297,28 @@ def test_a_loop_that_prints_nothing_is_ended_after_its_steps(tmp_path: Path) -> 
     assert run["reason"] == "ended on purpose after 60 steps"
     assert 55 <= run["measurement"]["measured_steps"] < 2000
     assert not list(out.rglob("*.progress"))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("error", "outcome"), [("KeyboardInterrupt", "ok"), ("ValueError('boom')", None)])
+def test_a_callback_that_no_interrupt_reaches_is_measured_to_its_last_step(
+    error: str, outcome: str | None, tmp_path: Path
+) -> None:
+    callback = f"""\
+import time
+import trainmark as tm
+
+m = tm.measure(unit="tokens", warmup=5, events="events.jsonl")
+m.__enter__()
+for step in range(30):
+    time.sleep(0.002)
+    m.step(8)
+raise {error}
+"""
+    subprocess.run(
+        [sys.executable, script(tmp_path, callback)], cwd=tmp_path, capture_output=True, check=False
+    )
+
+    summary = read_events(tmp_path / "events.jsonl").summary
+    assert summary.get("outcome") == outcome
+    assert summary.get("work", {"tokens": 200}) == {"tokens": 200}
