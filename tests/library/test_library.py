@@ -21,7 +21,7 @@ SIGNATURES = {
     "Suite": "(document)",
     "audit": "(table, logs)",
     "compare": "(a, b, *, within=None, only=None, ignoring=())",
-    "explain": "(a, b=None, *, rule=None, device=None)",
+    "explain": "(a, b=None, *, rule=None, device=None, gpus=None, batch=None)",
     "load": "(dir_or_store)",
     "measure": "(*, unit='samples', warmup=10, synchronize=None, all_ranks=False, events=None, quiet=False)",
     "parse": "(path_or_text, *, rule=None, skip=None, format=None, gpus=None, nodes=None, batch=None, "
