@@ -102,6 +102,23 @@ def test_a_factor_that_needs_all_others_has_the_effect_of_leaving_it_out(others:
     assert bars[-2].end == pytest.approx(bars[-1].end)
 
 
+def test_two_factors_of_which_one_cannot_be_added_show_no_interaction() -> None:
+    """The case in between is A with the one and B without the other: what both do jointly was not measured."""
+    experiment = plan_experiment(A, case(layout="nhwc", compiler="torch.compile"))
+    rates = rates_of(experiment, layout=1.8, compiler=1.6)
+    for one in experiment.cases:
+        if one.compiler == "torch.compile" and one.value("layout") == "nchw":
+            rates[one.id] = ()
+
+    found = decompose(experiment, results_of(rates), ("a", "b"), None)
+
+    assert found.closes
+    assert "The factors multiply to x2.880" in closing_sentence(found)
+    (row,) = (line for line in render_decomposition(found).splitlines() if line.startswith("interaction"))
+    assert row.split() == ["interaction", "-", "-"]
+    assert "interaction" not in [bar.label for bar in bars_of(found, "A", "B", "interaction")]
+
+
 def test_two_factors_that_cannot_be_added_leave_the_gap_open() -> None:
     experiment = plan_experiment(A, B)
     rates = rates_of(experiment, layout=1.8, batch_per_device=1.1, compiler=1.6)

@@ -300,9 +300,9 @@ def closing_sentence(found: Decomposition) -> str:
             f"The effect of {lacking} could not be measured alone; what it does of x{recorded:.3f} is open."
         )
     dependent = next((one for one in found.factors if one.added is None), None)
-    product_of = (
-        "The factors and their interaction multiply" if len(found.factors) > 1 else "The factor comes"
-    )
+    product_of = "The factor comes" if len(found.factors) == 1 else "The factors multiply"
+    if found.joint is not None:
+        product_of = "The factors and their interaction multiply"
     tested = f"{product_of} to x{found.measured.value:.3f} of the recorded x{recorded:.3f}"
     if dependent is not None:
         tested = (

@@ -19,7 +19,7 @@ def render_decomposition(found: Decomposition) -> str:
         (one.name, one.here, one.there, *_cells(one.added), *_cells(one.left_out)) for one in found.factors
     ]
     if len(found.factors) > 1:
-        rows.append(("interaction", "", "", *_cells(found.interaction), "", ""))
+        rows.append(("interaction", "", "", *_cells(found.joint), "", ""))
     rows.append(("B / A", "", "", *_cells(found.measured), "", ""))
     if found.gap is not None:
         rows.append(("B / A as recorded", "", "", *_cells(found.gap), "", ""))

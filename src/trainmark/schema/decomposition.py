@@ -62,3 +62,9 @@ class Decomposition(Frozen):
     closes_within: float | None = None
     closes: bool = False
     complete: bool = True
+
+    @property
+    def joint(self) -> Ratio | None:
+        """The interaction; None if it is 1 because a single factor could be added, so that none was measured."""
+        added = [factor for factor in self.factors if factor.added is not None]
+        return self.interaction if len(added) > 1 else None

@@ -43,8 +43,8 @@ def bars_of(found: Decomposition, a: str, b: str, interaction: str) -> tuple[Bar
     bars, rate = [Bar(a, 0.0, first, f"{first:.4g}")], first
     factors = sorted(found.factors, key=lambda one: one.added is None)
     effects = [(f"{one.name}: {one.here} → {one.there}", one.effect) for one in factors]
-    if len(found.factors) > 1:
-        effects.append((interaction, found.interaction))
+    if found.joint is not None:
+        effects.append((interaction, found.joint))
     for label, effect in effects:
         if effect is not None:
             bars.append(_step(label, rate, effect))
