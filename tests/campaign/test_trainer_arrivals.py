@@ -142,6 +142,15 @@ def test_a_bar_before_the_training_is_not_that_of_its_steps(tmp_path: Path, betw
     assert (found.throughput, found.measured_steps) == (pytest.approx(8 / STEP_S, rel=1e-3), 80)
 
 
+def test_an_attempt_that_ran_out_of_memory_is_not_the_training(tmp_path: Path) -> None:
+    """As with auto_find_batch_size: 40 steps of another batch, then the whole training of twice the steps."""
+    attempt = [(moment - 100, text.replace(b" = 8", b" = 16")) for moment, text in list(lines_of(STEPS))[:42]]
+
+    found = measured(tmp_path, [*attempt, *lines_of(2 * STEPS)])
+
+    assert (found.throughput, found.measured_steps) == (pytest.approx(8 / STEP_S, rel=1e-3), 2 * STEPS - 20)
+
+
 def test_a_run_without_a_logged_line_counts_the_bar_that_goes_on(tmp_path: Path) -> None:
     lines = [(at, text.replace(b"{'loss'", b"{'other'")) for at, text in list(lines_of(STEPS))[:-40]]
     _, card = written(tmp_path, [*own_loop(50), *lines])

@@ -361,8 +361,9 @@ def rising_bars(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Float
 def _training_total(blocks: Sequence[Mapping[str, Floats]]) -> float:
     """Return the number of steps of the training's bar, among those of a script's own loops and of evaluations.
 
-    It is the bar before the first line that the Trainer logs. Until there is one, it is the first unfinished bar: what
-    runs before the training has ended, and an evaluation comes after a step. 0 without any bar.
+    It is the bar before the last line that the Trainer logs: an attempt that ran out of memory may precede it. Until
+    there is such a line, it is the first unfinished bar: what runs before the training has ended, and an evaluation
+    comes after a step. 0 without any bar.
     """
     if not blocks:
         return 0.0
@@ -371,7 +372,7 @@ def _training_total(blocks: Sequence[Mapping[str, Floats]]) -> float:
     if not len(bars):
         return 0.0
     logged = np.flatnonzero(~np.isfinite(total))
-    if len(logged) and len(before := bars[bars < logged[0]]):
+    if len(logged) and len(before := bars[bars < logged[-1]]):
         return float(total[before[-1]])
     finished = set(total[step == total].tolist())
     return next((one for one in total[bars].tolist() if one not in finished), float(total[bars[0]]))
