@@ -61,6 +61,10 @@ def code_of(node: ast.AST, *, is_worker: bool) -> ast.expr | None:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords) if name in RAISED_BY:
             named = [keyword.value for keyword in keywords if keyword.arg == "code"]
             return next(iter([*named, *arguments]), None)
+        case ast.Call(func=ast.Attribute(attr="doubt"), args=[code, *_]) if is_worker:
+            return code
+        case ast.Dict(keys=[ast.Constant(value="code"), ast.Constant(value="sentence")], values=[code, _]):
+            return code
         case ast.Tuple(elts=[code, ast.Name(id="sentence") | ast.JoinedStr() | ast.Constant()]) if is_worker:
             return code
     return None
