@@ -14,7 +14,7 @@ from trainmark.report.charts.waterfall import bars_of
 from trainmark.report.decomposition import render_decomposition
 from trainmark.schema.case import Case
 from trainmark.schema.decomposition import Decomposition
-from trainmark.schema.measurement import Ratio
+from trainmark.schema.measurement import About, Ratio, Suspicion
 from trainmark.schema.names import DECOMPOSITION
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import CaseResult, Results
@@ -117,6 +117,27 @@ def test_two_factors_of_which_one_cannot_be_added_show_no_interaction() -> None:
     (row,) = (line for line in render_decomposition(found).splitlines() if line.startswith("interaction"))
     assert row.split() == ["interaction", "-", "-"]
     assert "interaction" not in [bar.label for bar in bars_of(found, "A", "B", "interaction")]
+
+
+def test_with_too_few_undisturbed_passes_all_of_them_give_the_interval() -> None:
+    experiment = plan_experiment(A, case(layout="nhwc"))
+    results = results_of({A.id: (99.0, 100.0, 101.0), experiment.b.id: (148.5, 150.0, 151.5)})
+    busy = Suspicion(code="cpu-shared", sentence="", about=About.MACHINE)
+    first, *others = results.cases[0].runs
+    disturbed = results.cases[0].model_copy(
+        update={
+            "runs": (first.model_copy(update={"suspicions": (busy,)}), *others),
+            "estimate": estimate((100.0, 101.0)),
+        }
+    )
+
+    found = decompose(
+        experiment, results.model_copy(update={"cases": (disturbed, results.cases[1])}), ("a", "b"), None
+    )
+
+    assert found.measured is not None
+    assert found.measured.interval is not None
+    assert found.measured.value == pytest.approx(1.5)
 
 
 def test_two_factors_that_cannot_be_added_leave_the_gap_open() -> None:

@@ -25,7 +25,7 @@ from trainmark.measure.statistics import MIN_RUNS, product, student_t
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.decomposition import CLOSES_WITHIN, Decomposition, TestedFactor
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, Ratio
-from trainmark.schema.results import CaseResult, Results, pooled, sound
+from trainmark.schema.results import CaseResult, Results, RunResult, sound
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
 
 MOST_FACTORS = 12
@@ -155,9 +155,9 @@ class _Rates:
 
     @classmethod
     def of(cls, cases: Iterable[CaseResult]) -> "_Rates":
-        """Return the rates of all cases that have a number, undisturbed passes alone if there are enough."""
+        """Return the rates of all cases that have a number, of undisturbed passes alone if there are enough."""
         measured = {case.id: case for case in cases if case.estimate is not None}
-        for choose in (sound, pooled):
+        for choose in (sound, _measured):
             runs = {
                 name: {run.repeat: run.measurement.throughput for run in choose(case.runs) if run.measurement}
                 for name, case in measured.items()
@@ -190,6 +190,10 @@ class _Rates:
             low=math.exp(middle - half), high=math.exp(middle + half), method=IntervalMethod.STUDENT_T_LOG
         )
         return Ratio(value=math.exp(middle), interval=interval)
+
+
+def _measured(runs: Sequence[RunResult]) -> list[RunResult]:
+    return [run for run in runs if run.measurement is not None]
 
 
 def decompose(
