@@ -64,6 +64,7 @@ from trainmark.schema.results import (
     RunResult,
     StoredManifest,
     Trial,
+    measured_runs,
     pooled,
     sound,
 )
@@ -374,7 +375,7 @@ def _case_result(
 
 def _mixed_inspection(runs: Sequence[RunResult]) -> tuple[Suspicion, ...]:
     """Return the doubt about a number of disturbed runs and of runs at which nobody looked."""
-    measured = [run for run in runs if run.measurement is not None]
+    measured = measured_runs(runs)
     spoiled = sum(run.spoiled for run in measured)
     if sound(runs) or spoiled == len(measured):
         return ()

@@ -21,7 +21,7 @@ from trainmark.schema.findings import BoundFinding, PerDeviceFinding
 from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, NoInterval, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult
+from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult, measured_runs
 
 _LABEL = 12
 _NOT_INSTALLED = "No module named 'trainmark'"
@@ -213,7 +213,7 @@ def print_baseline(
 
 
 def _case_lines(case: CaseResult, found: _Findings) -> Iterator[tuple[str, str]]:
-    measured = [run for run in case.runs if run.measurement is not None]
+    measured = measured_runs(case.runs)
     if not measured or case.estimate is None:
         yield "no number", f"{case.outcome.label}: {case.reason or 'no run yet'}"
         if _NOT_INSTALLED in (case.reason or ""):

@@ -25,7 +25,7 @@ from trainmark.measure.statistics import MIN_RUNS, product, student_t
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.decomposition import CLOSES_WITHIN, Decomposition, TestedFactor
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, Ratio
-from trainmark.schema.results import CaseResult, Results, RunResult, sound
+from trainmark.schema.results import CaseResult, Results, measured_runs, sound
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
 
 MOST_FACTORS = 12
@@ -157,7 +157,7 @@ class _Rates:
     def of(cls, cases: Iterable[CaseResult]) -> "_Rates":
         """Return the rates of all cases that have a number, of undisturbed passes alone if there are enough."""
         measured = {case.id: case for case in cases if case.estimate is not None}
-        for choose in (sound, _measured):
+        for choose in (sound, measured_runs):
             runs = {
                 name: {run.repeat: run.measurement.throughput for run in choose(case.runs) if run.measurement}
                 for name, case in measured.items()
@@ -190,10 +190,6 @@ class _Rates:
             low=math.exp(middle - half), high=math.exp(middle + half), method=IntervalMethod.STUDENT_T_LOG
         )
         return Ratio(value=math.exp(middle), interval=interval)
-
-
-def _measured(runs: Sequence[RunResult]) -> list[RunResult]:
-    return [run for run in runs if run.measurement is not None]
 
 
 def decompose(
@@ -268,10 +264,10 @@ def _interaction(experiment: Experiment, rates: _Rates) -> Ratio | None:
             end = factor.left_out.id
         else:
             return None
-    powers = Counter({end: 1})
-    powers.update({experiment.a.id: len(added) - 1})
-    powers.subtract(added)
-    powers = Counter({case: power for case, power in powers.items() if power})
+    counts = Counter({end: 1})
+    counts[experiment.a.id] += len(added) - 1
+    counts.subtract(added)
+    powers = {case: power for case, power in counts.items() if power}
     if not powers:
         # One factor alone makes A into the other end, so that nothing is left for an interaction.
         return Ratio(value=1.0, interval=None)

@@ -12,7 +12,7 @@ from trainmark.insight.bound import judge_bound, stored_bound
 from trainmark.insight.bound_evidence import BoundFacts
 from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
+from trainmark.insight.recipe import FLAGS, Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import SideFacts
 from trainmark.insight.sides import ExplainedRun, PublishedRule
 from trainmark.logs import Facts, ParsedLog, Problem
@@ -213,15 +213,15 @@ def _environment(parsed: ParsedLog, given: Facts) -> dict[AxisName, Reading]:
         Condition.DEVICE: device,
         Condition.DEVICE_MEMORY_GB: memory,
     }
-    flags: dict[str, object] = {
-        Condition.MODEL: given.model and "--model",
-        Condition.PRECISION: given.precision and "--precision",
-        Condition.BATCH_PER_DEVICE: given.batch_per_device and "--batch",
-        Condition.DEVICES: given.gpus and "--gpus",
-        Condition.NODES: given.nodes and "--nodes",
+    stated: dict[AxisName, object] = {
+        Condition.MODEL: given.model,
+        Condition.PRECISION: given.precision,
+        Condition.BATCH_PER_DEVICE: given.batch_per_device,
+        Condition.DEVICES: given.gpus,
+        Condition.NODES: given.nodes,
     }
     return {
-        axis: Reading(value, f"as given by {flags[axis]}" if flags.get(axis) else "from the log or its name")
+        axis: Reading(value, f"as given by {FLAGS[axis]}" if stated.get(axis) else "from the log or its name")
         for axis, value in values.items()
         if value is not None
     }

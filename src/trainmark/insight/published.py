@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainmark.errors import InputError
 from trainmark.insight.from_results import run_from_case, stated_recipe
-from trainmark.insight.recipe import StatedRecipe, recipe_of
+from trainmark.insight.recipe import FLAGS, StatedRecipe, recipe_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.reference import Reference, Statistic, load_references
 from trainmark.schema.recipe import Condition
@@ -14,15 +14,6 @@ from trainmark.tasks import same_model, same_unit
 
 MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
 _OPTIONAL = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
-
-
-_FLAGS = {
-    Condition.MODEL: "--model",
-    Condition.PRECISION: "--precision",
-    Condition.DEVICE: "--device",
-    Condition.DEVICES: "--gpus",
-}
-"""The flags of ``trainmark explain`` that state what a log does not."""
 
 
 def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Reference:
@@ -35,7 +26,7 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     if model is None or unstated:
         missing = ", ".join([*(["model"] if model is None else []), *unstated])
         lacking = [*([Condition.MODEL] if model is None else []), *unstated]
-        flags = [_FLAGS[one] for one in lacking if one in _FLAGS]
+        flags = [FLAGS[one] for one in lacking if one in FLAGS]
         cure = "choose a figure with --reference"
         if flags:
             cure = (

@@ -11,6 +11,16 @@ from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
 """The axes that affect throughput by making the device wait for data."""
 
+FLAGS: Mapping[AxisName, str] = {
+    Condition.MODEL: "--model",
+    Condition.PRECISION: "--precision",
+    Condition.BATCH_PER_DEVICE: "--batch",
+    Condition.DEVICE: "--device",
+    Condition.DEVICES: "--gpus",
+    Condition.NODES: "--nodes",
+}
+"""The flags of ``trainmark explain`` that state what a log does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

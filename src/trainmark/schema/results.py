@@ -122,20 +122,25 @@ class RunResult(Frozen):
         )
 
 
+def measured_runs(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the runs that have a measurement."""
+    return [run for run in runs if run.measurement is not None]
+
+
 def sound(runs: Sequence[RunResult]) -> list[RunResult]:
     """Return the measured runs that no machine disturbed; ratios and intervals use these.
 
     A run at which a gate did not look is not preferred to runs that the same gate found disturbed: it is not sound
     beside them.
     """
-    measured = [run for run in runs if run.measurement is not None]
-    spoiling = frozenset().union(*(run.spoiled_by for run in measured))
-    return [run for run in measured if not run.spoiled and not run.unchecked & spoiling]
+    known = measured_runs(runs)
+    spoiling = frozenset().union(*(run.spoiled_by for run in known))
+    return [run for run in known if not run.spoiled and not run.unchecked & spoiling]
 
 
 def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
     """Return the runs of a case's estimate: the sound ones, or all measured ones if none is sound."""
-    return sound(runs) or [run for run in runs if run.measurement is not None]
+    return sound(runs) or measured_runs(runs)
 
 
 class Trial(Frozen):

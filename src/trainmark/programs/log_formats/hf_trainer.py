@@ -16,6 +16,7 @@ Source: ``transformers/trainer_utils.py:speed_metrics``.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -392,7 +393,7 @@ def doubts_of_steps(context: LogContext) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-_BY_ARRIVAL = Format(
+_OF_BOTH = Format(
     name="hf-trainer",
     title="Hugging Face Trainer",
     framework="pytorch",
@@ -400,30 +401,20 @@ _BY_ARRIVAL = Format(
     scope=Scope.GLOBAL,
     records=(),
     mark=_UNTITLED_BAR,
-    extract=extract_bars,
-    transform=rising_bars,
     facts=facts,
     end_state=end_state,
-    doubts=doubts_of_steps,
     notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
     header=re.compile(rb"Running training|loss"),
 )
+"""What the format of the summary and that of the arrivals have in common; the mark is that of the arrivals."""
 
-FORMAT = Format(
-    name="hf-trainer",
-    title="Hugging Face Trainer",
-    framework="pytorch",
-    unit="samples/s",
-    scope=Scope.GLOBAL,
-    records=(),
+FORMAT = replace(
+    _OF_BOTH,
     mark=re.compile(
         rb"'(?:train|eval)_runtime': |train_samples_per_second += |\{'loss': [^\n{]*'learning_rate': [^\n{]*'epoch': "
         rb"|Total train batch size \(w\. parallel, distributed & accumulation\)|Unsloth - 2x faster free finetuning"
     ),
-    facts=facts,
-    end_state=end_state,
     doubts=doubts,
-    notes=re.compile(rb"'eval_runtime': [^\s}]+[\s}]"),
     figures={
         "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
     },
@@ -432,8 +423,7 @@ FORMAT = Format(
         "the program prints its rate only at the end of the run, which the log does not contain; that of a resumed run "
         "counts earlier steps"
     ),
-    header=re.compile(rb"Running training|loss"),
-    by_arrival=_BY_ARRIVAL,
+    by_arrival=replace(_OF_BOTH, extract=extract_bars, transform=rising_bars, doubts=doubts_of_steps),
 )
 
 
