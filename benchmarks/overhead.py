@@ -95,7 +95,7 @@ def main() -> int:
 SAMPLING = """
 import sys, threading
 from pathlib import Path
-from trainmark.node.accelerators import open_nvml
+from trainmark.node.machine import open_nvml
 from trainmark.node.telemetry import INTERVAL_S, Sampler, allowed_cpus, to_line
 wanted, stopping = threading.Event(), threading.Event()
 taken = 0

@@ -22,8 +22,7 @@ from typing import Any
 
 from trainmark.environment import installed_packages
 from trainmark.node import Job, JobEnd, JobStatus, LocalHost
-from trainmark.node.accelerators import open_nvml
-from trainmark.node.facts import collect, read_git
+from trainmark.node.machine import collect, open_nvml, read_git
 from trainmark.node.telemetry import Telemetry
 from trainmark.schema.manifest import FrameworkVersions, GitFacts, Node
 from trainmark.schema.plan import Command, NodeResources

@@ -21,7 +21,7 @@ from trainmark.check.preflight_suite import _compare_data, _locate_data
 from trainmark.check.snapshot import read_gpus, take_snapshot
 from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
-from trainmark.node.accelerators import Nvml
+from trainmark.node.machine import Nvml
 from trainmark.placement import FrameworkPython
 from trainmark.schema.check import CheckFinding, CheckReport, Level, Quantity
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings

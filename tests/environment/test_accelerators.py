@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainmark.node.accelerators import Nvml, cuda_version, open_nvml, read_accelerators
+from trainmark.node.machine import Nvml, cuda_version, open_nvml, read_accelerators
 from trainmark.schema.manifest import AcceleratorFacts
 
 

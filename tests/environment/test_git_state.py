@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.node import LocalHost
-from trainmark.node.facts import read_git, without_credentials
+from trainmark.node.machine import read_git, without_credentials
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

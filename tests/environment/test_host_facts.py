@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.node.facts import Roots, read_container, read_cpu, read_host, read_memory
+from trainmark.node.machine import Roots, read_container, read_cpu, read_host, read_memory
 from trainmark.schema.manifest import ContainerFacts, MemoryFacts
 
 VM = Path(__file__).parent / "recorded" / "linux-vm"

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainmark.measure.fingerprint import differences, fingerprint
-from trainmark.node.facts import Roots, collect, collect_node
+from trainmark.node.machine import Roots, collect, collect_node
 from trainmark.schema.manifest import (
     AcceleratorFacts,
     ContainerFacts,

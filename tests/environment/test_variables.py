@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.environment import Variant, find_entry
-from trainmark.node.facts import allowed_variables
+from trainmark.node.machine import allowed_variables
 
 
 def test_only_variables_that_affect_a_run_are_recorded() -> None:

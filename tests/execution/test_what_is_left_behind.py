@@ -13,7 +13,7 @@ from fakes import Bench, alive
 from trainmark.environment.engine import Engine, require_engine
 from trainmark.environment.introspection import run_script
 from trainmark.node import Job, JobOnHost, LocalHost, jobs, run_jobs
-from trainmark.node.facts import read_git
+from trainmark.node.machine import read_git
 from trainmark.node.processes import MARK, marked_pids
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command

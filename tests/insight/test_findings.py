@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
-from trainmark.node.facts import collect
+from trainmark.node.machine import collect
 from trainmark.schema.findings import RatioKind
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Steadiness, Suspicion

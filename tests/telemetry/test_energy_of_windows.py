@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_gpu_samples import FakeError, FakeNvml
 
-from trainmark.node.accelerators import Nvml
+from trainmark.node.machine import Nvml
 from trainmark.node.telemetry import sample_gpu, to_line
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.node.accelerators import Nvml
+from trainmark.node.machine import Nvml
 from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS, VIOLATIONS, decode_clock_reasons, sample_gpu
 
 PROC = Path("/proc")

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from trainmark import __version__
-from trainmark.node.accelerators import Nvml, open_nvml
+from trainmark.node.machine import Nvml, open_nvml
 from trainmark.schema.frozen import Frozen
 
 _SAMPLE_S = 1.0

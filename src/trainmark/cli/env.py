@@ -254,7 +254,7 @@ def _home(root: Path | None) -> Path:
 
 def _variant(choice: VariantChoice, entry: "FrameworkEntry") -> "Variant":
     from trainmark.environment import Variant
-    from trainmark.node.accelerators import open_nvml
+    from trainmark.node.machine import open_nvml
 
     if choice is not VariantChoice.AUTO:
         return Variant(choice)

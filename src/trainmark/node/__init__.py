@@ -6,7 +6,6 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.node.archives import pack_folder
-    from trainmark.node.facts import Roots, collect, collect_node
     from trainmark.node.host import (
         ClockOffset,
         Host,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         run_jobs,
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
-    from trainmark.node.machine import free_ports
+    from trainmark.node.machine import Roots, collect, collect_node, free_ports
     from trainmark.node.pace import RecentPace, StepPace
     from trainmark.node.processes import deferred_signals
     from trainmark.node.remote import RemoteHost, connect_hosts
@@ -88,7 +87,6 @@ __getattr__ = attach(
     __name__,
     {
         ".archives": ("pack_folder",),
-        ".facts": ("Roots", "collect", "collect_node"),
         ".host": (
             "ClockOffset",
             "Host",
@@ -119,7 +117,7 @@ __getattr__ = attach(
             "ignore_heartbeat",
         ),
         ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
-        ".machine": ("free_ports",),
+        ".machine": ("Roots", "collect", "collect_node", "free_ports"),
         ".pace": ("RecentPace", "StepPace"),
         ".processes": ("deferred_signals",),
         ".remote": ("RemoteHost", "connect_hosts"),

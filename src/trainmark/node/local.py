@@ -21,11 +21,16 @@ from typing import IO
 
 from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically, write_run_file
-from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
-from trainmark.node.facts import collect, read_git
 from trainmark.node.host import Job, JobEnd, JobStatus, Paths, with_mapping
-from trainmark.node.machine import allocation_variables, ports_are_free, this_machine
+from trainmark.node.machine import (
+    allocation_variables,
+    collect,
+    open_nvml,
+    ports_are_free,
+    read_git,
+    this_machine,
+)
 from trainmark.node.processes import (
     MARK,
     end_all,

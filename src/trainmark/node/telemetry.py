@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trainmark.node.accelerators import Nvml
 from trainmark.node.foreign import ForeignProcesses
+from trainmark.node.machine import Nvml
 from trainmark.node.run_files import restored
 from trainmark.node.usage import (
     CpuWaits,
