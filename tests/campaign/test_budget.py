@@ -34,7 +34,7 @@ BF16 = case_of(precision="amp-bf16")
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainmark.node.pace.LEAST_TIMED_S", 0.4)
+    monkeypatch.setattr("trainmark.node.jobs.LEAST_TIMED_S", 0.4)
 
 
 def pace(*reports: tuple[float, int | None]) -> StepPace:

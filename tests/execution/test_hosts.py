@@ -16,7 +16,7 @@ from trainmark.campaign import run_campaign
 from trainmark.cli.main import main
 from trainmark.execution import run_plan
 from trainmark.node import Host, LocalHost, free_ports
-from trainmark.node.host import HostError
+from trainmark.node.jobs import HostError
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.schema.results import RunResult

@@ -16,7 +16,7 @@ import pytest
 from fakes import alive
 from preloading import usual_signals
 from trainmark.node import CommandRunner, LocalHost, deferred_signals, local, processes
-from trainmark.node.host import Job
+from trainmark.node.jobs import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits

@@ -6,38 +6,37 @@ from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.node.archives import pack_folder
-    from trainmark.node.host import (
+    from trainmark.node.jobs import (
+        NOT_FOUND,
         ClockOffset,
+        CommandOutput,
+        CommandRunner,
+        Heartbeat,
         Host,
         HostError,
         HostGoneError,
         HostOSError,
         Job,
         JobEnd,
-        JobStatus,
-        Paths,
-        display_name,
-        remote_path,
-    )
-    from trainmark.node.jobs import (
-        NOT_FOUND,
-        CommandOutput,
-        CommandRunner,
-        Heartbeat,
         JobOnHost,
         JobResult,
         JobsResult,
+        JobStatus,
+        Paths,
+        RecentPace,
+        StepPace,
         Watch,
         child_mark,
+        display_name,
         ignore_heartbeat,
         map_hosts,
         probe_mark,
         probe_runner,
+        remote_path,
         run_jobs,
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import Roots, collect, collect_node, free_ports
-    from trainmark.node.pace import RecentPace, StepPace
     from trainmark.node.processes import deferred_signals
     from trainmark.node.remote import RemoteHost, connect_hosts
 
@@ -87,7 +86,7 @@ __getattr__ = attach(
     __name__,
     {
         ".archives": ("pack_folder",),
-        ".host": (
+        ".jobs": (
             "ClockOffset",
             "Host",
             "HostError",
@@ -99,8 +98,8 @@ __getattr__ = attach(
             "Paths",
             "remote_path",
             "display_name",
-        ),
-        ".jobs": (
+            "RecentPace",
+            "StepPace",
             "NOT_FOUND",
             "JobsResult",
             "JobResult",
@@ -118,7 +117,6 @@ __getattr__ = attach(
         ),
         ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
         ".machine": ("Roots", "collect", "collect_node", "free_ports"),
-        ".pace": ("RecentPace", "StepPace"),
         ".processes": ("deferred_signals",),
         ".remote": ("RemoteHost", "connect_hosts"),
     },

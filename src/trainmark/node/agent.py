@@ -29,7 +29,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.files import default_home
 from trainmark.node.archives import pack_folder
 from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
-from trainmark.node.host import Job
+from trainmark.node.jobs import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.machine import keep_allocation
 from trainmark.node.network import find_interface

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, Sender, receive
-from trainmark.node.host import HostError, HostGoneError, HostOSError
+from trainmark.node.jobs import HostError, HostGoneError, HostOSError
 
 START_LIMIT_S = 60.0
 """Time limit for an agent's first message, in seconds; importing trainmark from a slow disk takes long."""

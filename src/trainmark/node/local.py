@@ -22,7 +22,7 @@ from typing import IO
 from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically, write_run_file
 from trainmark.node.archives import put_folder
-from trainmark.node.host import Job, JobEnd, JobStatus, Paths, with_mapping
+from trainmark.node.jobs import Job, JobEnd, JobStatus, Paths, with_mapping
 from trainmark.node.machine import (
     allocation_variables,
     collect,

@@ -20,8 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from trainmark import __version__
-from trainmark.node.host import Host, HostError, display_name
-from trainmark.node.jobs import NOT_FOUND, CommandRunner, probe_runner
+from trainmark.node.jobs import NOT_FOUND, CommandRunner, Host, HostError, display_name, probe_runner
 from trainmark.schema.manifest import (
     AcceleratorFacts,
     ContainerFacts,

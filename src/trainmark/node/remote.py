@@ -17,7 +17,7 @@ from trainmark.files import default_home
 from trainmark.node.archives import unpack
 from trainmark.node.connection import Connection
 from trainmark.node.engines import agent_command
-from trainmark.node.host import (
+from trainmark.node.jobs import (
     ClockOffset,
     Host,
     HostError,
@@ -26,9 +26,9 @@ from trainmark.node.host import (
     JobEnd,
     JobStatus,
     Paths,
+    map_hosts,
     with_mapping,
 )
-from trainmark.node.jobs import map_hosts
 from trainmark.node.local import LocalHost
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
