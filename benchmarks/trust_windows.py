@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from statistics import median
 
+from trainmark.node.processes import ProcessTree
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.telemetry_summary import summarise
-from trainmark.node.usage import ProcessTree
 
 LENGTHS_S = (0.2, 0.3, 0.5, 1.0, 3.0)
 SEED = 20261126

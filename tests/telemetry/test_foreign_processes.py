@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainmark.node.foreign import ForeignProcesses
+from trainmark.node.processes import ForeignProcesses
 from trainmark.node.telemetry import to_line
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.telemetry import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from trainmark.node.usage import ProcessTree, read_node
+from trainmark.node.processes import ProcessTree, read_node
 
 SPIN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
+from trainmark.node.processes import read_node
 from trainmark.node.telemetry import Clock, Sampler, Telemetry, to_line
 from trainmark.node.telemetry_summary import read_telemetry, summarise
-from trainmark.node.usage import read_node
 from trainmark.schema.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample
 
 

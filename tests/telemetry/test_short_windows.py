@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.node.processes import find_quota_counter
 from trainmark.node.telemetry import Pacing, Telemetry, to_line
 from trainmark.node.telemetry_summary import summarise
-from trainmark.node.usage import find_quota_counter
 from trainmark.schema.telemetry import (
     CpuCounters,
     CpuSample,

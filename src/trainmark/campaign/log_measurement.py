@@ -32,7 +32,7 @@ from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge
 from trainmark.measure.rules.steady_records import log_suspicions
 from trainmark.measure.rules.witnesses import TOLERANCE, explain_factor
 from trainmark.node import read_tail
-from trainmark.node.run_files import INTERVAL_S
+from trainmark.node.telemetry import ARRIVAL_INTERVAL_S
 from trainmark.printable import last_line, printable_line
 from trainmark.programs import find_format, format_of, read_log, read_stream
 from trainmark.programs.reading import described_format, read_by_format, read_stream_by_format
@@ -295,7 +295,7 @@ class ArrivalClock:
 
 def _clock_of(log: RunLog) -> ArrivalClock:
     times = log.times()
-    return ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, INTERVAL_S))
+    return ArrivalClock() if times is None else ArrivalClock(times, are_buffered(times, ARRIVAL_INTERVAL_S))
 
 
 _FEWEST_ARRIVALS = 10
@@ -518,12 +518,14 @@ def _with_arrivals(read: ParsedLog, clock: ArrivalClock, *, is_stamped: bool) ->
     The problems of its timing are then those of this clock, also if it was read with it (``is_stamped``).
     """
     if is_stamped:
-        return with_timing_by(read, INTERVAL_S)
+        return with_timing_by(read, ARRIVAL_INTERVAL_S)
     fine = read.records.clock_s is not None and read.clock_resolution_s < 1
     if clock.times is None or clock.buffered or fine or read.restarts:
         return read
     records = replace(read.records, clock_s=Column.of(clock.times))
-    return with_timing_by(replace(read, records=records, clock_resolution_s=2 * INTERVAL_S), INTERVAL_S)
+    return with_timing_by(
+        replace(read, records=records, clock_resolution_s=2 * ARRIVAL_INTERVAL_S), ARRIVAL_INTERVAL_S
+    )
 
 
 def _buffering(clock: ArrivalClock) -> tuple[Suspicion, ...]:
@@ -561,7 +563,7 @@ def _step_times(read: ParsedLog, clock: ArrivalClock, result: RuleResult) -> Ste
         times = printed.array(result.skipped, result.skipped + result.used)
     elif clock.times is not None and not clock.buffered:
         times = np.diff(clock.times)[max(0, result.skipped - 1) : result.skipped + result.used - 1]
-        if not len(times) or times.mean() < _LOOKS_PER_STEP * INTERVAL_S:
+        if not len(times) or times.mean() < _LOOKS_PER_STEP * ARRIVAL_INTERVAL_S:
             return None
     else:
         return None

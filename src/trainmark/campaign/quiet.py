@@ -9,8 +9,8 @@ from pathlib import Path
 from trainmark.campaign.listener import ProgressListener
 from trainmark.measure.gates import GATES
 from trainmark.node import Heartbeat, Host, display_name, map_hosts
+from trainmark.node.processes import parse_stat
 from trainmark.node.telemetry import allowed_cpus
-from trainmark.node.usage import parse_stat
 from trainmark.schema.gates import GateName
 from trainmark.schema.hosts import LOCALHOST
 

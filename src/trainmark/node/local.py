@@ -20,7 +20,14 @@ from types import MappingProxyType
 from typing import IO
 
 from trainmark.errors import TrainmarkError
-from trainmark.files import to_json, write_atomically, write_run_file
+from trainmark.files import (
+    remove_obstacles,
+    restore_folder,
+    restored,
+    to_json,
+    write_atomically,
+    write_run_file,
+)
 from trainmark.node.archives import put_folder
 from trainmark.node.jobs import Job, JobEnd, JobStatus, Paths, with_mapping
 from trainmark.node.machine import (
@@ -40,9 +47,8 @@ from trainmark.node.processes import (
     stopped_ranks,
 )
 from trainmark.node.reserving import reserve
-from trainmark.node.run_files import ArrivalClock, remove_obstacles, restore_folder, restored
 from trainmark.node.stacks import FAULTHANDLER_ENV, Stack, stacks, stop_ranks
-from trainmark.node.telemetry import Telemetry
+from trainmark.node.telemetry import ArrivalClock, Telemetry
 from trainmark.node.trees import Trees
 from trainmark.schema.hosts import LOCALHOST, PLAIN, Traffic
 from trainmark.schema.manifest import FrameworkVersions, Node

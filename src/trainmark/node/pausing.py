@@ -15,9 +15,8 @@ import psutil
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.node import exec_wrapper
-from trainmark.node.processes import MARK, end_all, marked_pids
-from trainmark.node.run_files import ArrivalClock
-from trainmark.node.usage import read_node, read_wait_s
+from trainmark.node.processes import MARK, end_all, marked_pids, read_node, read_wait_s
+from trainmark.node.telemetry import ArrivalClock
 from trainmark.schema.names import ARRIVALS, LOG
 
 LOOK_S = 0.002

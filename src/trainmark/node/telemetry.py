@@ -1,6 +1,6 @@
-"""Telemetry sampler: a thread that writes one line per interval during a run.
+"""Samplers of a run: threads that write its telemetry, and the times at which its log grew.
 
-It samples at 10 Hz at first, so that a short measured window has samples inside it; see ``Pacing``.
+Telemetry samples at 10 Hz at first, so that a short measured window has samples inside it; see ``Pacing``.
 """
 
 import json
@@ -14,13 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trainmark.node.foreign import ForeignProcesses
+from trainmark.files import restored
 from trainmark.node.machine import Nvml
-from trainmark.node.run_files import restored
-from trainmark.node.usage import (
+from trainmark.node.processes import (
     CpuWaits,
+    ForeignProcesses,
     NodeUsage,
-    PackageEnergy,
     ProcessTree,
     find_quota_counter,
     read_node,
@@ -45,6 +44,8 @@ INTERVALS_SO_FAR = 1000
 """A run of this many intervals gets longer ones: the interval is then this part of the time since its start."""
 SLOW_EVERY_S = 0.95
 """Seconds between two readings of the free memory and of the counters of a GPU, which take milliseconds."""
+ARRIVAL_INTERVAL_S = 0.01
+"""Seconds between two looks at a log's size: the resolution of the times at which its bytes arrive."""
 PSS_EVERY_S = 30.0
 """Seconds between two PSS readings; for PSS the kernel walks page tables and holds the process's memory lock."""
 
@@ -241,6 +242,51 @@ class Telemetry:
             self.problem = f"telemetry stopped: {error}"
 
 
+class ArrivalClock:
+    """A context manager that appends ``UNIX_TIME SIZE`` to ``path`` each time that ``log`` has become longer.
+
+    The program writes into the log itself, so it is never slowed down. A full disk ends the noting, not the run.
+    """
+
+    def __init__(self, log: Path, path: Path, interval_s: float = ARRIVAL_INTERVAL_S) -> None:
+        self._log, self._path, self._interval_s = log, path, interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="trainmark-arrivals", daemon=True)
+
+    def __enter__(self) -> "ArrivalClock":
+        """Start noting."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Note the last size and stop; the file is then complete."""
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            # The descriptor stays valid if the program removes its folder.
+            with (
+                self._log.open("rb") as log,
+                self._path.open("w+b", buffering=0) as file,
+                restored(self._path, file),
+            ):
+                size, stopping = 0, False
+                file.write(f"{time.time():.4f} 0\n".encode())
+                while True:
+                    now_size, now = log.seek(0, 2), time.time()
+                    if now_size != size:
+                        size = now_size
+                        file.write(f"{now:.4f} {size}\n".encode())
+                    if stopping:
+                        return
+                    stopping = self._stop.wait(self._interval_s)
+        except OSError:
+            return
+
+
 def allowed_cpus() -> Collection[int] | None:
     """Return the CPUs that this process and its children may use; None if they may use all."""
     allowed = os.sched_getaffinity(0)
@@ -282,6 +328,43 @@ def _shares(before: _Counters | None, now: _Counters) -> CpuSample:
     tree_s = max(now.tree_cpu_s - before.tree_cpu_s, 0.0)
     own_s = now.own_cpu_s - before.own_cpu_s
     return CpuSample(share(busy_s), share(tree_s), share(own_s), share(busy_s - tree_s - own_s))
+
+
+POWERCAP = Path("/sys/class/powercap")
+_MICROJOULES = 1e6
+
+
+class PackageEnergy:
+    """The counters of all packages; reading gives None where there are none or they are not readable.
+
+    Since Linux 5.10 only root may read them (CVE-2020-8694).
+    """
+
+    def __init__(self, folder: Path = POWERCAP) -> None:
+        # Sub-domains such as intel-rapl:0:0 (cores) are parts of their package; AMD's packages have the same name.
+        self._files = [
+            zone / "energy_uj"
+            for zone in sorted(folder.glob("intel-rapl:*"))
+            if zone.name.count(":") == 1 and _is_package(zone)
+        ]
+
+    def read_j(self) -> float | None:
+        """Return the sum of the counters in joules; it grows until a counter starts again."""
+        if not self._files:
+            return None
+        try:
+            return sum(int(file.read_text()) for file in self._files) / _MICROJOULES
+        except (OSError, ValueError):
+            # A counter that cannot be read once, for the lack of rights, cannot be read later either.
+            self._files = []
+            return None
+
+
+def _is_package(zone: Path) -> bool:
+    try:
+        return (zone / "name").read_text().startswith("package")
+    except OSError:
+        return False
 
 
 CLOCK_REASONS = {

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import InputError
-from trainmark.node.foreign import WALK_S
+from trainmark.node.processes import WALK_S
 from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.schema.telemetry import (
     POWER_LIMIT,
