@@ -14,8 +14,7 @@ if TYPE_CHECKING:
         require_empty,
         write_record,
     )
-    from trainmark.execution.prepare import PreparationError, Preparer, check_expected_files
-    from trainmark.execution.runner import run_plan
+    from trainmark.execution.runner import PreparationError, Preparer, check_expected_files, run_plan
     from trainmark.node import Heartbeat
 
 __all__ = [
@@ -45,8 +44,7 @@ __getattr__ = attach(
             "require_empty",
             "write_record",
         ),
-        ".prepare": ("PreparationError", "Preparer", "check_expected_files"),
-        ".runner": ("run_plan",),
+        ".runner": ("PreparationError", "Preparer", "check_expected_files", "run_plan"),
         "trainmark.node": ("Heartbeat",),
     },
 )
