@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from trainmark.campaign.resume import manifest_in, summaries_of
 from trainmark.logs.events import read_events
+from trainmark.measure.energy import gpus_of
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, apply_gates, drift, two_levels
-from trainmark.measure.gpus import gpus_of
 from trainmark.node.archives import unpack
 from trainmark.schema.gates import UNINSPECTED, GateName
 from trainmark.schema.results import Results, sound

@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
-from trainmark.measure.gpus import gpus_of
+from trainmark.measure.energy import gpus_of
 from trainmark.node.machine import collect
 from trainmark.schema.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
 from trainmark.schema.measurement import About, Measurement, Steadiness

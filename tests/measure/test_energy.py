@@ -7,8 +7,15 @@ import pytest
 
 from trainmark.insight import compare, find
 from trainmark.insight.bound import bound_facts
-from trainmark.measure.energy import energy_finding, energy_of, joules_text, unit_of_work
-from trainmark.measure.gpus import gpus_of, sampled_gpus, working_gpus
+from trainmark.measure.energy import (
+    energy_finding,
+    energy_of,
+    gpus_of,
+    joules_text,
+    sampled_gpus,
+    unit_of_work,
+    working_gpus,
+)
 from trainmark.node.telemetry import PackageEnergy
 from trainmark.node.telemetry_summary import summarise
 from trainmark.report import Language, render_csv, render_markdown, render_runs_csv

@@ -8,12 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.logs.columns import BUFFERED_VALUES, Column, Floats
-from trainmark.measure.rules import formulas
+from trainmark.measure.rules.series import (
+    Blocks,
+    count,
+    harmonic_mean,
+    mean,
+    median,
+    order_statistic,
+    trimmed_mean,
+)
 
 _RATES = st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=60)
 
 
-def _blocks(values: list[float], size: int = 7) -> formulas.Blocks:
+def _blocks(values: list[float], size: int = 7) -> Blocks:
     def blocks() -> Iterator[Floats]:
         for start in range(0, len(values), size):
             yield np.array(values[start : start + size])
@@ -24,12 +32,12 @@ def _blocks(values: list[float], size: int = 7) -> formulas.Blocks:
 @given(values=_RATES)
 def test_order_statistics_are_exact(values: list[float]) -> None:
     for k, value in enumerate(sorted(values)):
-        assert formulas.order_statistic(_blocks(values), k) == value
+        assert order_statistic(_blocks(values), k) == value
 
 
 @given(values=_RATES)
 def test_the_median_is_the_median(values: list[float]) -> None:
-    assert formulas.median(_blocks(values)) == pytest.approx(float(np.median(values)), rel=1e-12)
+    assert median(_blocks(values)) == pytest.approx(float(np.median(values)), rel=1e-12)
 
 
 @given(
@@ -39,14 +47,14 @@ def test_the_median_is_the_median(values: list[float]) -> None:
 def test_a_trimmed_mean_drops_its_share_at_each_end_with_ties(values: list[float], drop: int) -> None:
     expected = float(np.mean(sorted(values)[drop:-drop]))
 
-    assert formulas.trimmed_mean(_blocks(values), drop) == pytest.approx(expected, rel=1e-12)
+    assert trimmed_mean(_blocks(values), drop) == pytest.approx(expected, rel=1e-12)
 
 
 @given(values=_RATES)
 def test_the_harmonic_mean_of_rates_is_samples_over_time(values: list[float]) -> None:
     samples = [3.0] * len(values)
 
-    found = formulas.harmonic_mean(_blocks(values), _blocks(samples, size=5))
+    found = harmonic_mean(_blocks(values), _blocks(samples, size=5))
 
     assert found == pytest.approx(3.0 * len(values) / sum(3.0 / rate for rate in values))
 
@@ -54,9 +62,9 @@ def test_the_harmonic_mean_of_rates_is_samples_over_time(values: list[float]) ->
 def test_values_that_are_not_finite_are_ignored() -> None:
     values = [1.0, float("nan"), 3.0]
 
-    assert formulas.count(_blocks(values)) == 2
-    assert formulas.mean(_blocks(values)) == 2.0
-    assert formulas.median(_blocks(values)) == 2.0
+    assert count(_blocks(values)) == 2
+    assert mean(_blocks(values)) == 2.0
+    assert median(_blocks(values)) == 2.0
 
 
 @given(

@@ -1,7 +1,7 @@
 """Doubts about a log's number as suspicions of its run."""
 
 from trainmark.logs import Problem, Severity
-from trainmark.measure.rules.steady_records import log_suspicions
+from trainmark.measure.steadiness import log_suspicions
 from trainmark.schema.measurement import About
 
 

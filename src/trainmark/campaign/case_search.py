@@ -21,7 +21,7 @@ from trainmark.campaign.resume import manifest_in
 from trainmark.campaign.run_environment import CannotStart
 from trainmark.execution import read_record, write_record
 from trainmark.logs.events import read_events
-from trainmark.measure.fingerprint import fingerprint
+from trainmark.measure.statistics import fingerprint
 from trainmark.placement import device_of
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import EVENTS

@@ -32,7 +32,7 @@ from trainmark.equivalence import (
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_run_file
-from trainmark.measure.fingerprint import fingerprint
+from trainmark.measure.statistics import fingerprint
 from trainmark.node import Heartbeat, LocalHost
 from trainmark.placement import device_of
 from trainmark.schema.case import Case, Device

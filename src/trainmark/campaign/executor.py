@@ -32,7 +32,7 @@ from trainmark.execution import (
 )
 from trainmark.logs import ParsedLog
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
-from trainmark.measure.gate_checks import MIN_PERIODS
+from trainmark.measure.gates import MIN_PERIODS
 from trainmark.node import (
     Heartbeat,
     Host,

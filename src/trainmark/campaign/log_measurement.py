@@ -29,8 +29,8 @@ from trainmark.logs.model import PARTIAL_BATCHES
 from trainmark.logs.plausibility import with_timing_by
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
-from trainmark.measure.rules.steady_records import log_suspicions
 from trainmark.measure.rules.witnesses import TOLERANCE, explain_factor
+from trainmark.measure.steadiness import log_suspicions
 from trainmark.node import read_tail
 from trainmark.node.telemetry import ARRIVAL_INTERVAL_S
 from trainmark.printable import last_line, printable_line

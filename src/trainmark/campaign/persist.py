@@ -17,8 +17,8 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory, write_record
 from trainmark.files import write_run_file
 from trainmark.logs.events import read_events
-from trainmark.measure.fingerprint import environment_of, fingerprint, pooling_differences
 from trainmark.measure.ranks import measured_peaks
+from trainmark.measure.statistics import environment_of, fingerprint, pooling_differences
 from trainmark.node import deferred_signals
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
@@ -111,7 +111,7 @@ def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: s
     ``case`` is the case that ran, ``requested`` the id of the case in the suite.
     """
     events = read_events(folder / EVENTS)
-    measured = measured_peaks(events.summary, case.world_size)
+    measured = measured_peaks(events.summary, case.world_size) if events.summary else ()
     if not measured:
         return
 

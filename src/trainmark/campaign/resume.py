@@ -34,18 +34,16 @@ from trainmark.insight import judged
 from trainmark.insight.bound import bound_facts, judge_bound
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import speedup
-from trainmark.measure.energy import energy_of
-from trainmark.measure.fingerprint import (
+from trainmark.measure.energy import energy_of, gpus_of
+from trainmark.measure.gates import Evidence, apply_drift_gate, cannot_look, check_gates
+from trainmark.measure.ranks import rank_times
+from trainmark.measure.statistics import (
     environment_of,
     estimate_of,
     fingerprint,
     require_one_identity,
     same_hardware,
 )
-from trainmark.measure.gate_checks import cannot_look
-from trainmark.measure.gates import Evidence, apply_drift_gate, check_gates
-from trainmark.measure.gpus import gpus_of
-from trainmark.measure.ranks import rank_times
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
@@ -283,7 +281,7 @@ def key_of(manifest: Manifest) -> str:
 def _rank_times(
     case: Case, events: RunEvents, record: OutcomeRecord, measurement: Measurement | None
 ) -> RankTimes | None:
-    if measurement is None:
+    if measurement is None or not events.summary:
         return None
     steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)

@@ -10,7 +10,7 @@ from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.events import RunEvents
 from trainmark.logs.hints import TF32_UNKNOWN
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
-from trainmark.measure.fingerprint import fingerprint, pooling_differences
+from trainmark.measure.statistics import fingerprint, pooling_differences
 from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Suspicion

@@ -59,8 +59,8 @@ def explain_lines(
     The problems of a log without times are not those of a run that has a number ``by_arrival`` of its lines.
     """
     from trainmark.logs.guess.reading import NAME, proposal, propose
-    from trainmark.measure.rules.averages import has_averages
     from trainmark.measure.rules.row import reading_problems
+    from trainmark.measure.rules.window import has_averages
 
     yield f"{path}: {log.format or 'unknown format'}, {result.status}"
     guess = propose(Path(path)) if log.format == NAME else None

@@ -110,7 +110,7 @@ def follow_one(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool)
 
     from trainmark.measure.rules import measure_log
     from trainmark.measure.rules.row import is_doubtful, reading_row
-    from trainmark.measure.rules.steady_records import judge_records
+    from trainmark.measure.steadiness import judge_records
     from trainmark.programs import follow_log
 
     stopped = Event()

@@ -12,8 +12,8 @@ from statistics import median_low
 from trainmark.cpu_lists import count_cpus
 from trainmark.errors import InputError
 from trainmark.insight.bound_evidence import READERS, BoundFacts, UsedGpu, bound_table, percent
-from trainmark.measure.gate_checks import cannot_look
-from trainmark.measure.gpus import gpus_of, working_gpus
+from trainmark.measure.energy import gpus_of, working_gpus
+from trainmark.measure.gates import cannot_look
 from trainmark.schema.case import Case, Device
 from trainmark.schema.findings import Bound, BoundCheck, BoundFinding, RunBound
 from trainmark.schema.manifest import GpuFacts, Manifest

@@ -6,10 +6,8 @@ from statistics import median, median_high, median_low
 from trainmark.insight.bound import devices_of, judge_bounds
 from trainmark.insight.causes import advise, cause_table, in_causal_order, with_causes
 from trainmark.measure import ratio
-from trainmark.measure.energy import energy_finding
-from trainmark.measure.fingerprint import same_hardware
-from trainmark.measure.gpus import gpus_of, sampled_gpus
-from trainmark.measure.statistics import MAX_RATE_RATIO
+from trainmark.measure.energy import energy_finding, gpus_of, sampled_gpus
+from trainmark.measure.statistics import MAX_RATE_RATIO, same_hardware
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.findings import (

@@ -24,7 +24,7 @@ from trainmark.logs.transport import clean
 from trainmark.measure.device_peaks import find_peak
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
-from trainmark.measure.rules.steady_records import log_suspicions
+from trainmark.measure.steadiness import log_suspicions
 from trainmark.programs import formats, read_log, settings_of_axes
 from trainmark.schema.findings import RunBound
 from trainmark.schema.manifest import Manifest

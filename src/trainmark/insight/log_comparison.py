@@ -14,8 +14,8 @@ from trainmark.errors import InputError
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.row import reading_problems
-from trainmark.measure.rules.steady_records import PARTS, means_of_parts
 from trainmark.measure.statistics import student_t
+from trainmark.measure.steadiness import PARTS, means_of_parts
 from trainmark.tasks import same_unit
 
 _NOT_COMPARED = ("global_batch",)

@@ -15,8 +15,8 @@ import numpy as np
 from trainmark.errors import InputError
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Records
-from trainmark.measure.rules.steady_records import PARTS
 from trainmark.measure.statistics import CONFIDENCE, student_t
+from trainmark.measure.steadiness import PARTS
 from trainmark.schema.ranks import RankComparison, RankSpeed
 
 LEAST_DIFFERENCE = 0.02

@@ -3,31 +3,26 @@
 A gate never deletes a number; it adds a doubt with the value it read. It has three answers: a doubt, clean (with how
 many samples it read over which time), or not looked (with the reason). ``benchmarks/trust_gates.py`` measures how often
 each gate fires on sound runs; docs/reference/gates.md has the table.
+
+A gate's reading comes first: its value with its sentence, how much it read, or why it could not look.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trainmark.measure.gate_checks import (
-    Evidence,
-    GateReading,
-    Inspection,
-    batches,
-    clocks,
-    cpu_share,
-    equal_ranks,
-    even_ranks,
-    foreign_processes,
-    levels,
-    losses,
-    throttling,
-    two_levels,
-)
-from trainmark.schema.case import Device
+from trainmark.logs.events import RunEvents
+from trainmark.measure.energy import sampled_gpus
+from trainmark.node.telemetry import SLOWDOWNS
+from trainmark.schema.case import Case, Device
 from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateCheck, GateName
 from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 
 __all__ = [
     "DRIFT",
@@ -42,6 +37,333 @@ __all__ = [
     "drift",
     "two_levels",
 ]
+
+MIN_STEPS = 40
+"""The smallest number of steps in which two levels can be recognised."""
+MIN_GAP, MIN_SHARE = 0.05, 0.15
+"""The smallest gap between two levels (as a share of the lower one), and the smallest share of steps on the rarer."""
+MIN_PERIODS = 2
+"""The smallest number of sampling periods in a window of which the samples can say anything."""
+MIN_COVERAGE = 0.8
+"""The smallest share of the window that samples must cover to call it clean."""
+LEAST_OF_LARGEST = 0.2
+"""Other processes are named if they use at least this share of the cores of the largest one."""
+VIOLATIONS_OF_HARDWARE = frozenset({"thermal", "board_limit", "reliability"})
+"""The policies of NVML whose violation is a slowdown; being at the power limit is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The data of one run that gates read. ``gpus`` are the indexes of the GPUs it used; None if unknown.
+
+    ``log`` is the output of another program; None for a program that writes trainmark's events.
+    """
+
+    case: Case
+    events: RunEvents
+    telemetry: Sequence[TelemetrySummary] = ()
+    gpus: Collection[int] | None = None
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateReading:
+    """One value that a gate compares with its bound, and the sentence that reports it."""
+
+    value: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The values that a gate read, and from how many samples over how many seconds; None if it does not count them.
+
+    ``unchecked`` is the reason why the gate could not look, as the end of a sentence. A value at or above the bound
+    counts nevertheless.
+    """
+
+    readings: tuple[GateReading, ...] = ()
+    samples: int | None = None
+    seconds: float | None = None
+    unchecked: str | None = None
+
+
+def _machine(
+    nodes: Sequence[TelemetrySummary], readings: Iterator[GateReading], missing: str | None = None
+) -> Inspection:
+    """Return what a gate of the machine read; the least sampled node limits what the samples can say."""
+    reasons = [f"{reason}{on_node(node)}" for node in nodes if (reason := cannot_look(node))]
+    if not nodes:
+        missing = "no telemetry was recorded"
+    if reasons:
+        return Inspection(unchecked="; ".join(dict.fromkeys(reasons)))
+    return Inspection(
+        readings=tuple(readings),
+        samples=min((node.samples for node in nodes), default=0),
+        seconds=min((_seconds(node) for node in nodes), default=0.0),
+        unchecked=missing,
+    )
+
+
+def _seconds(node: TelemetrySummary) -> float:
+    return node.seconds if node.covered_s is None else node.covered_s
+
+
+def cannot_look(node: TelemetrySummary) -> str | None:
+    """Return why a node's samples say nothing about its window; None if they do."""
+    window, period, covered = node.window_s, node.period_s, node.covered_s
+    if window is not None and period is not None and window < MIN_PERIODS * period:
+        return (
+            f"its window of {window:.2g} s is shorter than two sampling periods of {period:.2g} s (measure more "
+            "steps: `steps` in the suite's protocol, or of the program)"
+        )
+    if window is not None and covered is not None and covered < MIN_COVERAGE * window:
+        return f"the samples cover only {covered:.2g} s of its window of {window:.2g} s"
+    return None if node.samples else "no sample was taken in its window"
+
+
+def throttling(evidence: Evidence) -> Inspection:
+    """Read the clock reasons and the violation times that show a slowdown of a GPU."""
+    known = [gpu.throttled_share is not None or bool(gpu.violation_shares) for gpu, _ in _gpus(evidence)]
+    return _gpu_inspection(evidence, _throttled(evidence), known, "NVML reports no reasons for low clocks")
+
+
+def _throttled(evidence: Evidence) -> Iterator[GateReading]:
+    for gpu, where in _gpus(evidence):
+        slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in SLOWDOWNS}
+        if slow:
+            reasons = ", ".join(f"{reason} in {share:.0%}" for reason, share in sorted(slow.items()))
+            sentence = f"GPU {gpu.index} was throttled{where} during the window: {reasons} of the samples"
+            yield GateReading(max(slow.values()), sentence)
+        held = {name: share for name, share in gpu.violation_shares.items() if name in VIOLATIONS_OF_HARDWARE}
+        if not slow and any(held.values()):
+            reasons = ", ".join(f"{name} for {share:.0%}" for name, share in sorted(held.items()) if share)
+            sentence = f"GPU {gpu.index} was throttled{where} during the window: {reasons} of the time"
+            yield GateReading(max(held.values()), sentence)
+
+
+def clocks(evidence: Evidence) -> Inspection:
+    """Read by how much the clocks of the GPUs dropped below the power limit."""
+    known = [gpu.clock_dropped_share is not None for gpu, _ in _gpus(evidence)]
+    missing = "NVML reports no clocks, or no sample shows the GPU at work"
+    return _gpu_inspection(evidence, _clock(evidence), known, missing)
+
+
+def _clock(evidence: Evidence) -> Iterator[GateReading]:
+    for gpu, where in _gpus(evidence):
+        share = gpu.clock_dropped_share
+        if share is not None:
+            yield GateReading(
+                share,
+                f"the clock of GPU {gpu.index}{where} dropped in {share:.0%} of the window's samples "
+                f"(to {gpu.sm_clock_mhz_min} MHz) although the GPU was not at its power limit",
+            )
+
+
+def foreign_processes(evidence: Evidence) -> Inspection:
+    """Read which processes of others compute on the GPUs."""
+    known = [_lists_processes(gpu, is_used=evidence.gpus is not None) for gpu, _ in _gpus(evidence)]
+    missing = "NVML lists no process of the run, or processes whose owner is not visible in this container"
+    return _gpu_inspection(evidence, _gpu_shared(evidence), known, missing)
+
+
+def _lists_processes(gpu: GpuSummary, *, is_used: bool) -> bool:
+    """Return whether NVML lists the processes on a GPU; in some containers it lists none, not even the run's own.
+
+    One process that is not visible here is the run's own if none other is: NVML reports it by its number outside of the
+    container.
+    """
+    unseen, own = gpu.unseen_processes_max, gpu.run_processes_max
+    if unseen is None or unseen > 1:
+        return False
+    if own is None:  # of an older trainmark
+        return True
+    return unseen == 0 if own else unseen == 1 or not is_used
+
+
+def _gpu_shared(evidence: Evidence) -> Iterator[GateReading]:
+    for gpu, where in _gpus(evidence):
+        pids = ", ".join(map(str, gpu.foreign_pids))
+        yield GateReading(len(gpu.foreign_pids), f"other processes used GPU {gpu.index}{where} (PIDs {pids})")
+
+
+def _gpu_inspection(
+    evidence: Evidence, readings: Iterator[GateReading], known: Sequence[bool], missing: str
+) -> Inspection:
+    why = None if known and all(known) else missing if known else "NVML reports no GPU of the run"
+    return _machine(evidence.telemetry, readings, why)
+
+
+def cpu_share(evidence: Evidence) -> Inspection:
+    """Read the share of the CPUs that other processes took."""
+    known = all(node.cpu_other_mean is not None for node in evidence.telemetry)
+    return _machine(
+        evidence.telemetry, _cpu_shared(evidence), None if known else "the CPU counters were not read"
+    )
+
+
+def _cpu_shared(evidence: Evidence) -> Iterator[GateReading]:
+    for node in evidence.telemetry:
+        if node.cpu_other_mean is not None:
+            share = node.cpu_other_mean
+            sentence = f"other processes took {share:.0%} of the cores{on_node(node)} during the window"
+            yield GateReading(share, f"{sentence}{_named(node)}")
+
+
+def _named(node: TelemetrySummary) -> str:
+    """Return the end of a sentence with the processes that took the cores; empty if they were not searched."""
+    if node.foreign is None:
+        return ""
+    if not node.foreign:
+        return " (none of the processes that are visible there)"
+    largest = node.foreign[0].cores
+    named = [one for one in node.foreign if one.cores >= LEAST_OF_LARGEST * largest]
+    return ": " + ", ".join(f"{one.name} (PID {one.pid}, {one.cores:.2g} cores)" for one in named)
+
+
+def _gpus(evidence: Evidence) -> Iterator[tuple[GpuSummary, str]]:
+    for node in evidence.telemetry:
+        yield from ((gpu, on_node(node)) for gpu in sampled_gpus(node, evidence.gpus))
+
+
+def on_node(node: TelemetrySummary) -> str:
+    """Return the end of a sentence that names the node; empty for this machine, and for the first of unnamed ones."""
+    if node.host is not None:
+        return f" on {node.host}"
+    return f" on node {node.node}" if node.node else ""
+
+
+def equal_ranks(evidence: Evidence) -> Inspection:
+    """Read whether the ranks hold equal parameters and trained equally many samples."""
+    summary = evidence.events.summary
+    known = isinstance(summary.get("ranks_agree"), bool) or len(_numbers(summary, "rank_samples")) > 1
+    return Inspection(
+        tuple(_disagree(evidence)), unchecked=None if known else "the program reports nothing about its ranks"
+    )
+
+
+def _disagree(evidence: Evidence) -> Iterator[GateReading]:
+    summary = evidence.events.summary
+    if summary.get("ranks_agree") is False:
+        yield GateReading(1, "The ranks hold different parameters after the window.")
+    samples = _numbers(summary, "rank_samples")
+    others = [count for count in samples if count != samples[0]]
+    if others:
+        yield GateReading(
+            len(others), f"the ranks trained different numbers of samples in the window: {_listed(samples)}"
+        )
+
+
+def even_ranks(evidence: Evidence) -> Inspection:
+    """Read by how many steps the ranks' windows differ."""
+    windows = _numbers(evidence.events.summary, "rank_windows_s")
+    times = measured_times(evidence.events)
+    if len(windows) < 2 or not times.size:
+        return Inspection(unchecked="the program does not report the windows of its ranks")
+    steps = (max(windows) - min(windows)) / float(np.median(times))
+    sentence = (
+        f"the ranks' windows took {min(windows):.4g} to {max(windows):.4g} s, a difference of {steps:.1f} steps: "
+        "ranks that exchange gradients in every step should finish within one step of each other"
+    )
+    return Inspection((GateReading(steps, sentence),))
+
+
+def losses(evidence: Evidence) -> Inspection:
+    """Read how many steps, or lines of another program's log, have a loss that is not finite."""
+    if evidence.log is None:
+        steps = evidence.events.losses_not_finite
+        return Inspection((GateReading(steps, f"the loss of {steps} measured steps is not finite"),))
+    lines, first = not_finite_lines(evidence.log)
+    sentence = f"{lines} lines of the log show a loss that is not finite, the first: {first}"
+    return Inspection((GateReading(lines, sentence),))
+
+
+def batches(evidence: Evidence) -> Inspection:
+    """Read whether each rank trained its batch in each step."""
+    batch, steps = evidence.case.batch_per_device, int(measured_times(evidence.events).size)
+    samples = _numbers(evidence.events.summary, "rank_samples")
+    if not isinstance(batch, int) or not samples or not steps:
+        return Inspection(unchecked="the program does not report the samples of its ranks")
+    wrong = next((count for count in samples if count != batch * steps), None)
+    if wrong is None:
+        return Inspection()
+    sentence = f"the case requests a batch of {batch} per device, but a rank trained {wrong / steps:g} samples per step"
+    return Inspection((GateReading(abs(wrong / (batch * steps) - 1), sentence),))
+
+
+def levels(evidence: Evidence) -> Inspection:
+    """Read whether the step times have two levels."""
+    times = measured_times(evidence.events)
+    share, low, high, rarer = two_levels(times)
+    sentence = (
+        f"the step times have two levels, {low:.4g} and {high:.4g} s ({rarer:.0%} of the steps at the rarer level): "
+        "the mean describes neither"
+    )
+    few = f"two levels are recognised in {MIN_STEPS} steps or more, and the window has {times.size}"
+    return Inspection(
+        (GateReading(share, sentence),),
+        samples=int(times.size),
+        seconds=float(times.sum()),
+        unchecked=few if times.size < MIN_STEPS else None,
+    )
+
+
+def two_levels(times: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """Return the share of a series' variance that two levels explain, both levels, and the share of the rarer one.
+
+    The series is cut where the variance between both sides is largest (Otsu, "A threshold selection method from
+    gray-level histograms", IEEE Trans. SMC 9(1), 1979). A normal series gives 64 %, a uniform one and a ramp 75 %. The
+    share is 0 for fewer than ``MIN_STEPS`` steps, for a gap below ``MIN_GAP`` and for a rarer level below
+    ``MIN_SHARE``.
+    """
+    ordered = np.sort(times)
+    count = ordered.size
+    if count < MIN_STEPS or ordered[0] == ordered[-1]:
+        return 0.0, math.nan, math.nan, 0.0
+    sums, sizes = np.cumsum(ordered)[:-1], np.arange(1, count)
+    low, high = sums / sizes, (ordered.sum() - sums) / (count - sizes)
+    between = sizes * (count - sizes) / count**2 * (high - low) ** 2
+    cut = int(np.argmax(between))
+    rarer = min(int(sizes[cut]), count - int(sizes[cut])) / count
+    gap = float(high[cut] / low[cut] - 1)
+    share = float(between[cut] / ordered.var()) if gap >= MIN_GAP and rarer >= MIN_SHARE else 0.0
+    return share, float(low[cut]), float(high[cut]), rarer
+
+
+_NOT_FINITE = re.compile(rb"\bloss\b['\"]?[\s:=(]*(nan|[-+]?inf(inity)?)\b", re.IGNORECASE)
+
+
+def not_finite_lines(log: Path) -> tuple[int, str]:
+    """Return the number of log lines with a loss that is NaN or infinite, and the first such line."""
+    found, first = 0, ""
+    try:
+        with log.open("rb") as file:
+            for line in file:
+                if b"oss" in line and _NOT_FINITE.search(line):
+                    found += 1
+                    first = first or line.decode(errors="replace").strip()[:120]
+    except OSError:
+        return 0, ""
+    return found, first
+
+
+def measured_times(events: RunEvents) -> NDArray[np.float64]:
+    """Return the known times of the measured steps, in seconds."""
+    times = events.step_times_s[events.measured]
+    return times[np.isfinite(times)]
+
+
+def _numbers(summary: Mapping[str, object], name: str) -> list[float]:
+    values = summary.get(name)
+    if not isinstance(values, list):
+        return []
+    return [float(value) for value in values if isinstance(value, int | float)]
+
+
+def _listed(values: Sequence[float]) -> str:
+    text = ", ".join(f"{value:g}" for value in values[:4])
+    return f"{text}, …" if len(values) > 4 else text
+
 
 DRIFT_P_VALUE = 0.01
 """The largest p-value of a drift: runs without a drift are reported at most this often."""

@@ -18,8 +18,12 @@ Olshen, Venkatraman, Lucito and Wigler (Biostatistics 5, 2004):
 A change is reported only if it matters: parts that differ by less than 1 % are merged, and a window whose mean is
 within half a percent of the mean of its steady part is steady. If a change by a fifth over a quarter of the window
 could go unnoticed, and some quarter does differ from the rest by half of that, the result is "too noisy".
+
+The records of another program's log are tested like the steps of a built-in worker (``judge_records``); the doubts of
+such a log are about its window or about its work (``log_suspicions``).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -29,9 +33,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from trainmark.schema.measurement import CannotSay, Cause, Level, Shape, Steadiness
-
-Series = NDArray[np.float64]
+from trainmark.logs import Problem, Severity
+from trainmark.logs.columns import Floats, median
+from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.measure.rules.series import NoNumberError, series
+from trainmark.schema.measurement import About, CannotSay, Cause, Level, Shape, Steadiness, Suspicion
 
 MIN_STEPS = 20
 MIN_STRETCH = 5
@@ -51,7 +57,7 @@ _MOST_CUTS = 12
 
 
 def judge_steadiness(
-    step_times_s: Series, epoch_starts: NDArray[np.bool_] | None = None, data_waits_s: Series | None = None
+    step_times_s: Floats, epoch_starts: NDArray[np.bool_] | None = None, data_waits_s: Floats | None = None
 ) -> Steadiness:
     """Test the step times of one measured window (seconds, in order).
 
@@ -97,7 +103,7 @@ class Scan:
     correlation: float
 
 
-def find_changes(logs: Series) -> Scan:
+def find_changes(logs: Floats) -> Scan:
     """Scan the logarithms of 20 to 200 values for changes of their mean."""
     y = _without_single_outliers(logs)
     n = y.size
@@ -143,7 +149,7 @@ def _threshold_robust(correlation: float, n: int) -> float:
     return 6.0 + 1.65 * float(np.log(n / 30) / np.log(100 / 30) + np.interp(correlation, [0.5, 0.8], [0, 1]))
 
 
-def _without_single_outliers(y: Series) -> Series:
+def _without_single_outliers(y: Floats) -> Floats:
     """Return the series with isolated outliers replaced by their neighbours' median (Hampel filter)."""
     padded = np.pad(y, 3, mode="reflect")
     middle = np.median(sliding_window_view(padded, 7), axis=-1)
@@ -151,18 +157,18 @@ def _without_single_outliers(y: Series) -> Series:
     return np.where(off > 4 * _MAD * np.median(off), middle, y)
 
 
-def _square(differences: Series) -> float:
+def _square(differences: Floats) -> float:
     """Return the mean square with values clipped at 2.5 MAD, so that a change of level has little weight."""
     sizes = np.abs(differences)
     return float((np.minimum(sizes, _CLIP * _MAD * np.median(sizes)) ** 2).mean())
 
 
-def _noise(differences: Series) -> float:
+def _noise(differences: Floats) -> float:
     return max(float(np.sqrt(_square(differences) / 2)), 1e-9)
 
 
 @cache
-def _weights(n: int) -> Series:
+def _weights(n: int) -> Floats:
     """Return for each stretch i to j of n values the factor that scales its excess sum to a contrast of variance 1."""
     i, j = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
     length = (j - i).astype(np.float64)
@@ -171,7 +177,7 @@ def _weights(n: int) -> Series:
     return np.where(fits, 1 / np.sqrt(np.where(fits, length * (n - length) / n, 1.0)), 0.0)
 
 
-def _largest(y: Series) -> tuple[float, int, int]:
+def _largest(y: Floats) -> tuple[float, int, int]:
     """Return the largest contrast of a stretch with the rest, and the stretch."""
     n = y.size
     if n < 2 * MIN_STRETCH:
@@ -182,7 +188,7 @@ def _largest(y: Series) -> tuple[float, int, int]:
     return float(contrasts.flat[at]), at // (n + 1), at % (n + 1)
 
 
-def _most_by_quarters(y: Series) -> float:
+def _most_by_quarters(y: Floats) -> float:
     """Return the largest difference of the mean of about a quarter of the series from the mean of the rest.
 
     A change twice as large can be ruled out at any correlation: random variation would have to hide half of it.
@@ -195,7 +201,7 @@ def _most_by_quarters(y: Series) -> float:
     return most
 
 
-def _cut(y: Series, threshold: float) -> list[int]:
+def _cut(y: Floats, threshold: float) -> list[int]:
     """Cut the series repeatedly at the ends of the stretch that differs most from the rest of its part."""
     cuts, parts = {0, y.size}, [(0, y.size)]
     while parts and len(cuts) < _MOST_CUTS:
@@ -208,18 +214,18 @@ def _cut(y: Series, threshold: float) -> list[int]:
     return sorted(cuts)
 
 
-def _step_function(y: Series, cuts: list[int]) -> Series:
+def _step_function(y: Floats, cuts: list[int]) -> Floats:
     return np.concatenate([np.full(b - a, y[a:b].mean()) for a, b in pairwise(cuts)])
 
 
-def _means(times: Series, width: int) -> Series:
+def _means(times: Floats, width: int) -> Floats:
     """Return the means of groups of ``width`` steps; the last group includes the remainder."""
     if width == 1:
         return times
     return np.array([part.mean() for part in np.split(times, range(width, times.size - width + 1, width))])
 
 
-def _first_steps(times: Series) -> Steadiness | None:
+def _first_steps(times: Floats) -> Steadiness | None:
     """Return the verdict on a window in which only the first steps are long, as by a compilation; else None."""
     middle = float(np.median(times))
     long = int((times[: MAX_COMPILE_STEPS + 1] > COMPILE_FACTOR * middle).argmin())
@@ -245,7 +251,7 @@ Part = tuple[int, int, float]
 """The first step, the step after the last, and the mean step time."""
 
 
-def _levels(times: Series, cuts: list[int]) -> list[Part]:
+def _levels(times: Floats, cuts: list[int]) -> list[Part]:
     """Return the parts between cuts; neighbours whose means differ by less than the tolerance are merged."""
     parts = [(a, b, float(times[a:b].mean())) for a, b in pairwise(cuts)]
     while len(parts) > 1:
@@ -258,7 +264,7 @@ def _levels(times: Series, cuts: list[int]) -> list[Part]:
     return parts
 
 
-def _judge(times: Series, parts: list[Part]) -> Steadiness | None:
+def _judge(times: Floats, parts: list[Part]) -> Steadiness | None:
     """Return the verdict on a window of several parts; None if their differences do not matter."""
     last, longest = parts[-1], max(parts, key=lambda part: part[1] - part[0])
     settles = last[1] - last[0] >= times.size / 2
@@ -295,7 +301,7 @@ def _shape(parts: list[Part]) -> Shape:
 
 
 def _cause(
-    times: Series, levels: tuple[Level, ...], starts: NDArray[np.bool_], waits: Series
+    times: Floats, levels: tuple[Level, ...], starts: NDArray[np.bool_], waits: Floats
 ) -> Cause | None:
     """Return the cause of the slower parts that epoch starts and data waits show; None if they show none."""
     slow = [level for level in levels if level.off > LEVEL_TOLERANCE]
@@ -311,3 +317,78 @@ def _cause(
     longer = float(times[in_slow_part].mean() - times[~in_slow_part].mean())
     waited = float(waits[in_slow_part].mean() - waits[~in_slow_part].mean())
     return Cause.DATA if longer > 0 and waited > longer / 2 else None
+
+
+PARTS = 8
+_STUDENT = 2.365
+"""The quantile of Student's t for 95 % and ``PARTS - 1`` degrees of freedom."""
+_OF_THE_WINDOW = frozenset(
+    {
+        "stall",
+        "uneven-steps",
+        "pace-changes",
+        "few-records",
+        "short-log",
+        "few-steps",
+        "few-digits",
+        "between-epochs",
+    }
+)
+"""Codes of doubts about how even and how long the measured window is; the others are about the work in it."""
+
+
+def noise(log: ParsedLog, skipped: int) -> float | None:
+    """Return the relative uncertainty of the number from its own records; ``None`` if there are too few records.
+
+    It is half the width of a 95 % interval from eight parts of the window. Their spread is the median deviation,
+    because a stall is not noise.
+    """
+    parts = means_of_parts(log, skipped)
+    if parts is None:
+        return None
+    middle = median(parts)
+    return _STUDENT * _MAD * median(np.abs(parts - middle)) / (float(np.sqrt(PARTS)) * middle)
+
+
+def means_of_parts(log: ParsedLog, skipped: int) -> Floats | None:
+    """Return the mean time of a unit in each of ``PARTS`` parts of the window; None without two records a part.
+
+    Neighbouring records resemble each other, so their spread would make the mean look better known than it is.
+    """
+    rates = _rates(log, skipped)
+    if rates is None:
+        return None
+    times = 1 / rates[np.isfinite(rates)]
+    if len(times) < 2 * PARTS:
+        return None
+    return np.array([part.mean() for part in np.array_split(times, PARTS)])
+
+
+def _rates(log: ParsedLog, skipped: int) -> Floats | None:
+    """Return the rates after the first ``skipped`` records; None for running averages, which hide each record's."""
+    if log.meaning is Meaning.RUNNING:
+        return None
+    try:
+        return np.concatenate([np.asarray(block) for block in series(log).rates(skipped)] or [np.empty(0)])
+    except NoNumberError:
+        return None
+
+
+def judge_records(log: ParsedLog, skipped: int) -> Steadiness:
+    """Test the records of ``log`` without the first ``skipped`` in the same way as the steps of a built-in worker.
+
+    A log of running averages gives no verdict, because they hide the time of each record.
+    """
+    rates = _rates(log, skipped)
+    if rates is None:
+        return Steadiness(steady=None, settled_after=None, bias=None, cannot_say=CannotSay.NO_STEP_TIMES)
+    with np.errstate(divide="ignore"):
+        return judge_steadiness(1 / rates)
+
+
+def log_suspicions(problems: Iterable[Problem]) -> Iterator[Suspicion]:
+    """Yield the doubts among the problems of a log: about the measured window, or about its work."""
+    for problem in problems:
+        if problem.severity is Severity.DOUBT:
+            about = About.WINDOW if problem.code in _OF_THE_WINDOW else About.WORK
+            yield Suspicion(code=problem.code, sentence=problem.message, about=about)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from trainmark.measure.rules.dlperf import PlacementSummary, no_speedup, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
     from trainmark.measure.rules.naming import Naming, read_naming
-    from trainmark.measure.rules.steady_records import judge_records, noise
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
+    from trainmark.measure.steadiness import judge_records, noise
 
 __all__ = [
     "AuditFinding",
@@ -62,7 +62,7 @@ __getattr__ = attach(
         ".dlperf": ("PlacementSummary", "no_speedup", "summarise"),
         ".model": ("Rule", "RuleKind", "RuleResult"),
         ".naming": ("Naming", "read_naming"),
-        ".steady_records": ("judge_records", "noise"),
         ".tree": ("Group", "PlacementRow", "read_tree"),
+        "trainmark.measure.steadiness": ("judge_records", "noise"),
     },
 )

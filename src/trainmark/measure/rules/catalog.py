@@ -14,10 +14,20 @@ import numpy as np
 from trainmark.errors import InputError, nearest
 from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
-from trainmark.measure.rules import formulas
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.row import utilisation_problems
-from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
+from trainmark.measure.rules.series import (
+    NoNumberError,
+    count,
+    harmonic_mean,
+    mean,
+    median,
+    not_finite,
+    scope_problems,
+    series,
+    trimmed_mean,
+    weight_of,
+)
 from trainmark.measure.rules.window import window
 from trainmark.measure.rules.witnesses import disagreement, find_witnesses
 from trainmark.programs import formats
@@ -30,7 +40,7 @@ _SUMMARY_TOLERANCE = 0.03
 def _mean(log: ParsedLog, skip: int) -> _Outcome:
     found = series(log)
     _enough(len(found), skip)
-    return formulas.mean(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
+    return mean(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
 
 
 def _last(log: ParsedLog, last: int) -> _Outcome:
@@ -43,26 +53,26 @@ def _last(log: ParsedLog, last: int) -> _Outcome:
 def _trimmed(log: ParsedLog, skip: int) -> _Outcome:
     found = series(log)
     _enough(len(found), skip)
-    size = formulas.count(lambda: found.rates(skip))
+    size = count(lambda: found.rates(skip))
     drop = max(5, int(0.05 * size))
     if size <= 2 * drop:
         raise NoNumberError(
             "too-short", f"the rule drops {drop} records at each end; {size} are left after {skip}"
         )
-    value = formulas.trimmed_mean(lambda: found.rates(skip), drop)
+    value = trimmed_mean(lambda: found.rates(skip), drop)
     return value, skip, not_finite(found, skip) + scope_problems(log)
 
 
 def _median(log: ParsedLog, skip: int) -> _Outcome:
     found = series(log)
     _enough(len(found), skip)
-    return formulas.median(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
+    return median(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
 
 
 def _harmonic(log: ParsedLog, skip: int) -> _Outcome:
     found = series(log)
     _enough(len(found), skip)
-    value = formulas.harmonic_mean(lambda: found.rates(skip), lambda: found.weights(skip))
+    value = harmonic_mean(lambda: found.rates(skip), lambda: found.weights(skip))
     return value, skip, not_finite(found, skip) + scope_problems(log)
 
 
@@ -307,8 +317,10 @@ def _without_own_rate(log: ParsedLog) -> RuleResult | None:
 
 def _compared(log: ParsedLog, result: RuleResult, value: float) -> RuleResult:
     """Return ``result`` with the log's witnesses and the problems that they show."""
-    summary = _against_summary(log, value, result.skipped)
-    problems = (*result.problems, *summary, *utilisation_problems(log))
+    of_figures = (
+        (*_against_summary(log, value, result.skipped), *utilisation_problems(log)) if log.figures else ()
+    )
+    problems = (*result.problems, *of_figures)
     witnesses = find_witnesses(log, result.skipped, value)
     reported = frozenset(problem.code for problem in (*log.problems_after(result.skipped), *problems))
     return replace(

@@ -15,9 +15,8 @@ from trainmark.logs.hints import is_of_sequences
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
 from trainmark.logs.plausibility.intervals import Intervals, first_interval, intervals
 from trainmark.logs.plausibility.step_timing import measure_timing
-from trainmark.measure.rules.averages import by_averages, has_averages
-from trainmark.measure.rules.formulas import harmonic_mean
-from trainmark.measure.rules.series import NoNumberError, Series, global_batch, series
+from trainmark.measure.rules.series import NoNumberError, Series, global_batch, harmonic_mean, series
+from trainmark.measure.rules.window import by_averages, has_averages
 
 TOLERANCE = 0.05
 """Two witnesses agree if they differ by at most this share of the number."""

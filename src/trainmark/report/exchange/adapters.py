@@ -7,9 +7,9 @@ from dataclasses import replace
 from trainmark.errors import InputError
 from trainmark.logs.hints import TF32_UNKNOWN, read_hints
 from trainmark.logs.model import ParsedLog
-from trainmark.measure.fingerprint import machine_kinds
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
+from trainmark.measure.statistics import machine_kinds
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.schema.case import Case, axes_of
