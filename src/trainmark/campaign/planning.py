@@ -16,7 +16,6 @@ from trainmark.placement import (
     Planner,
     RunSpec,
     device_of,
-    needs_preparation,
     place_of,
     prepare,
     prepare_packages,
@@ -139,7 +138,7 @@ class RunPlanner:
 
     def __init__(self, spec: RunSpec, repositories: tuple[Path, ...]) -> None:
         self._spec, self._repositories = spec, repositories
-        self._planner, self._prepares = Planner(spec), needs_preparation(spec)
+        self._planner, self._prepares = Planner(spec), spec.needs_preparation
 
     def plan(self, case: Case, directory: Path) -> Plan | CannotStart:
         """Return the plan of a run in ``directory``, or why it cannot be started on these hosts."""

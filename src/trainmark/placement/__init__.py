@@ -4,7 +4,6 @@ from trainmark.node import free_ports
 from trainmark.placement.planner import Planner, build_plan, removal_command
 from trainmark.placement.preparation import (
     container_python,
-    needs_preparation,
     prepare,
     prepare_packages,
     prepared_key,
@@ -22,7 +21,6 @@ __all__ = [
     "container_python",
     "device_of",
     "free_ports",
-    "needs_preparation",
     "place_of",
     "prepare",
     "prepare_packages",

@@ -82,13 +82,6 @@ def image_name(case: Case, card: Card, image: Image) -> str:
     return f"{image.build.name}:{(commit_of(case, card) or NO_COMMIT)[:12]}"
 
 
-def needs_preparation(spec: RunSpec) -> bool:
-    """Return whether something must be prepared for the runs: packages, a repository, prepare steps or an image."""
-    card, interpreter = spec.card, spec.interpreter
-    of_program = isinstance(card.source, GitSource) or bool(card.steps)
-    return of_program or interpreter.container is not None or interpreter.packages is not None
-
-
 def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     """Return the prerequisites of a run on a node, or None if it has none.
 

@@ -12,7 +12,7 @@ from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.schema.hosts import PLAIN, Traffic
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Launcher, Protocol
-from trainmark.workload import BuiltinSource, Card, Image, Workload
+from trainmark.workload import BuiltinSource, Card, GitSource, Image, Workload
 
 RENDEZVOUS_PORT = 29400
 
@@ -110,6 +110,12 @@ class RunSpec:
     def is_built_in(self) -> bool:
         """True if the program is a built-in worker."""
         return isinstance(self.card.source, BuiltinSource)
+
+    @cached_property
+    def needs_preparation(self) -> bool:
+        """True if something must be prepared for the runs: packages, a repository, prepare steps or an image."""
+        of_program = isinstance(self.card.source, GitSource) or bool(self.card.steps)
+        return of_program or self.interpreter.container is not None or self.interpreter.packages is not None
 
     @property
     def card(self) -> Card:
