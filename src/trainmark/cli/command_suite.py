@@ -35,8 +35,7 @@ from trainmark.workload import (
     recognise,
     tasks_per_node,
 )
-from trainmark.workload.card import AUTO_FORMAT
-from trainmark.workload.placeholders import NUMBERS, expression_names, filled
+from trainmark.workload.card import AUTO_FORMAT, NUMBERS, expression_names, filled
 
 _WORD = re.compile(r"[^A-Za-z0-9._+-]+")
 _OPTION = re.compile(r"[A-Za-z_]\w*")

@@ -1,6 +1,7 @@
 """Workload cards: descriptions of training programs, and the command line of a case."""
 
 from trainmark.workload.card import (
+    PLACEHOLDERS,
     Axis,
     Card,
     Combination,
@@ -11,6 +12,8 @@ from trainmark.workload.card import (
     StopAfter,
     Where,
     WorkingDirectory,
+    filled,
+    placeholders_in,
 )
 from trainmark.workload.cards import (
     CHECKOUT,
@@ -32,7 +35,6 @@ from trainmark.workload.command import (
     work_of_step,
 )
 from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
-from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
 from trainmark.workload.recognition import (
     OF_SEVERAL_NODES,
     Recognised,

@@ -11,11 +11,13 @@ from trainmark.schema.names import EVENTS
 from trainmark.schema.suite import Launcher
 from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
-from trainmark.workload.card import Card, Combination, Counts, TypedOption
-from trainmark.workload.cards import Workload
-from trainmark.workload.placeholders import (
+from trainmark.workload.card import (
+    Card,
+    Combination,
+    Counts,
     NoNumberError,
     Template,
+    TypedOption,
     computed,
     expressions_in,
     filled,
@@ -26,6 +28,7 @@ from trainmark.workload.placeholders import (
     whole,
     with_numbers,
 )
+from trainmark.workload.cards import Workload
 from trainmark.workload.source import GitSource, is_commit
 
 COMMIT = "commit"
