@@ -1,4 +1,4 @@
-"""Atomic file writes, restoration of files, reading YAML, and the folder of what trainmark makes.
+"""Atomic file writes, restoration of files, and the folders of what trainmark makes and of its extensions.
 
 Every room may import this module.
 """
@@ -144,14 +144,6 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def parse_yaml(text: str) -> Any:
-    """Return what a YAML document holds, as ``yaml.safe_load`` does, ten times as fast where PyYAML has its C part."""
-    import yaml
-
-    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe
-
-
 def default_home(environ: Mapping[str, str]) -> Path:
     """Return ``$TRAINMARK_HOME``, else ``$XDG_DATA_HOME/trainmark``, else ``~/.local/share/trainmark``."""
     if home := environ.get("TRAINMARK_HOME"):
@@ -160,3 +152,24 @@ def default_home(environ: Mapping[str, str]) -> Path:
     # The XDG specification says that a relative path there is to be ignored.
     base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
     return base / "trainmark"
+
+
+EXTENSIONS = "TRAINMARK_EXTENSIONS"
+"""The variable with the folders of extensions, separated as ``PATH`` is.
+
+In each, ``tasks/NAME``, ``frameworks/NAME``, ``worker`` (``backends/NAME``, ``models/NAME_TASK.py``, ``tasks/NAME``,
+``gaps.json``, ``cards.yaml``), and the files in ``programs/cards``, ``programs/log_formats`` and ``programs/options``
+are found in addition to trainmark's own.
+"""
+
+
+def carried_extensions(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with absolute paths, for a process with another working directory; empty if it is unset."""
+    roots = [word for word in environ.get(EXTENSIONS, "").split(os.pathsep) if word]
+    return {EXTENSIONS: os.pathsep.join(str(Path(root).resolve()) for root in roots)} if roots else {}
+
+
+def extension_folders(room: str) -> tuple[Path, ...]:
+    """Return the folders of this name (``tasks``, ``frameworks``, …) that extensions have."""
+    roots = (Path(word) for word in os.environ.get(EXTENSIONS, "").split(os.pathsep) if word)
+    return tuple(folder.resolve() for root in roots if (folder := root / room).is_dir())

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml, split_documents
 from trainmark.logs.format import FormatWords, PatternWords, words_of
 from trainmark.logs.synthetic import SampleRun
-from trainmark.named_documents import split_documents
 from trainmark.programs import formats, log_formats, synthetic_log
 from trainmark.programs.log_formats import IndexEntry, as_json, descriptions, known_formats, load_index
 

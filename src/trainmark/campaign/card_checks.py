@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainmark.documents import Document
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError
 from trainmark.schema.suite import Suite
-from trainmark.suite import Document
 from trainmark.workload import Workloads, load_workloads
 from trainmark.workload.card import AUTO_FORMAT, OWN_FORMAT
 

@@ -30,8 +30,7 @@ from trainmark.equivalence import (
     party,
 )
 from trainmark.errors import InputError, nearest
-from trainmark.extensions import folders
-from trainmark.files import write_run_file
+from trainmark.files import extension_folders, write_run_file
 from trainmark.measure.statistics import fingerprint
 from trainmark.node import Heartbeat, LocalHost
 from trainmark.placement import device_of
@@ -315,7 +314,7 @@ def _basis(question: Question, run_env: RunEnvironment) -> str:
     """Return a digest of everything that affects the result: question, environments, workers and tolerances."""
     digest = hashlib.sha256(repr(question).encode())
     packages = (Path(path) for package in (equivalence, tasks, worker) for path in package.__path__)
-    for folder in (*packages, *folders("worker")):
+    for folder in (*packages, *extension_folders("worker")):
         for file in sorted(folder.rglob("*.py")):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     digest.update(golden_bytes(question.model, dict(question.rules)))

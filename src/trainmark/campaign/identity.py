@@ -10,8 +10,7 @@ from typing import Any
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed_packages
-from trainmark.extensions import VARIABLE as EXTENSIONS
-from trainmark.extensions import folders
+from trainmark.files import EXTENSIONS, extension_folders
 from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, build_plan
 from trainmark.schema.case import SYNTHETIC, Case
@@ -144,7 +143,7 @@ class Identifier:
     def _worker(self, source: Path, card: Card) -> dict[str, str]:
         """Return the files of a framework's worker, without those of other frameworks."""
         found: dict[str, str] = {}
-        for root in (source, *folders("worker")):
+        for root in (source, *extension_folders("worker")):
             common = (root / "start.py", root / "core", root / "tasks", root / "gaps.json")
             own = (root / "backends" / card.framework, root / f"{card.framework}_fast")
             for inner in (*common, *own, *root.glob(f"models/{card.framework}_*.py")):

@@ -25,7 +25,7 @@ from trainmark.environment.locations import folder_of, python_of
 from trainmark.environment.packages import PackageLock, lock_packages
 from trainmark.environment.remote_probe import probe_environment
 from trainmark.errors import TrainmarkError
-from trainmark.extensions import carried
+from trainmark.files import carried_extensions
 from trainmark.node import CommandRunner, Heartbeat, Host, ignore_heartbeat, remote_path
 from trainmark.placement import (
     FrameworkPython,
@@ -425,7 +425,7 @@ def _expected(name: str, home: Path) -> FrameworkPython:
     try:
         return _as_interpreter(resolve(name, home=home))
     except UnusableEnvironment:
-        ours = carried(os.environ)
+        ours = carried_extensions(os.environ)
         if os.sep in name:
             return FrameworkPython(Path(name), isolated=False, variables=ours)
         found = {**find_entry(name).env_vars, **ours}

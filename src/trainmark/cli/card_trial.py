@@ -35,7 +35,7 @@ def check_card(
 ) -> int:
     """Read the card, run it once, print what its log shows, and return the exit code."""
     from trainmark.campaign import program_mistakes
-    from trainmark.suite import read_document
+    from trainmark.documents import read_document
     from trainmark.workload import read_card
 
     workload = read_card(path, (program_mistakes,))

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmark.documents import read_document
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError, nearest
 from trainmark.schema.names import COMMAND_SUITE, SUITE
 from trainmark.schema.suite import EACH_ITS_OWN, Suite
-from trainmark.suite import load_suite, read_document
+from trainmark.suite import load_suite
 from trainmark.workload import NoCardError
 
 if TYPE_CHECKING:

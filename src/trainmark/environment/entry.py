@@ -9,10 +9,10 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from trainmark.documents import parse_yaml
 from trainmark.environment.lock import Lock, Pin, read_lock, read_pin
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.extensions import folders
-from trainmark.files import parse_yaml
+from trainmark.files import extension_folders
 
 FRAMEWORKS = Path(__file__).parent.parent / "frameworks"
 """The built-in frameworks, one folder each; extensions add more."""
@@ -211,7 +211,7 @@ def digest_of(
 
 
 def _folders(catalog: Path | None) -> dict[str, Path]:
-    roots = (FRAMEWORKS, *folders("frameworks")) if catalog is None else (catalog,)
+    roots = (FRAMEWORKS, *extension_folders("frameworks")) if catalog is None else (catalog,)
     found: dict[str, Path] = {}
     for root in roots:
         for path in root.glob(f"*/{_ENVIRONMENT}"):

@@ -12,7 +12,7 @@ from trainmark.environment.interpreter import clean_environ
 from trainmark.environment.locations import CREATING, STAMP, folder_of, python_of
 from trainmark.environment.stamp import Stamp, read_stamp
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.extensions import carried
+from trainmark.files import carried_extensions
 
 SYSTEM = "system"
 """The environment of the Python that runs trainmark; trainmark installs nothing into it."""
@@ -66,7 +66,7 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     ``UnusableEnvironment`` with the reason and the remedy if the environment is not ready.
     """
     # A run starts in its own folder, so relative paths of extensions must become absolute.
-    extensions = carried(os.environ)
+    extensions = carried_extensions(os.environ)
     if name == SYSTEM or os.sep in name:
         requested = Path(name).expanduser() if name != SYSTEM else python
         if requested is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 from trainmark.schema.findings import Bound
 from trainmark.schema.ranks import RankComparison, RankSpeed, RankTimes
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary

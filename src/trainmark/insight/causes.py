@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TypeVar
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 from trainmark.measure.statistics import MAX_RATE_RATIO, MIN_RUNS_FOR_ORDER_STATISTICS
 from trainmark.schema.findings import Advice
 from trainmark.schema.gates import SPOILING, GateName

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.measure.device_peaks import find_peak
 from trainmark.reference import Reference, find_reference

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 from trainmark.schema.precision import NarrowPrecision, Precision
 
 _DATA = Path(__file__).parent / "data" / "device_peaks.yaml"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 
 _DATA = Path(__file__).parent / "data" / "model_shapes.yaml"
 

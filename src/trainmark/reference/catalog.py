@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trainmark.documents import parse_yaml
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.files import parse_yaml
 from trainmark.measure.device_peaks import plain
 from trainmark.reference.model import Reference
 from trainmark.reference.table import load_tables

@@ -25,8 +25,8 @@ from pydantic import (
     ValidationError,
 )
 
+from trainmark.documents import parse_yaml
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.files import parse_yaml
 from trainmark.reference.model import Hardware, Publication, Reference, Software, Statistic
 from trainmark.schema.precision import NarrowPrecision, Precision
 from trainmark.schema.recipe import RecipeAxis

@@ -17,7 +17,7 @@ from importlib.resources.abc import Traversable
 from math import floor, isfinite, log10
 from string import Formatter
 
-from trainmark.files import parse_yaml
+from trainmark.documents import parse_yaml
 from trainmark.schema.measurement import Interval
 from trainmark.schema.outcome import Outcome
 

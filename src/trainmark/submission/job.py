@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from trainmark.documents import read_document
 from trainmark.errors import InputError
 from trainmark.schema.case import Case, Device
 from trainmark.schema.job import Job, JobSettings
-from trainmark.suite import read_document
 
 MOST_BYTES = 900_000
 """The limit of a ConfigMap, including its metadata, is 1 MiB."""

@@ -1,6 +1,5 @@
 """Suites, their cases and protocols, read from YAML; errors name the line."""
 
-from trainmark.suite.document import Document, parse_document, read_document
 from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.naming import log_name
@@ -9,15 +8,12 @@ from trainmark.suite.selection import select, select_baselines
 __all__ = [
     "FROM_SLURM",
     "MAX_CASES",
-    "Document",
     "dump_suite",
     "load_hosts",
     "load_job",
     "load_suite",
     "log_name",
-    "parse_document",
     "parse_suite",
-    "read_document",
     "select",
     "select_baselines",
 ]

@@ -6,11 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from trainmark.documents import Document, documents_of, parse_document, read_document
 from trainmark.errors import InputError
-from trainmark.named_documents import documents_of
 from trainmark.schema.case import BUILT_IN
 from trainmark.schema.task_catalogue import declared_tasks, is_neutral, task_of_source
-from trainmark.suite.document import Document, parse_document, read_document
 from trainmark.suite.matrix import Point
 
 

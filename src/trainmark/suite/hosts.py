@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trainmark.documents import Document, read_document
 from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.hosts import EngineName, HostEntry, HostSet
 from trainmark.schema.job import JobSettings
-from trainmark.suite.document import Document, read_document
 from trainmark.suite.loading import explained
 
 FROM_SLURM = "slurm"

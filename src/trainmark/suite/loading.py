@@ -10,12 +10,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from trainmark.documents import Document, Key, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
 from trainmark.schema.case import SYNTHETIC, Case, axes_of
 from trainmark.schema.suite import Dataset, ProfileMode, Suite
 from trainmark.schema.task_catalogue import own_axes, task_of_model
 from trainmark.suite.card_cases import CardCases, read_card_cases
-from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
 from trainmark.suite.selection import select_baselines

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
-from trainmark.extensions import folders
+from trainmark.files import extension_folders
 from trainmark.schema.case import Case
 from trainmark.schema.recipe import OF_LARGE_MODELS, AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import own_axes, recipe_axis
@@ -33,7 +33,7 @@ __all__ = [
     "task_of",
 ]
 
-__path__ = [*__path__, *map(str, folders("tasks"))]
+__path__ = [*__path__, *map(str, extension_folders("tasks"))]
 
 
 def _find() -> dict[str, Task]:

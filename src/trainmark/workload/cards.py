@@ -14,13 +14,12 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from trainmark.documents import Document, Key, NamedText, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.named_documents import NamedText
 from trainmark.programs import card_documents
 from trainmark.schema.case import BUILT_IN, Case, axes_of
 from trainmark.schema.precision import Precision, UnknownPrecision
 from trainmark.schema.suite import Launcher
-from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.tasks import TASKS, case_of
 from trainmark.workload.card import (
     AUTO_FORMAT,

@@ -12,8 +12,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from trainmark.extensions import folders
-from trainmark.suite import Document, read_document
+from trainmark.documents import Document, read_document
+from trainmark.files import extension_folders
 
 CARD = "card.yaml"
 GAPS = "gaps.json"
@@ -47,7 +47,7 @@ def built_in_cards() -> Iterator[Document]:
 
 
 def _workers() -> tuple[Path, ...]:
-    return (PACKAGE / "worker", *folders("worker"))
+    return (PACKAGE / "worker", *extension_folders("worker"))
 
 
 def _trains(framework: str, task: str) -> bool:
@@ -95,6 +95,6 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 
 
 def _documents(room: str) -> Iterator[Document]:
-    for folder in (PACKAGE / room, *folders(room)):
+    for folder in (PACKAGE / room, *extension_folders(room)):
         for path in sorted(folder.glob(f"*/{CARD}")):
             yield read_document(path)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trainmark.documents import NamedText, parse_yaml, split_documents
 from trainmark.errors import InputError, nearest
-from trainmark.files import parse_yaml
 from trainmark.logs.description.facts import Settings, Sources, read_sources
 from trainmark.logs.description.patterns import (
     Blocks,
@@ -32,7 +32,6 @@ from trainmark.logs.format import (
     unknown_end,
 )
 from trainmark.logs.model import EndState, Facts, Meaning, Scope
-from trainmark.named_documents import NamedText, split_documents
 from trainmark.schema.precision import Precision
 
 Source = Any

@@ -23,17 +23,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainmark import __version__, logs
+from trainmark.documents import NamedText, split_documents
 from trainmark.errors import InputError, nearest
-from trainmark.extensions import folders
-from trainmark.files import write_atomically
-from trainmark.named_documents import NamedText, split_documents
+from trainmark.files import extension_folders, write_atomically
 
 if TYPE_CHECKING:
     from trainmark.logs.description import FormatDescription
     from trainmark.logs.format import Format, FormatWords, IndexedFormats
     from trainmark.logs.synthetic import SampleRun
 
-__path__ = [*__path__, *map(str, folders("programs/log_formats"))]
+__path__ = [*__path__, *map(str, extension_folders("programs/log_formats"))]
 
 
 class IndexEntry(NamedTuple):
@@ -215,7 +214,7 @@ def _indexed() -> Mapping[str, IndexEntry]:
 
 
 def _index_entries() -> Iterator[IndexEntry]:
-    from trainmark.files import parse_yaml
+    from trainmark.documents import parse_yaml
     from trainmark.logs.format import words_of
 
     for name, file in _files().items():

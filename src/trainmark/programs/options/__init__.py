@@ -12,12 +12,12 @@ from importlib import import_module
 from itertools import islice
 from pkgutil import iter_modules
 
-from trainmark.extensions import folders
+from trainmark.files import extension_folders
 from trainmark.logs.parameters import Parameter
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.schema.task_catalogue import task_choices
 
-__path__ = [*__path__, *map(str, folders("programs/options"))]
+__path__ = [*__path__, *map(str, extension_folders("programs/options"))]
 
 Parameters = Mapping[str, Parameter]
 RecipeSetting = tuple[AxisName, AxisValue, Parameter]

@@ -10,8 +10,8 @@ from importlib.resources import files
 
 from pydantic import BaseModel, ConfigDict
 
+from trainmark.documents import parse_yaml
 from trainmark.errors import InputError, nearest
-from trainmark.files import parse_yaml
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.suite.naming import template_name
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.documents import documents_of, parse_document, split_documents
 from trainmark.errors import InputError
-from trainmark.extensions import VARIABLE
+from trainmark.files import EXTENSIONS
 from trainmark.logs.description import described_in, read_description
-from trainmark.named_documents import documents_of, split_documents
-from trainmark.suite import parse_document
 
 _FAMILY = """# Two of a kind.
 name: two   # the first
@@ -76,7 +75,7 @@ def test_a_document_of_an_extension_is_found_and_does_not_replace_ours(
     room = tmp_path / "programs" / "cards"
     room.mkdir(parents=True)
     _written(room, "name: gluon-cv\n---\nname: mine\n", "mine.yaml")
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    monkeypatch.setenv(EXTENSIONS, str(tmp_path))
 
     found = {document.name: document.path.name for document in documents_of("programs/cards")}
 
