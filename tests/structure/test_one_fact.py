@@ -9,7 +9,7 @@ import trainmark
 from trainmark.schema.case import Case
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import NamingScheme
-from trainmark.suite.naming import log_name
+from trainmark.suite.loading import log_name
 from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 

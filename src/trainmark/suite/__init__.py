@@ -1,8 +1,7 @@
 """Suites, their cases and protocols, read from YAML; errors name the line."""
 
 from trainmark.suite.hosts import FROM_SLURM, load_hosts, load_job
-from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
-from trainmark.suite.naming import log_name
+from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, log_name, parse_suite
 from trainmark.suite.selection import select, select_baselines
 
 __all__ = [

@@ -1,8 +1,14 @@
-"""Read a suite's YAML file into a ``Suite``; every error names its line."""
+"""Reading a suite's YAML file into a ``Suite``; every error names its line.
+
+The cards of a suite state values of its cases, which the suite need not repeat. The published logs of a suite are named
+by its scheme.
+"""
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -10,16 +16,99 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trainmark.documents import Document, Key, parse_document, read_document
+from trainmark.documents import Document, Key, documents_of, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.schema.case import SYNTHETIC, Case, axes_of
-from trainmark.schema.suite import Dataset, ProfileMode, Suite
-from trainmark.schema.task_catalogue import own_axes, task_of_model
-from trainmark.suite.card_cases import CardCases, read_card_cases
+from trainmark.schema.case import BUILT_IN, SYNTHETIC, Case, axes_of
+from trainmark.schema.suite import Dataset, NamingScheme, ProfileMode, Suite
+from trainmark.schema.task_catalogue import (
+    declared_tasks,
+    is_neutral,
+    own_axes,
+    task_of_model,
+    task_of_source,
+)
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
-from trainmark.suite.naming import log_name
 from trainmark.suite.selection import select_baselines
-from trainmark.tasks import TASKS, case_of, find_task
+from trainmark.tasks import TASKS, case_of, find_task, task_of
+
+
+@dataclass(frozen=True, slots=True)
+class CardCases:
+    """The framework, task and ``fixed`` axes of each workload that the cards of a suite, or shipped ones, describe.
+
+    A card that cannot be read is left out: the reader of cards reports it.
+    """
+
+    _by_name: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+
+    def defaults(self, point: Point) -> Point:
+        """Return the values that the card of ``point`` states and the point does not.
+
+        They are empty if no card, or more than one, has the point's workload and its other values. ``fixed`` axes are
+        values of a case of the neutral task only: other tasks have a default on each axis.
+        """
+        name = str(point.get("workload", BUILT_IN))
+        found = [
+            facts
+            for facts in self._by_name.get(name) or _shipped_facts(name)
+            if all(facts[axis] == point.get(axis, facts[axis]) for axis in ("framework", "task"))
+        ]
+        if len(found) != 1:
+            return {}
+        (facts,) = found
+        stated = {axis: facts[axis] for axis in ("framework", "task")}
+        return stated | (facts["fixed"] if is_neutral(facts["task"]) else {})
+
+
+def read_card_cases(document: Document) -> CardCases:
+    """Return what the cards under ``cards`` of a suite's document state about cases."""
+    paths = document.values.get("cards")
+    found: dict[str, tuple[Point, ...]] = {}
+    for path in paths if isinstance(paths, list) else ():
+        facts = _facts_of_file(document.path.resolve().parent / path) if isinstance(path, str) else None
+        if facts is not None:
+            found[facts["name"]] = (*found.get(facts["name"], ()), facts)
+    return CardCases(found)
+
+
+@cache
+def _shipped_facts(name: str) -> tuple[Point, ...]:
+    """Return the facts of the shipped card of a program; empty if there is none."""
+    if name == BUILT_IN:
+        return ()
+    try:
+        found = [
+            _facts(parse_document(one.text, one.path))
+            for one in documents_of("programs/cards")
+            if one.name == name
+        ]
+    except InputError:
+        return ()
+    return tuple(facts for facts in found if facts is not None)
+
+
+def _facts_of_file(path: Path) -> dict[str, Any] | None:
+    try:
+        return _facts(read_document(path))
+    except InputError:
+        return None
+
+
+def _facts(document: Document) -> dict[str, Any] | None:
+    card = document.values
+    if not isinstance(card, dict) or not isinstance(card.get("source"), dict):
+        return None
+    name, framework, fixed = card.get("name"), card.get("framework"), card.get("fixed") or {}
+    task = card.get("task", task_of_source(str(card["source"].get("kind"))))
+    words = (name, framework, task)
+    if (
+        not all(isinstance(word, str) for word in words)
+        or task not in declared_tasks()
+        or not isinstance(fixed, dict)
+    ):
+        return None
+    return {"name": name, "framework": framework, "task": task, "fixed": fixed}
+
 
 MAX_CASES = 100_000
 """The largest number of cases; a larger matrix is an error."""
@@ -390,3 +479,51 @@ def _flat(annotation: Any) -> Iterable[Any]:
     if get_origin(annotation) is not None:
         for inner in get_args(annotation):
             yield from _flat(inner)
+
+
+def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
+    """Return the relative path of one run's published log; ``repeat`` counts from 1.
+
+    The run's own folder is always ``runs/<case-id>/<repeat>``; a scheme adds the name that a community's scripts
+    expect: those of the NGC PyTorch report (``pytorch_gpu8_amp_bs256.txt``), of DLPerf's log tree
+    (``1n8g/r50_b128_fp32_1.log``) and of the framework-benchmark template (``clas_MobileNetV1_mp_bs64_fp32_8_speed``).
+
+    The NGC and the template's names have no place for a repeat: theirs is added as ``_r2`` from the second
+    run on, so that the first one has the documented name.
+    """
+    precision = case.precision.published
+    task = task_of(case)
+    published = task.models.get(case.model)
+    match scheme:
+        case NamingScheme.NGC:
+            again = f"_r{repeat}" if repeat > 1 else ""
+            return f"{case.framework}_gpu{case.world_size}_{precision}_bs{case.batch_per_device}{again}.txt"
+        case NamingScheme.DLPERF:
+            short = published.short if published else case.model
+            return dlperf_name(case.topology, short, case.batch_per_device, precision, repeat)
+        case NamingScheme.PADDLE:
+            model = published.published if published else case.model
+            return template_name(
+                task.repository, model, case.world_size, case.batch_per_device, precision, repeat
+            )
+        case NamingScheme.CASE:
+            return f"{case.id}_{repeat}.log"
+
+
+def dlperf_name(topology: str, model: str, batch_per_device: int | str, precision: str, repeat: int) -> str:
+    """Return the name in DLPerf's tree: ``1n8g/r50_b128_fp32_1.log``."""
+    return f"{topology}/{model}_b{batch_per_device}_{precision}_{repeat}.log"
+
+
+def template_name(
+    repository: str | None,
+    model: str,
+    devices: int,
+    batch_per_device: int | str,
+    precision: str,
+    repeat: int,
+) -> str:
+    """Return the framework-benchmark template's name: ``clas_MobileNetV1_mp_bs64_fp32_8_speed``."""
+    mode = "sp" if devices == 1 else "mp"
+    words = (*filter(None, [repository]), model, mode, f"bs{batch_per_device}", precision, str(devices))
+    return f"{'_'.join(words)}_speed" + (f"_r{repeat}" if repeat > 1 else "")

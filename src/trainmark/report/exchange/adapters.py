@@ -18,7 +18,7 @@ from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Results, StoredManifest, pooled, sound
-from trainmark.suite.naming import dlperf_name
+from trainmark.suite.loading import dlperf_name
 from trainmark.tasks import published_name
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})

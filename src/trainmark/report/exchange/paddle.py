@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from trainmark.documents import parse_yaml
 from trainmark.errors import InputError, nearest
 from trainmark.report.exchange.rows import SpeedRow
-from trainmark.suite.naming import template_name
+from trainmark.suite.loading import template_name
 
 DatabaseRow = dict[str, str | int | float | None]
 
