@@ -14,7 +14,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  # Pip refuses older ones, but PYT
         "events itself (docs/reference/events.md)"
     )
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.api.comparing import audit, compare, explain

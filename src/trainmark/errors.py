@@ -30,8 +30,3 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def plain_message(text: str) -> str:
     """Return pydantic's message without the name of the exception that a validator raised."""
     return text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun: ``1 run``, ``2 runs``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -20,6 +20,11 @@ def significant(value: float, digits: int = 5) -> str:
     return f"{float(rounded):.0f}" if 10**digits <= abs(value) < 1e15 else rounded
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: ``1 run``, ``2 runs``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )

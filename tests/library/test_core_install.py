@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.extras import EXTRA_OF
+from trainmark.imports import EXTRA_OF
 from trainmark.manual_pages import with_pages
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainmark.api.results import Results, read_source
 from trainmark.api.tables import Table
-from trainmark.errors import InputError, counted
-from trainmark.printable import printable
+from trainmark.errors import InputError
+from trainmark.printable import counted, printable
 
 if TYPE_CHECKING:
     from trainmark.schema.comparison import ComparedCase

@@ -7,7 +7,8 @@ from typing import Any
 
 from trainmark.api.pictures import throughput_picture
 from trainmark.api.tables import Table
-from trainmark.errors import InputError, counted
+from trainmark.errors import InputError
+from trainmark.printable import counted
 from trainmark.schema.results import Results as ResultsDocument
 
 _CASE_COLUMNS = (

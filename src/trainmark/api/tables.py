@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, overload
 
-from trainmark.extras import import_extra
+from trainmark.imports import import_extra
 from trainmark.printable import printable
 
 _MOST_ROWS = 200

@@ -20,7 +20,8 @@ import zstandard
 from pydantic import ValidationError
 
 from trainmark import __version__
-from trainmark.errors import InputError, TrainmarkError, counted, plain_message
+from trainmark.errors import InputError, TrainmarkError, plain_message
+from trainmark.printable import counted
 from trainmark.schema.archive import ArchiveContents, ArchivedFile
 from trainmark.schema.names import OUTCOME
 

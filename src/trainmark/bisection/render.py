@@ -2,8 +2,7 @@
 
 from statistics import median
 
-from trainmark.errors import counted
-from trainmark.printable import printable
+from trainmark.printable import counted, printable
 from trainmark.schema.bisection import Bisection, Ending, Verdict
 
 

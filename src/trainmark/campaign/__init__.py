@@ -5,7 +5,7 @@ Names are loaded at first use, so that `trainmark plan` does not import the libr
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.cli.command_suite import DEVICES, CommandSuite
-from trainmark.errors import InputError, counted
+from trainmark.errors import InputError
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
 from trainmark.insight.causes import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
-from trainmark.printable import folded, significant
+from trainmark.printable import counted, folded, significant
 from trainmark.schema.case import value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource

@@ -213,7 +213,8 @@ def case_at(path: Path, chosen: str, name: str) -> "tuple[Results, CaseResult, P
     """
     from trainmark.campaign import results_of
     from trainmark.cli.results import selected
-    from trainmark.errors import InputError, counted
+    from trainmark.errors import InputError
+    from trainmark.printable import counted
     from trainmark.schema.names import RESULTS, RUNS
     from trainmark.store import read_results
 

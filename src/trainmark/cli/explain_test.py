@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainmark.errors import InputError, counted, plain_message
+from trainmark.errors import InputError, plain_message
+from trainmark.printable import counted
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding

@@ -136,7 +136,7 @@ def _run_verb(verb: str, rest: list[str], *, trace: bool = False) -> int:
         sys.stderr.write(f"trainmark {verb}: {with_pages(str(error))}\n")
         return error.exit_code
     except ModuleNotFoundError as error:
-        from trainmark.extras import EXTRA_OF, missing_extra
+        from trainmark.imports import EXTRA_OF, missing_extra
 
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_OF:

@@ -148,7 +148,8 @@ def _report_lost_runs(document: Path, results: "Results") -> None:
     Runs that still exist but are no longer measurable are printed with the reason. Raises ``InputError`` if the
     directory has none of the measured runs: the document is then the only copy, even if it cannot be read.
     """
-    from trainmark.errors import InputError, counted
+    from trainmark.errors import InputError
+    from trainmark.printable import counted
     from trainmark.store import read_results
 
     present = {(case.id, run.repeat): run for case in results.cases for run in case.runs}

@@ -15,7 +15,8 @@ import typer
 
 from trainmark.cli.command_words import WithCommand, check_no_command, check_program, words_of
 from trainmark.cli.main import INTERRUPTED
-from trainmark.errors import InputError, counted, nearest
+from trainmark.errors import InputError, nearest
+from trainmark.printable import counted
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
@@ -394,7 +395,7 @@ class Call:
 
     def run(self, resolved: "Suite", directory: Path, words: tuple[str, ...]) -> "CampaignEnding":
         """Run a suite's cases, and return how the campaign ended."""
-        from trainmark.extras import require_for_runs
+        from trainmark.imports import require_for_runs
 
         require_for_runs()
         from trainmark.campaign import Order, QuietWait, reserve_hosts, run_campaign

@@ -38,7 +38,7 @@ def serve(
     from contextlib import closing
 
     from trainmark.errors import InputError
-    from trainmark.extras import import_extra
+    from trainmark.imports import import_extra
 
     for module in ("fastapi", "sse_starlette", "uvicorn"):
         import_extra(module, "a live page")

@@ -33,7 +33,7 @@ def site(
     """
     from contextlib import closing
 
-    from trainmark.errors import counted
+    from trainmark.printable import counted
     from trainmark.site import open_source, write_site
 
     with closing(open_source(source)) as opened:

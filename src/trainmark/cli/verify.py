@@ -46,8 +46,7 @@ def verify(
 
 
 def _text(found: "Verification") -> str:
-    from trainmark.errors import counted
-    from trainmark.printable import printable
+    from trainmark.printable import counted, printable
 
     lines = [f"{found.archive}: suite {found.suite}, {found.files} files, {found.digest}"]
     lines += [f"  differs: {problem}" for problem in found.problems]

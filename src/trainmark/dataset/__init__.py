@@ -6,7 +6,7 @@ Names are imported lazily, because numpy, pydantic and Pillow are slow to import
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.kind import DatasetKind

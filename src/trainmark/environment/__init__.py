@@ -5,7 +5,7 @@ Names are imported lazily: a run does not load the code that creates environment
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.environment.checking import EnvironmentReport, check

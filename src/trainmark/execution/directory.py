@@ -14,9 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError, TrainmarkError, counted
+from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically, write_run_file
 from trainmark.node import Host, HostError, map_hosts
+from trainmark.printable import counted
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import CHECK, COMMAND_CARD, COMMAND_SUITE, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.schema.outcome import MEMORY_LIMIT, OutcomeRecord

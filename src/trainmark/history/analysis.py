@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from trainmark.errors import counted
 from trainmark.history.causes import cause_of, differences
 from trainmark.history.change_points import LEAST_AFTER, LEAST_CHANGE, LEAST_POINTS, Found, find_changes
 from trainmark.history.points import Point, machines_of
+from trainmark.printable import counted
 from trainmark.schema.history import CaseHistory, HistoryPoint, HistoryReport, LevelChange, Noise
 
 

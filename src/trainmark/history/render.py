@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainmark.errors import counted
-from trainmark.printable import printable
+from trainmark.printable import counted, printable
 from trainmark.schema.history import CaseHistory, ChangeCause, FactChange, HistoryReport, LevelChange, Noise
 
 _BARS = "▁▂▃▄▅▆▇█"

@@ -5,7 +5,7 @@ Names are loaded at first use, because the command line imports this package for
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.insight.axis_pairs import compare_axis

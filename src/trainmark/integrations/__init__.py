@@ -6,7 +6,7 @@ Keras 3. Each is imported on first use, with its library and the standard librar
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.integrations.hugging_face import HuggingFaceCallback

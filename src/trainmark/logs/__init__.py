@@ -5,7 +5,7 @@ Names are loaded on first use, so importing ``trainmark.logs.events`` alone stay
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.logs.format import Format, LogContext

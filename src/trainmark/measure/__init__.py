@@ -9,7 +9,7 @@ from os import PathLike
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 from trainmark.training_loop import LoopMeasurement
 from trainmark.training_loop import measure as measure_loop
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from trainmark.errors import counted
 from trainmark.prediction.models import (
     CONSTANTS,
     FARTHEST,
@@ -16,6 +15,7 @@ from trainmark.prediction.models import (
     strong,
 )
 from trainmark.prediction.scales import Scale, ScaleSeries
+from trainmark.printable import counted
 from trainmark.schema.prediction import (
     Knee,
     Limit,

@@ -7,7 +7,7 @@ of the options that programs print. Each is also found in the ``programs`` of ex
 from typing import TYPE_CHECKING
 
 from trainmark.documents import NamedText, documents_of
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.programs.log_formats import find_format, format_of, formats, samples, synthetic_log

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from trainmark.errors import counted
 from trainmark.measure.energy import joules_text
-from trainmark.printable import fit, folded, printable, terminal_width
+from trainmark.printable import counted, fit, folded, printable, terminal_width
 from trainmark.report.language import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.schema.comparison import CHANGES, Change, ComparedCase, Comparison, Difference, Scope, Side

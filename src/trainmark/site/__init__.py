@@ -5,7 +5,7 @@ Names are loaded at first use.
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 
 if TYPE_CHECKING:
     from trainmark.site.campaigns import Campaign, DirectorySource, Source, StoreSource, open_source

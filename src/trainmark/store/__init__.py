@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import attach
+from trainmark.imports import attach
 from trainmark.store.document import parse_results, read_results, write_results
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainmark.errors import counted
 from trainmark.files import write_atomically
+from trainmark.printable import counted
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.report.export.wording import doubts_of, throughput_of, verdict_of
 from trainmark.report.markdown import escape

@@ -5,8 +5,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from trainmark.extras import import_extra
 from trainmark.files import write_atomically
+from trainmark.imports import import_extra
 from trainmark.printable import printable
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.report.export.wording import doubts_of, throughput_of, verdict_of

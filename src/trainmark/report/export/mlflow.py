@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.extras import import_extra
+from trainmark.imports import import_extra
 from trainmark.printable import printable
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord
 from trainmark.report.export.wording import doubts_of, throughput_of

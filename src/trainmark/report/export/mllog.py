@@ -10,8 +10,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from trainmark.extras import import_extra
 from trainmark.files import new_folder
+from trainmark.imports import import_extra
 from trainmark.report.export.paths import folder_name
 from trainmark.report.export.records import CaseRecord, ExportedResults, RunRecord
 from trainmark.schema.outcome import Outcome

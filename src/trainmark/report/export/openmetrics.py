@@ -8,8 +8,8 @@ from typing import Any
 from urllib.error import URLError
 
 from trainmark.errors import InputError
-from trainmark.extras import import_extra
 from trainmark.files import write_atomically
+from trainmark.imports import import_extra
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.schema.outcome import Outcome
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainmark.extras import import_extra
 from trainmark.files import new_folder
+from trainmark.imports import import_extra
 from trainmark.report.csvfile import case_rows, run_rows
 from trainmark.report.export.records import UNIT_OF_COLUMN, CaseRecord, ExportedResults, RunRecord, unit_of
 from trainmark.schema.findings import Doubt

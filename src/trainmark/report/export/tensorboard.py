@@ -8,8 +8,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from trainmark.extras import import_extra
 from trainmark.files import new_folder
+from trainmark.imports import import_extra
 from trainmark.printable import printable
 from trainmark.report.export.paths import events_of, folder_name
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord

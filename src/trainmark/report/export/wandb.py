@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainmark.errors import TrainmarkError
-from trainmark.extras import import_extra
 from trainmark.files import new_folder
+from trainmark.imports import import_extra
 from trainmark.report.export.paths import events_of
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord
 from trainmark.report.export.wording import doubts_of, throughput_of

@@ -1,10 +1,36 @@
-"""Optional dependencies: one sentence names the extra that installs a missing library."""
+"""Imports on first use: the public names of packages, and libraries that may be missing.
 
+No command waits for modules that it does not need; a missing library becomes one sentence with the extra that has it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from trainmark.errors import InputError
+
+
+def attach(package: str, exports: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return the module-level ``__getattr__`` (PEP 562) of ``package``.
+
+    ``exports`` has, for each module, the names that the package exports from it; a module that starts with ``.`` is
+    relative to the package. The package imports the same names under ``TYPE_CHECKING`` for the type checker.
+    """
+    module_of = {name: module for module, names in exports.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(import_module(module_of[name], package), name)
+        # The package then has the name, and does not ask again: a loop over many files uses it for each.
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return get
+
 
 EXTRA_OF = {
     "alembic": "run",
