@@ -21,7 +21,7 @@ from trainmark.worker.core.recipe_checks import (
 )
 from trainmark.worker.core.settings import AdamRecipe, Recipe
 from trainmark.worker.core.task import Verified
-from trainmark.worker.core.update_checks import AdamUpdate, SgdUpdate, Unexplained, WitnessedStep, sampled
+from trainmark.worker.core.update_checks import Unexplained, WitnessedStep, check_update, sampled
 from trainmark.worker.tasks.causal_lm.task import CausalLM, losses_of_tokens
 
 RANDOM = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def adam_step(gradient: float, seen: float) -> tuple[dict[str, Any], list[str]]:
     mean = {"w": sampled({"w": seen * pattern}, "w")}
     settings: Any = SimpleNamespace(recipe=recipe)
     step = WitnessedStep(rank, settings, 1e-3, (weights, weights, moved), moments, alone(), mean, moves=True)
-    found = AdamUpdate(step).check()
+    found, _ = check_update(step)
     return found.data, [code for code, _ in found.doubts]
 
 
@@ -97,7 +97,7 @@ def sgd_step(
     mean = {name: sampled(own, name) for name in own}
     weights = (before, between, after)
     step_seen = WitnessedStep(rank, settings, rate, weights, (None, None), alone(own), mean, moves=True)
-    return SgdUpdate(step_seen).check()
+    return check_update(step_seen)[0]
 
 
 def test_noise_of_16_bits_in_most_layers_does_not_hide_rate_and_momentum() -> None:

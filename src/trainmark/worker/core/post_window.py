@@ -11,8 +11,10 @@ chance of 2**-13; that all of the compared elements of an array do so is no coin
 the type nor a tolerance takes part.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from .outcomes import first_sentence
 from .precision import PRECISIONS
@@ -21,7 +23,7 @@ from .sample_survey import survey_samples
 from .settings import AdamRecipe, Settings
 from .task import Verified
 from .training import Training
-from .update_checks import ROUNDING, AdamUpdate, SgdUpdate, WitnessedStep, averaged, sampled
+from .update_checks import ROUNDING, WitnessedStep, averaged, check_update, sampled
 
 SWALLOWED = 4
 """A step of at most this many roundings may not change a parameter, because momentum may oppose the gradient."""
@@ -32,17 +34,11 @@ TRIED_OUT = (10, 0.05)
 Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps a larger scale is tried.
 """
 
-LAST_BITS = 13
-"""The bits of FP32's 24 that neither BF16 (8) nor FP16 (11) has."""
+LAST_BITS, TINY = 13, 2.0**-100
+"""The bits of FP32's 24 that neither BF16 (8) nor FP16 (11) has, and a size below which FP32 has fewer digits."""
 
-LEAST = 16
-"""The fewest elements of an array that are compared: for FP32 the chance of a doubt is 2**-208."""
-
-MOST = 4096
-"""The most elements of an array that are compared."""
-
-TINY = 2.0**-100
-"""Smaller numbers are not compared: near the smallest one of FP32 they have fewer digits."""
+LEAST, MOST = 16, 4096
+"""The fewest and the most elements of an array that are compared: for FP32 the chance of a doubt is 2**-208."""
 
 
 def verify(training: Training, settings: Settings) -> Verified:
@@ -64,14 +60,17 @@ def _verify(training: Training, settings: Settings) -> Verified:
     task, found = training.task, _check_counts(training, settings)
     step, batches, observed = _train_steps(training, settings, found)
     found.add(_check_movement(step) if step.moves else Verified({"still": None, "statistics_move": None}))
-    update = AdamUpdate(step) if isinstance(settings.recipe, AdamRecipe) else SgdUpdate(step)
-    found.add(update.check())
-    if not any(code == "update-differs" for code, _ in found.doubts):
-        found.add(check_decay(training, settings, update.unexplained()))
+    update, unexplained = check_update(step)
+    found.add(update)
+    if not update.doubts:
+        found.add(check_decay(training, settings, unexplained))
     if step.moves and all(batch is not None for batch in batches):
         found.add(task.rows(settings, batches, step.weights))
     found.add(check_digits(step))
-    found.add(_compare_ranks(training))
+    if step.ranks > 1:
+        found.data["ranks_agree"] = len({values[0] for values in training.gather([training.digest()])}) == 1
+        if not found.data["ranks_agree"]:
+            found.doubt("ranks-disagree-later", "After one more step the ranks have different parameters.")
     found.add(task.verify_layers(settings, training.expected(), observed, step.alone))
     found.not_checked += _unknown_of_update(found.data, settings)
     found.add(check_rates(training, settings))
@@ -94,21 +93,24 @@ def _train_steps(
 
     Return the second one, the batches of both (numpy, None if they cannot be read), and its layers' observations.
     """
-    import numpy as np
-
-    first, second = settings.steps, settings.steps + 1
-    is_trainable = training.task.is_trainable
+    first, second, task = settings.steps, settings.steps + 1, training.task
     before, batch = training.sampled_weights(), training.read_batch()
     training.step(first)
     training.synchronize()
     between = training.sampled_weights()
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
-    changed = None if settings.synthetic else _changed(batch, last_batch)
-    last_batch = _switch_batch(training, settings, batch) or last_batch
+    changed = None
+    if settings.synthetic:
+        other = None if batch is None else task.another(settings, batch)
+        if other is not None:
+            training.set_batch(*other)
+            last_batch = tuple(other)
+    elif batch is not None and last_batch is not None:
+        changed = any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(batch, last_batch))
     alone, failed = _own_pass(training)
     # A pass changes only running statistics.
-    if (alone is not None or failed is not None) and not all(map(is_trainable, between)):
+    if (alone is not None or failed is not None) and not all(map(task.is_trainable, between)):
         training.load_weights(between)
     if failed is not None:
         found.data["own_pass_failed"] = failed
@@ -124,18 +126,11 @@ def _train_steps(
         _is_without_update(training, before, between) or _is_without_update(training, between, after)
     )
     whole = all(np.isfinite(array).all() for array in after.values())
-    moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole and not skipped
-    names = [name for name in between if is_trainable(name)]
-    step = WitnessedStep(
-        training,
-        settings,
-        training.rates[second],
-        (before, between, after),
-        (moments, training.read_moments()),
-        alone,
-        averaged(training, alone.gradients, names) if moves and alone is not None else None,
-        moves,
-    )
+    rate, weights, later = training.rates[second], (before, between, after), training.read_moments()
+    moves = rate > 0 and training.keeps_fp32_weights() and whole and not skipped
+    names = [name for name in between if task.is_trainable(name)]
+    mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
+    step = WitnessedStep(training, settings, rate, weights, (moments, later), alone, mean, moves)
     return step, (batch, last_batch), observed
 
 
@@ -152,55 +147,27 @@ def _unknown_of_update(data: Mapping[str, Any], settings: Settings) -> list[str]
     return [name for name, is_unknown in unknown.items() if is_unknown]
 
 
-def _compare_ranks(training: Training) -> Verified:
-    """Check that several ranks have the same parameters."""
-    if training.ranks.place.world_size == 1:
-        return Verified()
-    agree = len({values[0] for values in training.gather([training.digest()])}) == 1
-    found = Verified({"ranks_agree": agree})
-    if not agree:
-        found.doubt("ranks-disagree-later", "After one more step the ranks have different parameters.")
-    return found
-
-
-def _switch_batch(
-    training: Training, settings: Settings, batch: Sequence[Any] | None
-) -> tuple[Any, ...] | None:
-    """Train on another batch from now on, if all steps had one synthetic batch and the task has another."""
-    if batch is None or not settings.synthetic:
-        return None
-    other = training.task.another(settings, batch)
-    if other is not None:
-        training.set_batch(*other)
-    return None if other is None else tuple(other)
-
-
 def _check_counts(training: Training, settings: Settings) -> Verified:
     """Compare the framework's own counts of steps and updates; an optimizer may skip a step after an overflow."""
     taken, updates, requested = training.steps_taken(), training.updates_taken(), settings.steps
-    share = training.sampled_share()
+    share, may_be = training.sampled_share(), taken in (None, requested)
     found = Verified({"steps_taken": taken, "updates_taken": updates})
     if share < 1:
         found.data["sampled_share"] = share
     few, part = TRIED_OUT
-    overflows = _scale_may_overflow(settings)
-    if taken is None or not overflows:
-        may_be = taken in (None, requested)
-    elif not training.COUNTS_UPDATES:
-        may_be = taken == requested
-        found.data["steps_skipped"] = None
-    else:
-        may_be, skipped = 0 < taken <= requested, requested - taken
+    most_skipped = max(few, int(part * requested)) if _scale_may_overflow(settings) else 0
+    if most_skipped and taken is not None:
+        skipped = requested - taken if training.COUNTS_UPDATES else None
         found.data["steps_skipped"] = skipped
-        if may_be and (skipped > max(few, part * requested) or 2 * taken < requested):
-            found.doubt(
-                "steps-skipped",
-                f"{skipped} of {requested} steps overflowed and were skipped: their updates took no time.",
+        may_be = may_be if skipped is None else 0 < taken <= requested
+        if may_be and skipped is not None and (skipped > most_skipped or 2 * taken < requested):
+            sentence = (
+                f"{skipped} of {requested} steps overflowed and were skipped: their updates took no time."
             )
-    fewest = requested - (max(few, int(part * requested)) if overflows else 0)
+            found.doubt("steps-skipped", sentence)
     if not may_be:
         found.doubt("steps-not-taken", f"{requested} steps were requested, but {taken} were taken.")
-    elif updates is not None and updates < fewest:
+    elif updates is not None and updates < requested - most_skipped:
         sentence = f"{requested} steps were requested, but the optimizer made {updates} updates."
         found.doubt("steps-not-taken", sentence)
     return found
@@ -217,8 +184,7 @@ def _check_loader_path(training: Training) -> Verified:
         path.data["loader_path"] = {"failed": first_sentence(error)}
         sentence = f"The loader's output for a known sample could not be verified: {first_sentence(error)}"
         path.doubt("not-witnessed", sentence)
-    ranks = [values[0] for values in training.gather([len(path.doubts)])]
-    others = [rank for rank, count in enumerate(ranks) if count]
+    others = [rank for rank, (count,) in enumerate(training.gather([len(path.doubts)])) if count]
     if others and not path.doubts:
         sentence = f"The output of the loaders of ranks {others} for a known sample is in doubt."
         path.doubt("loader-differs", sentence)
@@ -246,12 +212,6 @@ def _own_pass(training: Training) -> tuple[Any, str | None]:
     if all(done):
         return alone, None
     return None, reason or f"rank {done.index(0)} could not do it"
-
-
-def _changed(one: Any | None, other: Any | None) -> bool | None:
-    if one is None or other is None:
-        return None
-    return any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(one, other))
 
 
 def _check_movement(step: WitnessedStep) -> Verified:
@@ -289,11 +249,10 @@ def _is_rounded_away(step: WitnessedStep, name: str) -> bool:
     A batch norm's scale before a depthwise convolution followed by a batch norm does not change the loss: its gradient
     is zero up to rounding. A gradient that is exactly zero everywhere means that no gradient reaches the parameter.
     """
-    adaptive, mean = isinstance(step.settings.recipe, AdamRecipe), step.mean
-    if mean is None or adaptive or not mean[name].any():
+    if step.mean is None or isinstance(step.settings.recipe, AdamRecipe) or not step.mean[name].any():
         return False
     values = abs(sampled(step.weights[1], name))
-    moved = step.rate * (abs(mean[name]) + step.decay(name) * values)
+    moved = step.rate * (abs(step.mean[name]) + step.decay(name) * values)
     return bool((moved <= SWALLOWED * ROUNDING * values).all())
 
 
@@ -329,8 +288,6 @@ def check_digits(step: WitnessedStep) -> Verified:
 
 def _moved(before: Any, after: Any) -> Any:
     """Return elements that a step changed: of evenly drawn ones, or of all if few of these moved."""
-    import numpy as np
-
     one, other = np.ravel(before), np.ravel(after)
     for stride in dict.fromkeys((max(1, one.size // (8 * MOST)), 1)):
         changed = other[::stride][one[::stride] != other[::stride]]
@@ -340,8 +297,6 @@ def _moved(before: Any, after: Any) -> Any:
 
 
 def _is_narrow(array: Any) -> bool:
-    import numpy as np
-
     values = np.ravel(np.asarray(array, np.float32))
     for stride in dict.fromkeys((max(1, values.size // (8 * MOST)), 1)):
         drawn = values[::stride]
@@ -357,7 +312,5 @@ def _is_narrow(array: Any) -> bool:
 
 def _have_digits(recipe: Any) -> bool:
     """Return whether products with the betas have more digits than the other number: not with 0.5 or 0.875."""
-    import numpy as np
-
     betas = np.array([recipe.momentum, recipe.second_momentum], np.float32)
     return bool((betas.view(np.uint32) & np.uint32(2**LAST_BITS - 1)).all())

@@ -27,22 +27,17 @@ from .training import Training
 SIZES: Mapping[str, tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
 """Rows and columns, tried in order; large enough to measure the device and not the launch of its work."""
 
-AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
-"""The number of products launched before waiting for the device."""
-
-LONGEST_S = 0.1
-"""A larger product is tried only if it takes at most this long at the rate so far."""
-
-ROUNDS = 5
-"""The fastest round counts, because any disturbance makes a round slower."""
-
-
 VALUES: Mapping[str, int] = {"cuda": 2**28, "cpu": 2**25}
 """The number of 4-byte values in each of the two arrays that are added; too many for any cache."""
 
+AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
+"""The number of products or sums launched before waiting for the device."""
+
+LONGEST_S, ROUNDS = 0.1, 5
+"""A larger product is tried only if it takes at most this long at the rate so far; the fastest round counts."""
+
 VALUE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """The size of a value by the type of a run's computation."""
-
 
 PROFILED_STEPS, PROFILED_FETCH = "trainmark.steps", "trainmark.data"
 """The spans in a trace: around all profiled steps, the device idle at both ends, and around each fetch of a batch."""
@@ -150,45 +145,36 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     operations = training.task.operations(settings)
     if not operations:
         return {}
-    computed = training.expected().compute_dtype
+    computed, device = training.expected().compute_dtype, training.facts().device
     pieces = training.task.pieces(settings, VALUE_BYTES.get(computed, 4))
-    device = training.facts().device
     training.barrier()
     own = find_peak(training, device)
     training.barrier()
     moved = find_bandwidth(training, device) if own and pieces else None
     found = training.gather([round(own.operations_per_s), own.size, round(moved or 0)] if own else [0, 0, 0])
-    peaks = [values[0] for values in found]
+    peaks, sizes, rates = ([values[index] for values in found] for index in range(3))
+    known = {"operations_per_sample": operations}
     if not all(peaks):
-        return {
-            "peak_operations_per_s": None,
-            "peak_of": None,
-            "peak_type": None,
-            "operations_per_sample": operations,
-            "mfu": {},
-        }
-    sizes = " and ".join(f"{size} x {size}" for size in sorted({values[1] for values in found}))
+        return {"peak_operations_per_s": None, "peak_of": None, "peak_type": None, **known, "mfu": {}}
+    matrices = " and ".join(f"{size} x {size}" for size in sorted({*sizes}))
     data = {
         "peak_operations_per_s": peaks,
-        "peak_of": f"product of {sizes} matrices, {computed}",
+        "peak_of": f"product of {matrices} matrices, {computed}",
         "peak_type": computed,
-        "operations_per_sample": operations,
+        **known,
         **shares_of(operations, samples_per_s, sum(peaks)),
     }
     if not pieces:
         return data
-    rates = [values[2] for values in found]
-    step_s = settings.batch_per_device * len(found) / samples_per_s
-    floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates)) if all(rates) else None
-    memory: dict[str, Any] = {"peak_bytes_per_s": None}
-    if all(rates):
-        values = VALUES.get(device, VALUES["cpu"])
-        memory = {
-            "peak_bytes_per_s": rates,
-            "peak_bytes_of": f"sum of two rows of {values} values, float32",
-            "peak_bytes_type": "float32",
-        }
-    return {**data, **memory, **share_of_floor(floor, step_s)}
+    if not all(rates):
+        return {**data, "peak_bytes_per_s": None, **share_of_floor(None, 0.0)}
+    data |= {
+        "peak_bytes_per_s": rates,
+        "peak_bytes_of": f"sum of two rows of {VALUES.get(device, VALUES['cpu'])} values, float32",
+        "peak_bytes_type": "float32",
+    }
+    floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates))
+    return {**data, **share_of_floor(floor, settings.batch_per_device * len(found) / samples_per_s)}
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> dict[str, Any]:
@@ -200,11 +186,11 @@ def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float
     return {"mfu": {}, "mfu_unknown": f"the measured peak is too low: the run did {worst:.3g} times as much"}
 
 
-BLOCKS, BLOCK_S, MOST = 3, 0.1, 10
-"""The number of blocks, whose median counts, the approximate seconds of a block, and its largest number of passes."""
+BLOCKS, BLOCK_S, MOST, LONG_STEP_S = 3, 0.1, 10, 1.0
+"""The number of blocks, whose median counts, the approximate seconds of a block, and its largest number of passes.
 
-LONG_STEP_S = 1.0
-"""The step time from which one block of one pass must be enough, in seconds."""
+From a step of ``LONG_STEP_S`` seconds on, one block of one pass must be enough.
+"""
 
 
 def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
@@ -227,11 +213,8 @@ def time_in_isolation(training: Training, step_s: float) -> dict[str, Any]:
 
     def exchange() -> Callable[[], None] | None:
         nonlocal size
-        found = training.all_reduce()
-        if found is None:
-            return None
-        size = found[0]
-        return found[1]
+        size, reduce = training.all_reduce() or (0, None)
+        return reduce
 
     blocks = BLOCKS if step_s < LONG_STEP_S else 1
     passes = _on_all(training, pass_alone, times, blocks)

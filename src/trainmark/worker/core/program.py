@@ -6,13 +6,14 @@ Exit codes: 0 the run is whole; 2 the flags or the launcher's variables cannot b
 
 import multiprocessing
 import os
+import resource
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import report
 from .arguments import NATIVE, parse
@@ -21,7 +22,6 @@ from .folders import find_task, import_framework, import_trainer
 from .loading import RankLoading, check_decoding, check_queues
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
-from .post_window import verify
 from .probes import profile_steps, share_of_peak, time_in_isolation
 from .report import PARAMETER, EventWriter
 from .settings import Settings
@@ -30,8 +30,7 @@ from .task import Verified
 from .training import Training, steps_after_window
 from .window import Timeline, measure
 
-EXIT_USAGE = 2
-EXIT_STOPPED = 3
+EXIT_USAGE, EXIT_STOPPED = 2, 3
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     if settings.threads:
         # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
-    failures: Sequence[Known] | None = None
+    failures: Sequence[Known] = ()
     events: EventWriter | None = None
     opened: list[Training] = []
     ending = threading.Lock()
@@ -73,14 +72,19 @@ def main(arguments: Sequence[str]) -> int:
         failures = getattr(trainer, "FAILURES", failures)
         find_task(settings.task).refuse(settings)
         if settings.memory_limit is not None:
-            limit_memory(settings.memory_limit)
+            # Not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. And not before
+            # the framework was imported: a library that gets no memory while it loads often just crashes.
+            resource.setrlimit(resource.RLIMIT_DATA, (settings.memory_limit, settings.memory_limit))
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
         one_of(settings.framework, "collective", settings.collective, collectives)
         exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
         one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events, opened.append)
     except Exception as error:
-        stopped = _outcome_of(error, failures)
+        stopped = classify(error, failures)
+        if stopped is None:
+            traceback.print_exc()
+            stopped = RunError(FAILED, first_sentence(error))
         end(_with_peak(stopped, opened[0]) if stopped.outcome == OOM and opened else stopped)
     return 0
 
@@ -97,17 +101,6 @@ def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
     threading.excepthook = end_by
 
 
-def limit_memory(limit_bytes: int) -> None:
-    """Limit this process's private writable memory to ``limit_bytes``; larger allocations fail.
-
-    RLIMIT_DATA, not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. It is set
-    after the framework was imported, because a library that gets no memory while it loads often just crashes.
-    """
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
-
-
 def _run(
     settings: Settings,
     place: Place,
@@ -122,103 +115,75 @@ def _run(
     whole = replace(settings, steps=settings.steps + more, witness_steps=0 if settings.profile else more)
     training: Training = trainer.open_training(whole, place)
     opened(training)
-    global_batch = settings.batch_per_device * place.world_size
+    task, measured_steps = training.task, settings.steps - settings.warmup_steps
 
     def after_first_step() -> None:
         actual = training.actual()
         if events is not None:
-            events.write(
-                PARAMETER, report.parameters(settings, training.task, place, training.describe(), actual)
-            )
+            events.write(PARAMETER, report.parameters(settings, task, place, training.describe(), actual))
 
     def beat(done: int) -> None:
         print(f"step {done}/{settings.steps}", flush=True)
 
     if events is not None:
         print("first step", flush=True)
-    timeline = measure(
-        training,
-        settings.steps,
-        settings.warmup_steps,
-        after_first_step,
-        beat if events is not None else None,
-    )
+    heartbeat = beat if events is not None else None
+    timeline = measure(training, settings.steps, settings.warmup_steps, after_first_step, heartbeat)
     if settings.profile:
         profile = profile_steps(training, settings)
         if events is not None:
-            plain_s = timeline.window_ns / 1e9 / (settings.steps - settings.warmup_steps)
+            plain_s = timeline.window_ns / 1e9 / measured_steps
             events.write([], {"outcome": "ok", "profile": {**profile, "plain_step_s": plain_s}})
         training.close()
         return
     losses = training.losses()[: settings.steps]
-    ranks = _gathered(training, settings, timeline)
+    totals, work, found = _gathered(training, settings, timeline)
     if events is not None:
-        waits = training.data_waits_s
-        events.write_all(
-            report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
-        )
+        waits, epoch, batch = training.data_waits_s, training.epoch_samples, training.global_batch
+        events.write_all(report.step_events(settings, timeline, losses, waits, epoch, batch))
+    # Imported here: its numpy would start its threads before ``OMP_NUM_THREADS`` is set.
+    from .post_window import verify
+
     verified = verify(training, settings)
-    window_s = max(rank.window_ns for rank in ranks.totals) / 1e9
-    share = share_of_peak(training, settings, sum(rank.samples for rank in ranks.totals) / window_s)
-    isolated = time_in_isolation(training, window_s / (settings.steps - settings.warmup_steps))
+    window_s = max(rank.window_ns for rank in totals) / 1e9
+    share = share_of_peak(training, settings, sum(rank.samples for rank in totals) / window_s)
+    isolated = time_in_isolation(training, window_s / measured_steps)
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        found = check_queues(ranks.loaders)
-        found.add(check_decoding(ranks.unreadable, training.feed.unreadable))
         found.add(Verified({"after_window": verified.data, **share, **isolated}, verified.doubts))
-        last = report.summary(
-            settings, training.task, timeline, ranks.totals, losses, memory_of, found, ranks.work
-        )
-        events.write([], last)
+        events.write([], report.summary(settings, task, timeline, totals, losses, memory_of, found, work))
     training.close()
 
 
-class _Ranks(NamedTuple):
-    """What each rank says of its window, and the work of all of them by its counters.
-
-    ``loaders`` and ``unreadable``, the files that could not be decoded, are empty where no loader tells.
-    """
-
-    totals: list[report.RankTotals]
-    work: dict[str, int]
-    loaders: list[RankLoading]
-    unreadable: list[int]
-
-
-def _gathered(training: Training, settings: Settings, timeline: Timeline) -> _Ranks:
-    """Exchange what the ranks have to say; all of them call it."""
+def _gathered(
+    training: Training, settings: Settings, timeline: Timeline
+) -> tuple[list[report.RankTotals], dict[str, int], Verified]:
+    """Exchange the ranks' windows, their work by its counters, and what their loaders did. All ranks call it."""
+    first, end, feed, window_ns = settings.warmup_steps, settings.steps, training.feed, timeline.window_ns
+    compiled = timeline.compiled_in_window
     own = report.RankTotals(
-        window_ns=timeline.window_ns,
-        samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
+        window_ns=window_ns,
+        samples=settings.batch_per_device * (end - first),
         peak_memory_bytes=training.peak_memory_bytes(),
         digest=training.digest() if training.ranks.place.world_size > 1 else 0,
-        compiled_in_window=report.UNSEEN
-        if timeline.compiled_in_window is None
-        else timeline.compiled_in_window,
+        compiled_in_window=report.UNSEEN if compiled is None else compiled,
         window_at_us=int(timeline.window_at * 1e6),
     )
     totals = [report.RankTotals(*values) for values in training.gather(own)]
-    counted = training.counted(settings.warmup_steps, settings.steps)
+    counted = training.counted(first, end)
     counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
-    loader = _own_loading(training, settings, timeline)
-    loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
-    names = training.feed.unreadable
-    unreadable = [] if names is None else [count for (count,) in training.gather([len(names)])]
-    return _Ranks(totals, dict(zip(counted, counts)), loaders, unreadable)
-
-
-def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> RankLoading | None:
-    if timeline.loading is None or training.feed.ahead is None:
-        return None
-    waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
-    window = [
-        round(waited_s * 1e6),
-        timeline.window_ns // 1000,
-        settings.batch_per_device,
-        training.feed.uncounted,
-    ]
-    states = [count for state in timeline.loading for count in state]
-    return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
+    loaders = []
+    if timeline.loading is not None and feed.ahead is not None:
+        waited_us = round(sum(training.data_waits_s[first:end]) * 1e6)
+        states = [count for state in timeline.loading for count in state]
+        window = [waited_us, window_ns // 1000, settings.batch_per_device, feed.uncounted]
+        gathered = training.gather([round(feed.ahead * 1000), *states, *window])
+        loaders = [RankLoading(*values) for values in gathered]
+    found = check_queues(loaders)
+    if feed.unreadable is not None:
+        unreadable = [count for (count,) in training.gather([len(feed.unreadable)])]
+        found.add(check_decoding(unreadable, feed.unreadable))
+    return totals, dict(zip(counted, counts)), found
 
 
 def _observe(training: Training, settings: Settings, events: EventWriter | None) -> None:
@@ -242,18 +207,6 @@ def _open_events(path: str | None) -> EventWriter:
         return EventWriter(Path(path).open("w", encoding="utf-8"))
     except OSError as error:
         raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
-
-
-def _outcome_of(error: Exception, failures: Sequence[Known] | None) -> RunError:
-    if isinstance(error, RunError):
-        return error
-    known = None if failures is None else classify(error, failures)
-    if known is not None:
-        return known
-    traceback.print_exc()
-    if isinstance(error, MemoryError):
-        return RunError(OOM, "the host could not allocate memory")
-    return RunError(FAILED, first_sentence(error))
 
 
 def _with_peak(stopped: RunError, training: Training) -> RunError:

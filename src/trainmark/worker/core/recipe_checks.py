@@ -22,35 +22,32 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .settings import AdamRecipe, Recipe, Settings
 from .task import PlainLoss, Verified
 from .training import DROPOUT_STEPS, ISOLATION_STEPS, WITNESS_STEPS, Training, steps_after_window
 from .update_checks import Unexplained
 
-EXACT, ROUNDED = 5e-4, 0.03
-"""The allowed deviation of the loss, relative to it: in FP32, and with products of fewer bits."""
+EXACT, ROUNDED = (5e-4, 5e-5, 0.02), (0.03, 3e-3, 0.4)
+"""The allowed deviations in FP32, and with products of fewer bits.
+
+They are those of a loss, relative to it; of a loss that a known mistake explains; and of a gradient that follows from
+the outputs, relative to its norm.
+"""
 
 NOTICED = 0.1
-"""A deviation below the limits is a doubt if a known mistake leaves less than this part of it ..."""
-
-LEAST_EXACT, LEAST_ROUNDED = 5e-5, 3e-3
-"""... and if it is at least this large, relative to the loss."""
-
-GRADIENT_EXACT, GRADIENT_ROUNDED = 0.02, 0.4
-"""The allowed deviation of a gradient that follows from the outputs, relative to its norm."""
+"""A known mistake explains a deviation if it leaves less than this part of it."""
 
 LOSS_TYPE = "float32"
 """The type in which every built-in model computes its loss, from logits of the same type, in every precision."""
 
-SAME = 2.0**-22
-"""The largest relative difference of losses that rounding explains: the last bits of a number of FP32.
+SAME, NOISE = 2.0**-22, 4.0
+"""The largest relative difference of losses that rounding explains, and so many times that of two equal steps is noise.
 
 Dropout changes a sample's loss by some percent, and so the mean of 65 536 samples by some 1e-4: that four such losses
-lie within this bound has a chance below 1e-7.
+lie within the last bits of a number of FP32 has a chance below 1e-7.
 """
-
-NOISE = 4.0
-"""So many times the difference between two steps on one batch, such as of sums whose order varies, is its noise."""
 
 
 def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | None, alone: Any) -> Verified:
@@ -71,16 +68,22 @@ def check_loss(training: Training, settings: Settings, batch: Sequence[Any] | No
         found.data.update(loss=None, loss_asked=None, targets_in_loss=None)
         return found
     expected = training.expected()
-    exact = expected.compute_dtype == "float32" and not expected.tf32
-    reason = _differs(taken, plain, exact)
+    limits = EXACT if expected.compute_dtype == "float32" and not expected.tf32 else ROUNDED
+    reason = _differs(taken, plain, limits)
     if reason is not None:
         found.doubt(
             "loss-differs",
             f"The loss of a step after the window is {taken:.6g}, but the recipe's formula gives {plain.loss:.6g} "
             f"for its batch: {reason}.",
         )
-    else:
-        _check_gradients(alone.gradients, plain, exact, found)
+    for name in plain.gradients if reason is None else ():
+        if name in alone.gradients:
+            gradient = plain.gradients[name]
+            off = np.asarray(alone.gradients[name], np.float64).reshape(gradient.shape) - gradient
+            part = float(np.linalg.norm(off) / (np.linalg.norm(gradient) or 1.0))
+            if part > limits[2]:
+                of = "from that of the recipe's loss on the same batch"
+                found.doubt("loss-differs", f"The gradient of {name} is off by {part:.0%} {of}.")
     targets = None if reason is not None else plain.targets
     found.data.update(loss=taken, loss_asked=plain.loss, targets_in_loss=targets)
     return found
@@ -96,27 +99,14 @@ def _check_types(types: Any) -> Verified:
     return found
 
 
-def _differs(taken: float, plain: PlainLoss, exact: bool) -> str | None:
+def _differs(taken: float, plain: PlainLoss, limits: tuple[float, float, float]) -> str | None:
     """Return why the loss of a step differs from the formula's, or None."""
     off, scale = abs(taken - plain.loss), max(abs(plain.loss), 1e-3)
-    noticed = off > scale * (LEAST_EXACT if exact else LEAST_ROUNDED)
+    allowed, noticed, _ = limits
     for mistake, loss in plain.mistakes.items():
-        if noticed and abs(taken - loss) < NOTICED * off:
+        if off > scale * noticed and abs(taken - loss) < NOTICED * off:
             return mistake
-    return f"it is off by {off / scale:.2g}" if off > scale * (EXACT if exact else ROUNDED) else None
-
-
-def _check_gradients(gradients: Any, plain: PlainLoss, exact: bool, found: Verified) -> None:
-    import numpy as np
-
-    for name, expected in plain.gradients.items():
-        if name not in gradients:
-            continue
-        off = np.asarray(gradients[name], np.float64).reshape(expected.shape) - expected
-        part = float(np.linalg.norm(off) / (np.linalg.norm(expected) or 1.0))
-        if part > (GRADIENT_EXACT if exact else GRADIENT_ROUNDED):
-            sentence = f"The gradient of {name} is off by {part:.0%} from that of the recipe's loss on the same batch."
-            found.doubt("loss-differs", sentence)
+    return f"it is off by {off / scale:.2g}" if off > scale * allowed else None
 
 
 def check_dropout(training: Training, settings: Settings) -> Verified:
@@ -173,8 +163,6 @@ def cross_entropy(logits: Any, labels: Any, smoothing: float) -> PlainLoss:
 
     The gradient with respect to the classifier's bias is the mean of ``softmax(logits) - targets``.
     """
-    import numpy as np
-
     values = np.asarray(logits, np.float64)
     batch, classes = values.shape
     values = values - values.max(axis=1, keepdims=True)
@@ -193,8 +181,6 @@ def cross_entropy(logits: Any, labels: Any, smoothing: float) -> PlainLoss:
 
 def binary_cross_entropy(logits: Any, labels: Any) -> PlainLoss:
     """Return the mean binary cross entropy of logits (batch,) with labels of 0 and 1, and its mistakes."""
-    import numpy as np
-
     values, targets = np.asarray(logits, np.float64), np.asarray(labels, np.float64)
     losses = np.maximum(values, 0) - values * targets + np.log1p(np.exp(-np.abs(values)))
     return PlainLoss(float(losses.mean()), len(losses), halves(losses))
@@ -211,11 +197,11 @@ def halves(losses: Any) -> dict[str, float]:
     }
 
 
-STANDARD_ERRORS = 6.0
-"""A deviation of fewer standard errors is no doubt."""
+STANDARD_ERRORS, PART = 6.0, 0.5
+"""A deviation of fewer standard errors, or of a smaller part of the recipe's decay, is no doubt.
 
-PART = 0.5
-"""A deviation of a smaller part of the recipe's decay is no doubt; a decay must be known this well to be checked."""
+A decay must be known within that part to be checked.
+"""
 
 OWN_GROUPS = {"classifier": "the classifier", "embedding": "the embedding"}
 DECAYED, UNDECAYED = "the other parameters that decay", "the parameters that do not decay"
@@ -228,32 +214,23 @@ class _Estimate(NamedTuple):
 
 def check_decay(training: Training, settings: Settings, parameters: Mapping[str, Unexplained]) -> Verified:
     """Estimate the decay of each group of parameters (None: unknown), and doubt another one than the recipe's."""
-    requested = settings.recipe.weight_decay
+    requested, decay_of = settings.recipe.weight_decay, training.task.decay
     groups: dict[str, dict[str, Unexplained]] = {}
     for name, parameter in parameters.items():
-        groups.setdefault(_group(training, settings, name), {})[name] = parameter
-    decays: dict[str, float | None] = {}
-    found = Verified({"decay": decays})
+        decays = decay_of(settings, name) > 0
+        group = OWN_GROUPS.get(name.partition(".")[0], DECAYED) if decays else UNDECAYED
+        groups.setdefault(group, {})[name] = parameter
+    found = Verified({"decay": dict.fromkeys(sorted(groups))})
     for group, members in sorted(groups.items()):
         estimate = _estimate(members)
         if estimate is None or not requested or STANDARD_ERRORS * estimate.error > PART * requested:
-            decays[group] = None
             continue
-        decays[group] = estimate.decay
-        expected = training.task.decay(settings, next(iter(members)))
+        found.data["decay"][group] = estimate.decay
+        expected = decay_of(settings, next(iter(members)))
         if abs(estimate.decay - expected) > max(PART * requested, STANDARD_ERRORS * estimate.error):
-            found.doubt(
-                "decay-differs",
-                f"The weight decay of {group} is {estimate.decay:.2g} instead of {expected:.2g}.",
-            )
+            sentence = f"The weight decay of {group} is {estimate.decay:.2g} instead of {expected:.2g}."
+            found.doubt("decay-differs", sentence)
     return found
-
-
-def _group(training: Training, settings: Settings, name: str) -> str:
-    own = OWN_GROUPS.get(name.partition(".")[0])
-    if training.task.decay(settings, name) <= 0:
-        return UNDECAYED
-    return own or DECAYED
 
 
 def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
@@ -263,8 +240,6 @@ def _estimate(members: Mapping[str, Unexplained]) -> "_Estimate | None":
     error is at least that by each element's residual without it (HC3: MacKinnon and White, "Some heteroskedasticity-
     consistent covariance matrix estimators", J. Econometrics 29, 1985).
     """
-    import numpy as np
-
     estimates: list[_Estimate] = []
     for weights, rest in members.values():
         square = float(weights @ weights)

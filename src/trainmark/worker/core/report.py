@@ -17,11 +17,15 @@ from .settings import Settings
 from .task import Task, Verified
 from .window import Timeline
 
-SCHEMA = "trainmark.events/1"
-PARAMETER = "PARAMETER"
+SCHEMA, PARAMETER = "trainmark.events/1", "PARAMETER"
+
+AXES = ("framework", "task", "model", "precision", "compiler", "data")
+"""The settings that begin the PARAMETER event."""
 
 COMMON_RECIPE = ("learning_rate", "schedule", "epochs", "warmup_epochs", "momentum", "weight_decay")
 """The fields of every recipe in the PARAMETER event, without the loss scale."""
+
+UNSEEN = -1
 
 Step = str | list[int]
 
@@ -56,9 +60,6 @@ class EventWriter:
         return f"DLLL {json.dumps(line, allow_nan=False, ensure_ascii=False)}\n"
 
 
-UNSEEN = -1
-
-
 class RankTotals(NamedTuple):
     """One rank's part of the result, as whole numbers, so that ranks can exchange it.
 
@@ -88,12 +89,7 @@ def parameters(
     global_batch = settings.batch_per_device * place.world_size
     requested = {
         "schema": SCHEMA,
-        "framework": settings.framework,
-        "task": settings.task,
-        "model": settings.model,
-        "precision": settings.precision,
-        "compiler": settings.compiler,
-        "data": settings.data,
+        **{name: getattr(settings, name) for name in AXES},
         "loader": None if settings.synthetic else settings.loader,
         "loader_workers": None if settings.synthetic else settings.loader_workers,
         "batch_per_device": settings.batch_per_device,
@@ -124,12 +120,12 @@ def step_events(
 ) -> list[tuple[Step, Mapping[str, Any], float]]:
     """Return one event per step, with the time at which the step was done."""
     events: list[tuple[Step, Mapping[str, Any], float]] = []
-    done_at = timeline.first_step_at
-    for index, step_s in enumerate(timeline.step_s):
-        done_at = timeline.window_at + step_s if index == settings.warmup_steps else done_at + step_s
-        data: dict[str, Any] = {"phase": _phase(index, settings.warmup_steps), "step_time_s": step_s}
-        data.update(_loss(losses[index]))
-        data["data_wait_s"] = data_waits_s[index]
+    done_at, warmup_steps = timeline.first_step_at, settings.warmup_steps
+    for index, (step_s, loss, wait_s) in enumerate(zip(timeline.step_s, losses, data_waits_s)):
+        done_at = timeline.window_at + step_s if index == warmup_steps else done_at + step_s
+        phase = "first_step" if index == 0 else "warmup" if index < warmup_steps else "measured"
+        shown = {"loss": loss} if math.isfinite(loss) else {"loss": None, "loss_finite": False}
+        data = {"phase": phase, "step_time_s": step_s, **shown, "data_wait_s": wait_s}
         events.append(([index * global_batch // epoch_samples, index], data, done_at))
     return events
 
@@ -152,8 +148,18 @@ def summary(
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
     work = {**task.work(settings, samples), **counted}
-    agree = len({rank.digest for rank in ranks}) == 1
     compiled = [rank.compiled_in_window for rank in ranks]
+    agree = len({rank.digest for rank in ranks}) == 1
+    doubts: list[tuple[str, str]] = []
+    first = next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
+    if first is not None:
+        doubts.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
+    if not agree:
+        doubts.append(("ranks-disagree", "The ranks hold different parameters after the window."))
+    late = [index for index, count in enumerate(compiled) if count > 0]
+    if late:
+        sentence = f"Ranks {late} compiled again in the window: too little warm-up."
+        doubts.append(("compiled-in-window", sentence))
     return {
         "outcome": "ok",
         "throughput": work[task.headline] / window_s,
@@ -173,38 +179,5 @@ def summary(
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
         **found.data,
-        "suspect": [
-            {"code": code, "sentence": sentence}
-            for code, sentence in [*_suspicions(ranks, losses, agree), *found.doubts]
-        ],
+        "suspect": [{"code": code, "sentence": sentence} for code, sentence in [*doubts, *found.doubts]],
     }
-
-
-def _suspicions(ranks: list[RankTotals], losses: list[float], agree: bool) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    first = first_not_finite(losses)
-    if first is not None:
-        found.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
-    if not agree:
-        found.append(("ranks-disagree", "The ranks hold different parameters after the window."))
-    late = [index for index, rank in enumerate(ranks) if rank.compiled_in_window > 0]
-    if late:
-        found.append(
-            ("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")
-        )
-    return found
-
-
-def first_not_finite(losses: list[float]) -> int | None:
-    """Return the first step whose loss is NaN or infinite, or None."""
-    return next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
-
-
-def _phase(index: int, warmup_steps: int) -> str:
-    if index == 0:
-        return "first_step"
-    return "warmup" if index < warmup_steps else "measured"
-
-
-def _loss(loss: float) -> dict[str, Any]:
-    return {"loss": loss} if math.isfinite(loss) else {"loss": None, "loss_finite": False}

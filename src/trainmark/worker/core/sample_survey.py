@@ -9,14 +9,17 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from .settings import Settings
 from .task import Verified
 from .training import Training
 
-ROWS = 16
-"""The samples of each batch that are compared."""
+ROWS, VALUES = 16, 64
+"""The samples of each batch that are compared, and the values of each array of a row that show whether it is a copy."""
 
 SAMPLES, LEAST_BATCHES, MOST_BATCHES = 64, 5, 16
 """The samples to compare after the window, and the fewest and most batches that are fetched for them."""
@@ -42,9 +45,6 @@ COPIES = 0.3
 Samples drawn with replacement from four batches' worth, the worst case of a correct loader, have 0.12.
 """
 
-VALUES = 64
-"""The values of each array of a row by which equal rows are found; rows that agree in these are compared whole."""
-
 SHARED = 0.5
 """The share of the compared samples that two ranks may have in common."""
 
@@ -56,11 +56,15 @@ def survey_samples(
 
     All ranks must call it.
     """
-    found = [batch for batch in batches if batch is not None]
+    found, survey = [batch for batch in batches if batch is not None], Verified()
     if not settings.synthetic and found:
-        found += _more_batches(training, settings, len(found))
+        wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
+        for _ in range(wanted - len(found)):
+            batch = training.read_batch()
+            assert batch is not None
+            found.append(batch)
+            training.batch = training.feed.next()
     digests = [_row_digests(batch, settings.batch_per_device) for batch in found]
-    survey = Verified()
     if not settings.synthetic:
         survey.add(_compare_rows(training, settings, digests))
     survey.add(_find_copies(training, settings, found))
@@ -77,24 +81,15 @@ def _global_batch(training: Training, settings: Settings) -> int:
     return settings.batch_per_device * training.ranks.place.world_size
 
 
-def _more_batches(training: Training, settings: Settings, there: int) -> list[Sequence[Any]]:
-    wanted = min(MOST_BATCHES, max(LEAST_BATCHES, math.ceil(SAMPLES / settings.batch_per_device)))
-    more: list[Sequence[Any]] = []
-    for _ in range(wanted - there):
-        batch = training.read_batch()
-        assert batch is not None
-        more.append(batch)
-        training.batch = training.feed.next()
-    return more
+def _arrays_of(batch: Sequence[Any], rows: int) -> list[Any]:
+    """Return the arrays of a batch that have a row for each sample."""
+    return [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
 
 
 def _row_digests(batch: Sequence[Any], rows: int) -> list[int]:
     """Return 63 bits of a digest of each of the first samples; empty if no array has a row for each sample."""
-    arrays = [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
-    if not arrays:
-        return []
-    digests = []
-    for row in range(min(rows, ROWS)):
+    arrays, digests = _arrays_of(batch, rows), []
+    for row in range(min(rows, ROWS) if arrays else 0):
         digest = hashlib.blake2b(digest_size=8)
         for array in arrays:
             digest.update(array[row].tobytes())
@@ -108,28 +103,27 @@ def _compare_rows(training: Training, settings: Settings, digests: Sequence[Sequ
         return Verified({"compared": None, "distinct": None}, not_checked=["samples"])
     distinct, expected = len(set(every)), min(len(every), training.epoch_samples)
     found = Verified({"compared": len(every), "distinct": distinct})
-    again = _repeated_batch(digests)
-    if (
-        again is not None
-        and len(digests[0]) >= 4
-        and training.epoch_samples >= 2 * _global_batch(training, settings)
-    ):
-        later, earlier = again
-        found.doubt(
-            "batches-repeat",
-            f"The loader repeats its batches: batch {later} after the window is batch {earlier} again.",
-        )
+    # The first batch that equals one before it.
+    batches = list(map(tuple, digests))
+    later = next((index for index, batch in enumerate(batches) if batch in batches[:index]), None)
+    is_large = training.epoch_samples >= 2 * _global_batch(training, settings)
+    if later is not None and len(digests[0]) >= 4 and is_large:
+        earlier = batches.index(batches[later])
+        sentence = f"The loader repeats its batches: batch {later} after the window is batch {earlier} again."
+        found.doubt("batches-repeat", sentence)
     elif distinct < FEW_DISTINCT * expected:
-        found.doubt(
-            "samples-repeat", f"Only {distinct} of {len(every)} samples after the window are distinct."
-        )
+        sentence = f"Only {distinct} of {len(every)} samples after the window are distinct."
+        found.doubt("samples-repeat", sentence)
     return found
 
 
 def _find_copies(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
     """Find rows that are copies of another row of the same batch, and their share over all batches."""
     batch_rows = settings.batch_per_device
-    compared = [_rows_of(batch, batch_rows) for batch in batches]
+    compared = [
+        [array.reshape(batch_rows, -1) for array in _arrays_of(batch, batch_rows) if array.size]
+        for batch in batches
+    ]
     rows = batch_rows * sum(map(bool, compared))
     # A batch of a small data set spans epochs, and may have a sample twice.
     is_small = not settings.synthetic and training.epoch_samples < 4 * _global_batch(training, settings)
@@ -138,75 +132,47 @@ def _find_copies(training: Training, settings: Settings, batches: Sequence[Seque
     share = sum(map(_copies, compared)) / rows
     found = Verified({"copies": share})
     if share >= COPIES:
-        found.doubt(
-            "batch-has-copies",
-            f"{share:.0%} of the samples after the window are copies of another sample of the same batch.",
+        sentence = (
+            f"{share:.0%} of the samples after the window are copies of another sample of the same batch."
         )
+        found.doubt("batch-has-copies", sentence)
     return found
 
 
-def _rows_of(batch: Sequence[Any], rows: int) -> list[Any]:
-    """Return the arrays of a batch that have a row for each sample, each as (rows, values)."""
-    arrays = [array for array in batch if getattr(array, "shape", ())[:1] == (rows,)]
-    return [array.reshape(rows, -1) for array in arrays if array.size]
-
-
 def _copies(arrays: Sequence[Any]) -> int:
-    """Return the number of rows that equal an earlier row in all arrays."""
+    """Return the number of rows that equal an earlier row in all arrays, each (rows, values)."""
     some = [array[:, :: max(1, array.shape[1] // VALUES)] for array in arrays]
-    earlier: dict[bytes, list[int]] = {}
+    first: dict[bytes, int] = {}
     count = 0
     for row in range(len(arrays[0]) if arrays else 0):
-        alike = earlier.setdefault(b"".join(values[row].tobytes() for values in some), [])
-        if any(all(bool((array[row] == array[other]).all()) for array in arrays) for other in alike[:1]):
-            count += 1
-        alike.append(row)
+        # Rows that agree in some values are compared whole.
+        other = first.setdefault(b"".join(values[row].tobytes() for values in some), row)
+        count += other < row and all(bool((array[row] == array[other]).all()) for array in arrays)
     return count
-
-
-def _repeated_batch(digests: Sequence[Sequence[int]]) -> tuple[int, int] | None:
-    """Return the indices of a batch and of an equal one before it."""
-    first: dict[tuple[int, ...], int] = {}
-    for index, batch in enumerate(map(tuple, digests)):
-        if batch in first:
-            return index, first[batch]
-        first[batch] = index
-    return None
 
 
 def _compare_ranks(training: Training, settings: Settings, digests: Sequence[Sequence[int]]) -> Verified:
     """Compare the ranks' samples of the same steps; all ranks exchange the same number of digests."""
-    synthetic, world_size = settings.synthetic, training.ranks.place.world_size
+    synthetic, epoch = settings.synthetic, training.epoch_samples
     # Synthetic data have one batch a rank, of which the second one may be a copy.
     compared = digests[:1] if synthetic else digests
     own = [digest for batch in compared for digest in batch]
-    epoch, rows = training.epoch_samples, len(compared[0]) if compared else 0
     if not own or (not synthetic and epoch < 2 * _global_batch(training, settings)):
         return Verified({"shared_by_ranks": None}, not_checked=["samples shared by ranks"])
     ranks = training.gather(own)
     # In a small data set later batches are of another epoch, and may have the others' samples: by batches then.
-    part = len(own) if synthetic or epoch >= 2 * len(own) * world_size else rows
-    share, one, other = _most_shared(ranks, part)
+    part = len(own) if synthetic or epoch >= 2 * len(own) * len(ranks) else len(compared[0])
+    parts = [[{*rank[start : start + part]} for start in range(0, len(own), part)] for rank in ranks]
+    share, one, other = max(
+        (sum(len(mine & theirs) for mine, theirs in zip(parts[one], parts[other])) / len(own), one, other)
+        for other in range(1, len(ranks))
+        for one in range(other)
+    )
     found = Verified({"shared_by_ranks": share})
     if share >= SHARED:
-        found.doubt(
-            "ranks-share-samples",
-            f"Ranks {one} and {other} train on the same samples: {share:.0%} of those compared.",
-        )
+        sentence = f"Ranks {one} and {other} train on the same samples: {share:.0%} of those compared."
+        found.doubt("ranks-share-samples", sentence)
     return found
-
-
-def _most_shared(ranks: Sequence[Sequence[int]], part: int) -> tuple[float, int, int]:
-    """Return the largest share of samples that two ranks have in common in the same part, and the two ranks."""
-    shares = []
-    for other in range(1, len(ranks)):
-        for one in range(other):
-            common = sum(
-                len({*ranks[one][start : start + part]} & {*ranks[other][start : start + part]})
-                for start in range(0, len(ranks[one]), part)
-            )
-            shares.append((common / len(ranks[one]), one, other))
-    return max(shares)
 
 
 def _check_numbers(training: Training, settings: Settings) -> Verified:
@@ -220,10 +186,8 @@ def _check_numbers(training: Training, settings: Settings) -> Verified:
     if there is None:
         found.not_checked.append("size of the data set")
     elif there != training.epoch_samples:
-        found.doubt(
-            "samples-left-out",
-            f"An epoch has {training.epoch_samples} samples, but the data set has {there}.",
-        )
+        sentence = f"An epoch has {training.epoch_samples} samples, but the data set has {there}."
+        found.doubt("samples-left-out", sentence)
     if not numbers:
         found.not_checked.append("numbers of the samples")
         return found
@@ -240,10 +204,8 @@ def _check_numbers(training: Training, settings: Settings) -> Verified:
             f"The loader reads the data set in the order of its list: {in_order:.0%} of {len(numbers)} samples follow "
             "their predecessor there, but a shuffled order was requested.",
         )
-    digest = hashlib.blake2b(",".join(map(str, sorted(numbers))).encode(), digest_size=8)
-    found.data.update(
-        read=len(numbers), read_distinct=distinct, read_digest=digest.hexdigest(), in_order=in_order
-    )
+    digest = hashlib.blake2b(",".join(map(str, sorted(numbers))).encode(), digest_size=8).hexdigest()
+    found.data.update(read=len(numbers), read_distinct=distinct, read_digest=digest, in_order=in_order)
     return found
 
 
@@ -253,14 +215,11 @@ def _share_in_order(numbers: Sequence[int], listed: Sequence[int] | None) -> flo
     found = [places[number] for number in numbers if number in places]
     if len(places) < ROWS or len(found) < max(len(numbers) // 2, 2):
         return None
-    steps = [found[place] - found[place - 1] for place in range(1, len(found))]
-    following = sum(step % len(places) == 1 for step in steps)
+    following = sum((place - last) % len(places) == 1 for last, place in pairwise(found))
     return following / (len(found) - 1)
 
 
 def _check_labels(training: Training, settings: Settings, batches: Sequence[Sequence[Any]]) -> Verified:
-    import numpy as np
-
     compared = batches[:1] if settings.synthetic else batches
     labelled = [training.task.labels(settings, batch) for batch in compared]
     known = [labels for labels in labelled if labels is not None]
@@ -268,11 +227,9 @@ def _check_labels(training: Training, settings: Settings, batches: Sequence[Sequ
         return Verified({"labels": None}, not_checked=["labels"])
     values = np.concatenate([np.ravel(labels) for labels, _ in known])
     counts = Counter(values.tolist())
-    value, most = counts.most_common(1)[0]
-    share = most / len(values)
-    found = Verified(
-        {"labels": {"count": len(values), "distinct": len(counts), "most_frequent_share": share}}
-    )
+    ((value, most),) = counts.most_common(1)
+    shares = {"count": len(values), "distinct": len(counts), "most_frequent_share": most / len(values)}
+    found = Verified({"labels": shares})
     if len(counts) == 1 and known[0][1] ** (len(values) - 1.0) < IMPROBABLE:
         found.doubt("labels-all-equal", f"All {len(values)} labels after the window are {value:g}.")
     return found

@@ -20,16 +20,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .optimizers import Moments, adam, clipping
 from .settings import LAMB, AdamRecipe, Settings
 from .task import Verified
 from .training import Training
 
-SAMPLED = 32
-"""The number of sampled elements of each parameter."""
-
-ELEMENTS = 4096
-"""Elements that are sampled of each parameter where gradients need not be exchanged."""
+SAMPLED, ELEMENTS = 32, 4096
+"""The sampled elements of each parameter, and those where gradients need not be exchanged."""
 
 ROUNDING = 2.0**-24
 """The rounding of FP32, relative to the value."""
@@ -37,26 +36,17 @@ ROUNDING = 2.0**-24
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 """How far the fitted factors, and the residual, may be off: in FP32, and with rounded products."""
 
-EXPLAINED = 0.5
-"""Another rate or momentum explains the update if it leaves less than this part of what the requested one leaves.
+EXPLAINED, NOTICEABLE = 0.5, 0.01
+"""A rate or momentum that deviates by ``NOTICEABLE`` explains the update if it leaves less than this part of the rest.
 
 Two computations of a gradient in 16 bits differ by noise, which makes the fitted rate too small.
 """
 
-NOTICEABLE = 0.01
-"""From this deviation on, a rate or momentum that explains the update better than the recipe's is a doubt."""
+FINEST, FEWEST = 1e-4, 16
+"""The part of an update that two gradients in 16 bits leave at least; two factors fit fewer elements by chance."""
 
-FINEST = 1e-4
-"""The part of an update that two computations of its gradient in 16 bits leave at least."""
-
-FEWEST = 16
-"""Two factors fit fewer elements than these by chance."""
-
-UNSEEN_DECAY = 0.005
-"""Another decay is reported from this difference on, if it leaves less than ``EXPLAINED`` of the residual."""
-
-TRUST_OFF = 0.02
-"""How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
+UNSEEN_DECAY, TRUST_OFF = 0.005, 0.02
+"""The allowed deviations of a decay, and of a trust ratio: weights and moments are of FP32, whatever the products."""
 
 OBSERVABLE = 100 * ROUNDING
 """An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
@@ -64,8 +54,6 @@ OBSERVABLE = 100 * ROUNDING
 
 def sampled(arrays: Mapping[str, Any], name: str, elements: int = SAMPLED) -> Any:
     """Return elements of a parameter, the same of every array of its name, in float64."""
-    import numpy as np
-
     values = np.asarray(arrays[name]).reshape(-1)
     random = np.random.RandomState(zlib.crc32(name.encode()))
     return values[random.randint(0, values.size, elements)].astype(np.float64)
@@ -101,6 +89,16 @@ class WitnessedStep(NamedTuple):
         """Return the names of the parameters."""
         return [name for name in self.weights[1] if self.training.task.is_trainable(name)]
 
+    @property
+    def exact(self) -> bool:
+        """Return whether products are computed in FP32."""
+        return self.training.expected().compute_dtype == "float32"
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return self.training.ranks.place.world_size
+
     def decay(self, name: str) -> float:
         """Return the requested decay of a parameter."""
         return self.training.task.decay(self.settings, name)
@@ -108,170 +106,129 @@ class WitnessedStep(NamedTuple):
 
 def averaged(training: Training, gradients: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the sampled elements of the gradients' mean over the ranks. All ranks call it."""
-    import numpy as np
-
     own = np.concatenate([sampled(gradients, name) for name in names])
     mean = np.array(training.mean_over_ranks(own.tolist()))
     return dict(zip(names, np.split(mean, len(names))))
 
 
-class Update:
-    """The update of a step, held against the recipe's on elements sampled from each parameter."""
+def check_update(step: WitnessedStep) -> tuple[Verified, dict[str, Unexplained]]:
+    """Solve rate and momentum from the update; report them and its unexplained part, and doubt other ones.
 
-    def __init__(self, step: WitnessedStep) -> None:
-        self._step = step
-        self._exact = step.training.expected().compute_dtype == "float32"
-
-    def check(self) -> Verified:
-        """Solve rate and momentum from the update; report them and its unexplained part, and doubt other ones."""
-        found = Verified(
-            {
-                "learning_rate_asked": self._step.rate,
-                "momentum_asked": self._step.settings.recipe.momentum,
-                "learning_rate": None,
-                "momentum": None,
-                "residual": None,
-            }
-        )
-        reason = self._solve(found.data)
-        if reason is not None:
-            found.doubt(
-                "update-differs",
-                f"The update after the window does not match the recipe and all ranks' batches: {reason}.",
-            )
-        return found
-
-    def unexplained(self) -> dict[str, Unexplained]:
-        """Return the part of the update that only decay explains, by parameter. Called after ``check``."""
-        raise NotImplementedError
-
-    def _solve(self, found: dict[str, Any]) -> str | None:
-        """Add what is solved to ``found``; return why the update differs, or None."""
-        raise NotImplementedError
+    Return also the part of the update that only decay explains, by parameter.
+    """
+    recipe = step.settings.recipe
+    found = Verified({"learning_rate_asked": step.rate, "momentum_asked": recipe.momentum})
+    found.data.update(learning_rate=None, momentum=None, residual=None)
+    unexplained: dict[str, Unexplained] = {}
+    if isinstance(recipe, AdamRecipe):
+        reason = _Adaptive(step, recipe).solve(found.data, unexplained)
+    else:
+        reason = _solve_descent(step, found.data, unexplained)
+    if reason is not None:
+        sentence = f"The update after the window does not match the recipe and all ranks' batches: {reason}."
+        found.doubt("update-differs", sentence)
+    return found, unexplained
 
 
-class SgdUpdate(Update):
-    """A step of gradient descent, with or without momentum."""
-
-    def _solve(self, found: dict[str, Any]) -> str | None:
-        import numpy as np
-
-        if self._step.mean is None:
-            return None
-        terms, decays, update, accuracy = self._equations()
-        if not len(update):
-            return None
-        requested, requested_rate = self._step.settings.recipe.momentum, self._step.rate
-        (of_velocity, rate), *_ = np.linalg.lstsq(terms * accuracy[:, None], update * accuracy, rcond=None)
-
-        def unexplained(*factors: float, weight: Any = accuracy) -> float:
-            return _part_left(update * weight, terms @ factors * weight)
-
-        as_requested = requested * requested_rate, requested_rate
-        residual = unexplained(*as_requested, weight=1.0)
-        momentum = float(of_velocity / rate) if rate else None
-        times = rate / requested_rate
-        off, most_left = EXACT if self._exact else ROUNDED
-        decay = _more_decay(terms, decays, update, residual)
-        differs = abs(times - 1) > NOTICEABLE or (
-            momentum is not None and abs(momentum - requested) > NOTICEABLE
-        )
-        if decay is not None:
-            reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
-        elif differs and unexplained(of_velocity, rate) < EXPLAINED * unexplained(*as_requested):
-            reason = self._what_is_wrong(times, momentum, residual, off, NOTICEABLE)
-        elif (residual <= most_left and abs(times - 1) <= off) or not self._exact:
-            reason = None
-        else:
-            reason = self._what_is_wrong(times, momentum, residual, off, off)
-        # A vague fit neither confirms the recipe nor explains the update by another one: its noise is too large.
-        vague = bool(differs and reason is None)
-        found.update(learning_rate=float(rate), momentum=momentum, residual=residual, fit_is_vague=vague)
-        return reason
-
-    def unexplained(self) -> dict[str, Unexplained]:
-        """Return what neither the velocity nor the gradient explains, by parameter."""
-        step, found = self._step, {}
-        if step.mean is None:
-            return {}
-        momentum = step.settings.recipe.momentum
-        for name in step.names:
-            before, between, after, gradients = self._read(name, ELEMENTS)
-            rest = (between - after - momentum * (before - between)) / step.rate - gradients
-            found[name] = Unexplained(between, rest)
-        return found
-
-    def _read(self, name: str, most: int) -> tuple[Any, Any, Any, Any]:
-        """Return elements of a parameter's weights, before, between and after the steps, and of its gradient.
-
-        A single rank's gradients are those of its own pass, of which all elements are known, and ``most`` are returned.
-        """
-        step = self._step
-        assert step.mean is not None
-        elements = most if step.training.ranks.place.world_size == 1 else SAMPLED
-        before, between, after = (sampled(weights, name, elements) for weights in step.weights)
-        whole = elements > SAMPLED
-        return (
-            before,
-            between,
-            after,
-            sampled(step.alone.gradients, name, elements) if whole else step.mean[name],
-        )
-
-    def _equations(self) -> tuple[Any, Any, Any, Any]:
-        """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
-
-        Each parameter's rows are divided by the size of its update. The last array (n,) is their accuracy, 1 in FP32:
-        a gradient in 16 bits is noise in some layers and nearly exact in the classifier's bias.
-        """
-        import numpy as np
-
-        rows, decays, results = [np.zeros((0, 2))], [np.zeros((0, 2))], [np.zeros(0)]
-        accuracies = [np.zeros(0)]
-        for name in self._step.names:
-            before, weights, after, gradients = self._read(name, SAMPLED if self._exact else ELEMENTS)
-            update = weights - after
-            size = float(np.sqrt(np.mean(update**2)))
-            # An update that FP32 rounds away does not show the added value.
-            if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
-                continue
-            decay = self._step.decay(name)
-            velocity = (before - weights) / self._step.rate
-            own = np.stack([velocity, gradients + decay * weights], axis=1) / size
-            rows.append(own)
-            none = np.zeros_like(weights)
-            decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
-            results.append(update / size)
-            few = np.asarray(self._step.weights[1][name]).size < FEWEST
-            accuracy = 1.0 if self._exact or few else _accuracy(own, update / size)
-            accuracies.append(np.full(len(update), accuracy))
-        terms, weights_of_decay = np.concatenate(rows), np.concatenate(decays)
-        return terms, weights_of_decay, np.concatenate(results), np.concatenate(accuracies)
-
-    def _what_is_wrong(
-        self, times: float, momentum: float | None, residual: float, off: float, least: float
-    ) -> str:
-        """Return why the update differs; its rate is ``times`` the requested one.
-
-        A factor is that of a sum over the ranks within ``off``, and another one from ``least`` on.
-        """
-        ranks = self._step.training.ranks.place.world_size
-        if ranks > 1 and abs(times / ranks - 1) <= off:
-            return f"the gradients of the {ranks} ranks are summed instead of averaged"
-        requested = self._step.settings.recipe.momentum
-        if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
-            return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
-        if abs(times - 1) > least:
-            return f"the gradients count {times:.3g} times as much as with the learning rate"
-        return f"{residual:.0%} of it is unexplained"
+def _summed(step: WitnessedStep, times: float, off: float) -> str | None:
+    """Return the reason for a doubt if gradients count ``times`` as a sum over the ranks does."""
+    if step.ranks > 1 and abs(times / step.ranks - 1) <= off:
+        return f"the gradients of the {step.ranks} ranks are summed instead of averaged"
+    return None
 
 
-def _accuracy(terms: Any, update: Any) -> float:
-    """Return by what a parameter's rows count: the inverse of what its own best factors leave of its update."""
-    import numpy as np
+def _solve_descent(
+    step: WitnessedStep, found: dict[str, Any], unexplained: dict[str, Unexplained]
+) -> str | None:
+    """Add what a step of SGD, with or without momentum, shows to ``found``; return why it differs, or None."""
+    if step.mean is None:
+        return None
+    requested = step.settings.recipe.momentum
+    for name in step.names:
+        before, between, after, gradients = _elements(step, name, ELEMENTS)
+        rest = (between - after - requested * (before - between)) / step.rate - gradients
+        unexplained[name] = Unexplained(between, rest)
+    terms, decays, update, accuracy = _equations(step)
+    if not len(update):
+        return None
+    (of_velocity, rate), *_ = np.linalg.lstsq(terms * accuracy[:, None], update * accuracy, rcond=None)
 
-    factors, *_ = np.linalg.lstsq(terms, update, rcond=None)
-    return 1 / max(_part_left(update, terms @ factors), FINEST)
+    def left(*factors: float, weight: Any = accuracy) -> float:
+        return _part_left(update * weight, terms @ factors * weight)
+
+    as_requested = requested * step.rate, step.rate
+    residual = left(*as_requested, weight=1.0)
+    momentum = float(of_velocity / rate) if rate else None
+    times = rate / step.rate
+    off, most_left = EXACT if step.exact else ROUNDED
+    decay = _more_decay(terms, decays, update, residual)
+    differs = abs(times - 1) > NOTICEABLE or (momentum is not None and abs(momentum - requested) > NOTICEABLE)
+    if decay is not None:
+        reason: str | None = f"parameters decay by {decay:.2g} more than was requested"
+    elif differs and left(of_velocity, rate) < EXPLAINED * left(*as_requested):
+        reason = _descent_differs(step, times, momentum, residual, NOTICEABLE)
+    elif step.exact and not (residual <= most_left and abs(times - 1) <= off):
+        reason = _descent_differs(step, times, momentum, residual, off)
+    else:
+        reason = None
+    # A vague fit neither confirms the recipe nor explains the update by another one: its noise is too large.
+    vague = bool(differs and reason is None)
+    found.update(learning_rate=float(rate), momentum=momentum, residual=residual, fit_is_vague=vague)
+    return reason
+
+
+def _elements(step: WitnessedStep, name: str, most: int) -> tuple[Any, Any, Any, Any]:
+    """Return elements of a parameter's weights, before, between and after the steps, and of its gradient.
+
+    A single rank's gradients are those of its own pass, of which all elements are known, and ``most`` are returned.
+    """
+    assert step.mean is not None
+    elements = most if step.ranks == 1 else SAMPLED
+    before, between, after = (sampled(weights, name, elements) for weights in step.weights)
+    whole = elements > SAMPLED
+    gradients = sampled(step.alone.gradients, name, elements) if whole else step.mean[name]
+    return before, between, after, gradients
+
+
+def _equations(step: WitnessedStep) -> tuple[Any, Any, Any, Any]:
+    """Return the terms of the update: velocity and gradient (n, 2), ``_more_decay``'s columns, the update (n,).
+
+    Each parameter's rows are divided by the size of its update. The last array (n,) is their accuracy, 1 in FP32:
+    a gradient in 16 bits is noise in some layers and nearly exact in the classifier's bias.
+    """
+    rows = [(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros(0), np.zeros(0))]
+    for name in step.names:
+        before, weights, after, gradients = _elements(step, name, SAMPLED if step.exact else ELEMENTS)
+        size = _size(weights - after)
+        # An update that FP32 rounds away does not show the added value.
+        if size < 1e3 * ROUNDING * _size(weights) or size == 0:
+            continue
+        decay, none, update = step.decay(name), np.zeros_like(weights), (weights - after) / size
+        terms = np.stack([(before - weights) / step.rate, gradients + decay * weights], axis=1) / size
+        decays = np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size
+        accuracy = 1.0
+        if not step.exact and np.asarray(step.weights[1][name]).size >= FEWEST:
+            # The inverse of what the parameter's own best factors leave of its update.
+            factors, *_ = np.linalg.lstsq(terms, update, rcond=None)
+            accuracy = 1 / max(_part_left(update, terms @ factors), FINEST)
+        rows.append((terms, decays, update, np.full(len(update), accuracy)))
+    terms, decays, update, accuracies = (np.concatenate(column) for column in zip(*rows))
+    return terms, decays, update, accuracies
+
+
+def _descent_differs(
+    step: WitnessedStep, times: float, momentum: float | None, residual: float, least: float
+) -> str:
+    """Return why the update differs; its rate is ``times`` the requested one, another one from ``least`` on."""
+    requested = step.settings.recipe.momentum
+    summed = _summed(step, times, (EXACT if step.exact else ROUNDED)[0])
+    if summed is not None:
+        return summed
+    if momentum is not None and abs(times - 1) <= least < abs(momentum - requested):
+        return f"the momentum is {momentum:.3g} instead of {requested:.3g}"
+    if abs(times - 1) > least:
+        return f"the gradients count {times:.3g} times as much as with the learning rate"
+    return f"{residual:.0%} of it is unexplained"
 
 
 def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float | None:
@@ -279,8 +236,6 @@ def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float 
 
     ``decays`` are the weights: one column for parameters with weight decay, one for those without.
     """
-    import numpy as np
-
     whole = np.concatenate([terms, decays], axis=1)
     factors, *_ = np.linalg.lstsq(whole, update, rcond=None)
     left = update - whole @ factors
@@ -290,21 +245,14 @@ def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> float 
     return float(more) if abs(more) >= UNSEEN_DECAY else None
 
 
-class AdamUpdate(Update):
+class _Adaptive:
     """A step of an adaptive optimizer: Adam, AdamW or LAMB."""
 
-    def __init__(self, step: WitnessedStep) -> None:
-        super().__init__(step)
-        assert isinstance(step.settings.recipe, AdamRecipe)
-        self._recipe: AdamRecipe = step.settings.recipe
-        self._unexplained: dict[str, Unexplained] = {}
+    def __init__(self, step: WitnessedStep, recipe: AdamRecipe) -> None:
+        self._step, self._recipe = step, recipe
 
-    def unexplained(self) -> dict[str, Unexplained]:
-        return self._unexplained
-
-    def _solve(self, found: dict[str, Any]) -> str | None:
-        import numpy as np
-
+    def solve(self, found: dict[str, Any], unexplained: dict[str, Unexplained]) -> str | None:
+        """Add what the step shows to ``found``, and the rest of its update; return why it differs, or None."""
         step, recipe = self._step, self._recipe
         (moments, later), mean = step.moments, step.mean
         ratios: dict[str, float] = {}
@@ -313,12 +261,10 @@ class AdamUpdate(Update):
             ratios, found["trust_ratio_off"], trusted = self._trusted(later)
         if moments is None or later is None or mean is None:
             return trusted
-        training = step.training
         # What a lazy optimizer leaves alone has a gradient of 0.
+        is_lazy = step.training.task.is_lazy
         requested_of = {
-            name: mean[name] != 0
-            if training.task.is_lazy(step.settings, name)
-            else np.ones_like(mean[name], bool)
+            name: mean[name] != 0 if is_lazy(step.settings, name) else np.ones_like(mean[name], bool)
             for name in step.names
         }
         factor = self._gradients_count(mean, requested_of, moments, later)
@@ -335,7 +281,7 @@ class AdamUpdate(Update):
             direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
             term = direction + step.decay(name) * weights
             moved = (weights - after) / (step.rate * ratio)
-            self._unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
+            unexplained[name] = Unexplained(weights[own], (moved - direction)[own])
             terms.append((term * ratio)[own])
             updates.append((weights - after)[own])
         term, update = np.concatenate(terms), np.concatenate(updates)
@@ -348,7 +294,7 @@ class AdamUpdate(Update):
         if clipped:
             found["clip_factor"] = clip
         # That a ratio is missing says more than what it makes of rate and residual.
-        return trusted or self._what_is_wrong(factor, rate, residual, explains)
+        return trusted or self._what_is_wrong(1.0 if factor is None else factor, rate, residual, explains)
 
     def _clip(self, factor: float, moments: Moments, later: Moments) -> float:
         """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
@@ -356,19 +302,15 @@ class AdamUpdate(Update):
         Of several ranks none knows the norm of the mean. It is then that of what went into the first moment, divided by
         the factor. Of a model that is observed by rows that norm is not known, and the factor is believed, up to 1.
         """
-        import numpy as np
-
-        training, norm, retained = self._step.training, self._recipe.clip_norm, self._recipe.momentum
-        if training.ranks.place.world_size == 1:
-            return clipping(self._step.alone.gradients, self._recipe, getattr(self._step.alone, "norm", None))
+        step, norm, retained = self._step, self._recipe.clip_norm, self._recipe.momentum
+        if step.ranks == 1:
+            return clipping(step.alone.gradients, self._recipe, getattr(step.alone, "norm", None))
         if norm is None:
             return 1.0
-        if training.sampled_share() < 1:
+        if step.training.sampled_share() < 1:
             return min(factor, 1.0)
-        given = [
-            np.ravel(later.first[name] - np.float32(retained) * moments.first[name])
-            for name in self._step.names
-        ]
+        past = np.float32(retained)
+        given = [np.ravel(later.first[name] - past * moments.first[name]) for name in step.names]
         size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - retained)
         return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
@@ -379,35 +321,31 @@ class AdamUpdate(Update):
 
         A batch that is learned by heart leaves gradients that are smaller than the rounding of the moments.
         """
-        import numpy as np
-
+        retained = self._recipe.momentum
         added, expected = [], []
         for name, own in requested_of.items():
-            size = float(np.sqrt(np.mean(mean[name] ** 2)))
-            past = float(np.sqrt(np.mean(sampled(moments.first, name) ** 2)))
-            if size * (1 - self._recipe.momentum) > OBSERVABLE * past:
-                gained = sampled(later.first, name) - self._recipe.momentum * sampled(moments.first, name)
-                added.append(gained[own] / (1 - self._recipe.momentum) / size)
+            size, past = _size(mean[name]), sampled(moments.first, name)
+            if size * (1 - retained) > OBSERVABLE * _size(past):
+                gained = sampled(later.first, name) - retained * past
+                added.append(gained[own] / (1 - retained) / size)
                 expected.append(mean[name][own] / size)
         if not added:
             return None
         given, real = np.concatenate(added), np.concatenate(expected)
         return float(given @ real / (real @ real))
 
-    def _what_is_wrong(
-        self, counted: float | None, rate: float, residual: float, explains: bool
-    ) -> str | None:
-        """Return why the update differs; ``counted`` is how many times the gradients count, None if unknown.
+    def _what_is_wrong(self, factor: float, rate: float, residual: float, explains: bool) -> str | None:
+        """Return why the update differs; the gradients count ``factor`` times.
 
         ``explains``: the fitted rate leaves much less unexplained than the requested one.
         """
-        factor, requested = 1.0 if counted is None else counted, self._step.rate
-        off, most_left = EXACT if self._exact else ROUNDED
-        ranks = self._step.training.ranks.place.world_size
-        if ranks > 1 and abs(factor / ranks - 1) <= off:
-            return f"the gradients of the {ranks} ranks are summed instead of averaged"
-        if ranks > 1 and abs(factor * ranks - 1) <= off:
-            return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
+        step, requested = self._step, self._step.rate
+        off, most_left = EXACT if step.exact else ROUNDED
+        summed = _summed(step, factor, off)
+        if summed is not None:
+            return summed
+        if step.ranks > 1 and abs(factor * step.ranks - 1) <= off:
+            return f"the mean of the {step.ranks} ranks' gradients is divided by {step.ranks} once more"
         if abs(factor - 1) > off:
             return f"the gradients count {factor:.3g} times"
         if abs(rate / requested - 1) > (NOTICEABLE if explains else off):
@@ -419,28 +357,22 @@ class AdamUpdate(Update):
 
         Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
         """
-        import numpy as np
-
-        step = self._step
+        step, recipe = self._step, self._recipe
         _, before, after = step.weights
-        ratios = {
-            name: trust_ratio(before[name], later, name, step.decay(name), self._recipe)
-            for name in step.names
-        }
-        offs: dict[str, float] = {}
+        ratios: dict[str, float] = {}
         factors: dict[str, float] = {}
-        for name, ratio in ratios.items():
+        for name in step.names:
             decay, weights = step.decay(name), sampled(before, name)
+            ratios[name] = trust_ratio(before[name], later, name, decay, recipe)
             moved = weights - sampled(after, name)
-            small = OBSERVABLE * float(np.sqrt(np.mean(weights**2)))
-            if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
+            if not decay or not _size(moved) > OBSERVABLE * _size(weights):
                 continue
-            first, second = sampled(later.first, name), sampled(later.second, name)
-            term = _direction(first, second, later.steps, self._recipe) + decay * weights
+            moments = sampled(later.first, name), sampled(later.second, name)
+            term = _direction(*moments, later.steps, recipe) + decay * weights
             factors[name] = float(moved @ term) / float(term @ term) / step.rate if term.any() else 0.0
-            offs[name] = abs(factors[name] / ratio - 1)
-        if not offs:
+        if not factors:
             return ratios, None, None
+        offs = {name: abs(factor / ratios[name] - 1) for name, factor in factors.items()}
         worst = max(offs, key=lambda name: offs[name])
         wrong = sum(off > TRUST_OFF for off in offs.values())
         reason = (
@@ -448,6 +380,11 @@ class AdamUpdate(Update):
             f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
         )
         return ratios, offs[worst], reason if wrong else None
+
+
+def _size(values: Any) -> float:
+    """Return the root of the mean square."""
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def _part_left(update: Any, explained: Any) -> float:
@@ -461,14 +398,10 @@ def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe:
 
     You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
     """
-    import numpy as np
-
     if not decay:
         return 1.0
-    own = np.asarray(weights, np.float32).ravel()
-    first, second = (
-        np.asarray(retained[name], np.float32).ravel() for retained in (moments.first, moments.second)
-    )
+    both = moments.first[name], moments.second[name]
+    own, first, second = (np.asarray(values, np.float32).ravel() for values in (weights, *both))
     direction = _direction(first, second, moments.steps, recipe) + np.float32(decay) * own
     norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
     return norms[0] / norms[1] if all(norms) else 1.0
@@ -476,7 +409,5 @@ def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe:
 
 def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
     """Return Adam's direction, from the moments after the step."""
-    import numpy as np
-
     corrected = second / (1 - recipe.second_momentum**steps)
     return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)

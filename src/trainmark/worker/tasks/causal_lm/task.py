@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
-from ...core.recipe_checks import halves
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import Observation, check_types, describe_logits, describe_products
@@ -197,6 +196,8 @@ class CausalLM(TextTask[CausalSettings]):
 
     def plain_loss(self, _settings: CausalSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean over all predicted tokens, from the own pass's loss of each or from its logits."""
+        from ...core.recipe_checks import halves
+
         losses = getattr(alone, "target_losses", None)
         if losses is None:
             losses = losses_of_tokens(getattr(alone, "logits", None), batch[0])

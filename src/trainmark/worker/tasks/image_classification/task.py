@@ -9,7 +9,6 @@ from zlib import crc32
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
-from ...core.recipe_checks import cross_entropy
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation, ObservedConvolution, verify_layers
@@ -210,6 +209,8 @@ class ImageClassification(Task[ImageSettings]):
 
     def plain_loss(self, settings: ImageSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the cross entropy with smoothed labels."""
+        from ...core.recipe_checks import cross_entropy
+
         logits = getattr(alone, "logits", None)
         if logits is None:
             return None

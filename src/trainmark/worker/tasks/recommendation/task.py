@@ -7,7 +7,6 @@ from typing import Any
 from ...core.facts import Expected, memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
-from ...core.recipe_checks import binary_cross_entropy
 from ...core.settings import AdamRecipe, Recipe
 from ...core.task import Check, PlainLoss, Task, Verified
 from ..products import check_types, describe_logits, describe_products
@@ -145,6 +144,8 @@ class Recommendation(Task[ClickSettings]):
 
     def plain_loss(self, settings: ClickSettings, batch: Sequence[Any], alone: Any) -> PlainLoss | None:
         """Return the mean binary cross entropy of the own pass's logits; None with dropout, which differs by pass."""
+        from ...core.recipe_checks import binary_cross_entropy
+
         logits = getattr(alone, "logits", None)
         labels, _ = self.labels(settings, batch)
         if logits is None or logits.shape != labels.shape or getattr(settings.recipe, "dropout", 0.0):
