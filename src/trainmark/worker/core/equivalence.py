@@ -29,7 +29,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from .backend import Observation
 from .optimizers import Directions, clipping
 from .settings import Settings
 from .task import Check
@@ -46,17 +45,58 @@ def observe_training(training: Training, settings: Settings) -> dict[str, Any]:
 
     Raises OSError or ValueError when the input cannot be read.
     """
-    check = training.task.check(settings)
+    check, is_trainable = training.task.check(settings), training.task.is_trainable
     weights, batch = _given(settings, check)
     training.load_weights(weights)
     training.set_batch(*batch)
-    repeated = _repeated(training, weights) if settings.compiler == OBSERVED else {}
-    steps: list[dict[str, Any]] = []
-    observer = _Observer(training, settings, check)
+    layers: dict[str, Any] = {}
+    if settings.compiler == OBSERVED:
+        # Another loss on the same weights and batch than that of the first step is a random part's work.
+        layers["repeated_loss"] = float(training.observe().loss)
+        training.load_weights(weights)
+    names = [name for name in check.shapes if is_trainable(name)]
+    before, steps, directions = training.read_weights(), [], Directions(settings.recipe)
+    previous: dict[str, Any] = {}
     for index in range(STEPS):
         if check.other is not None:
             training.set_batch(*(check.other(batch) if index % 2 else batch))
-        steps.append(observer.step(index))
+        observed = training.observe() if settings.compiler == OBSERVED else None
+        if observed is not None:
+            training.load_weights(before)
+        training.step(index)
+        training.synchronize()
+        after = training.read_weights()
+        updates = {name: before[name] - after[name] for name in names}
+        done: dict[str, Any] = {
+            "updates": {name: sketch(name, update) for name, update in updates.items()},
+            "statistics": {
+                name: sketch(name, check.statistic(_double(before[name]), _double(after[name])))
+                for name in check.shapes
+                if not is_trainable(name)
+            },
+        }
+        if observed is not None:
+            gradients = observed.gradients
+            done.update(loss=float(observed.loss), **check.outputs(observed))
+            done["gradients"] = {name: sketch(name, gradients[name]) for name in names}
+            factor = clipping(gradients, settings.recipe)
+            done["moments"] = {
+                name: _products(
+                    {
+                        "u": updates[name],
+                        "g": gradients[name],
+                        "w": before[name],
+                        **({"p": previous[name]} if previous else {}),
+                        **directions.next(name, gradients[name], factor),
+                    }
+                )
+                for name in names
+            }
+            if index == 0:
+                layers.update(check.layers(observed))
+                layers.update({} if check.reach is None else check.reach(observed, before))
+        steps.append(done)
+        before, previous = after, updates
     return {
         "schema": SCHEMA,
         "framework": settings.framework,
@@ -66,16 +106,8 @@ def observe_training(training: Training, settings: Settings) -> dict[str, Any]:
         "parameters": training.describe()["parameters"],
         "steps": steps,
         "step_losses": training.losses()[:STEPS],
-        **repeated,
-        **observer.layers,
+        **layers,
     }
-
-
-def _repeated(training: Training, weights: Mapping[str, Any]) -> dict[str, float]:
-    """Return the loss of a look before the first: another one on the same weights and batch is a random part's work."""
-    loss = float(training.observe().loss)
-    training.load_weights(weights)
-    return {"repeated_loss": loss}
 
 
 def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]:
@@ -95,71 +127,6 @@ def _given(settings: Settings, check: Check) -> tuple[dict[str, Any], list[Any]]
     if wrong:
         raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
     return arrays, batch
-
-
-class _Observer:
-    """Looks into one step after the other, and keeps what the next one is compared with."""
-
-    def __init__(self, training: Training, settings: Settings, check: Check) -> None:
-        self._training, self._settings, self._check = training, settings, check
-        self._names = [name for name in check.shapes if training.task.is_trainable(name)]
-        self._rest = [name for name in check.shapes if not training.task.is_trainable(name)]
-        self._weights = training.read_weights()
-        self._updates: dict[str, Any] = {}
-        self._directions = Directions(settings.recipe)
-        self.layers: dict[str, Any] = {}
-
-    def step(self, index: int) -> dict[str, Any]:
-        """Do a step and return what it did; ``layers`` are told of the first that can be looked into."""
-        training, before = self._training, self._weights
-        observed = training.observe() if self._settings.compiler == OBSERVED else None
-        if observed is not None:
-            training.load_weights(before)
-        training.step(index)
-        training.synchronize()
-        after = training.read_weights()
-        updates = {name: before[name] - after[name] for name in self._names}
-        done: dict[str, Any] = {
-            "updates": {name: sketch(name, update) for name, update in updates.items()},
-            "statistics": {
-                name: sketch(name, self._check.statistic(_double(before[name]), _double(after[name])))
-                for name in self._rest
-            },
-        }
-        if observed is not None:
-            done.update(_passes(observed, self._check, self._names))
-            done["moments"] = self._moments(observed, updates)
-            self.layers = self.layers or self._layers(observed)
-        self._weights, self._updates = after, updates
-        return done
-
-    def _layers(self, observed: Observation) -> dict[str, Any]:
-        reach = {} if self._check.reach is None else self._check.reach(observed, self._weights)
-        return {**self._check.layers(observed), **reach}
-
-    def _moments(self, observed: Observation, updates: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-        factor = clipping(observed.gradients, self._settings.recipe)
-        return {
-            name: _products(
-                {
-                    "u": updates[name],
-                    "g": observed.gradients[name],
-                    "w": self._weights[name],
-                    **({"p": self._updates[name]} if self._updates else {}),
-                    **self._directions.next(name, observed.gradients[name], factor),
-                }
-            )
-            for name in self._names
-        }
-
-
-def _passes(observed: Observation, check: Check, names: list[str]) -> dict[str, Any]:
-    """Return what a forward and a backward pass gave."""
-    return {
-        "loss": float(observed.loss),
-        **check.outputs(observed),
-        "gradients": {name: sketch(name, observed.gradients[name]) for name in names},
-    }
 
 
 def _double(array: Any) -> Any:

@@ -7,12 +7,8 @@ from typing import NamedTuple
 from .queues import UNCOUNTED
 from .task import Verified
 
-TOLERANCE = 0.02
-"""The share of the window's samples that may have been made before it."""
-
-
-NAMED = 10
-"""The number of undecodable files that are named."""
+TOLERANCE, NAMED = 0.02, 10
+"""The share of the window's samples that may have been made before it; the undecodable files that are named."""
 
 
 class RankLoading(NamedTuple):
@@ -36,11 +32,6 @@ class RankLoading(NamedTuple):
     uncounted: int = 0
 
     @property
-    def ahead(self) -> float:
-        """Return the batches that can be in flight."""
-        return self.ahead_thousandths / 1000
-
-    @property
     def consumed(self) -> int:
         """Return the samples that were taken in the window."""
         return (self.taken_at_end - self.taken_at_begin) * self.batch
@@ -51,17 +42,10 @@ class RankLoading(NamedTuple):
         return None if self.made_at_end == UNCOUNTED else self.made_at_end - self.made_at_begin
 
     @property
-    def in_flight(self) -> tuple[float | None, float | None, float | None]:
+    def in_flight(self) -> list[float | None]:
         """Return the batches made and not yet taken: after the first step, at the window's begin, at its end."""
-        first, begin, end = (
-            None if made == UNCOUNTED else made / self.batch - taken
-            for made, taken in (
-                (self.made_at_first, self.taken_at_first),
-                (self.made_at_begin, self.taken_at_begin),
-                (self.made_at_end, self.taken_at_end),
-            )
-        )
-        return first, begin, end
+        states = zip(self[1:7:2], self[2:7:2])
+        return [None if made == UNCOUNTED else made / self.batch - taken for made, taken in states]
 
     @property
     def waited(self) -> bool:
@@ -82,14 +66,9 @@ class RankLoading(NamedTuple):
         return left < full - 1 or self.waited
 
     @property
-    def unknown(self) -> bool:
-        """Return whether the window waited for it and is short compared with the uncounted samples in flight."""
-        return self.waited and self.may_be_before > TOLERANCE * self.consumed
-
-    @property
     def may_be_before(self) -> float:
         """Return the number of the window's samples that may have been made before it without being counted."""
-        return self.uncounted if self.produced is not None else self.ahead * self.batch
+        return self.uncounted if self.produced is not None else self.ahead_thousandths / 1000 * self.batch
 
 
 def tell_unreadable(names: list[str], name: str, why: str) -> None:
@@ -124,19 +103,17 @@ def check_queues(ranks: Sequence[RankLoading]) -> Verified:
     """
     if not ranks:
         return Verified({"loading": None})
-    found = Verified(
-        {
-            "loading": {
-                "ahead_batches": [rank.ahead for rank in ranks],
-                "produced": [rank.produced for rank in ranks],
-                "consumed": [rank.consumed for rank in ranks],
-                "in_flight_after_first_step": [rank.in_flight[0] for rank in ranks],
-                "in_flight_at_begin": [rank.in_flight[1] for rank in ranks],
-                "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
-                "waited_s": [rank.waited_us / 1e6 for rank in ranks],
-            }
-        }
-    )
+    first, begin, end = zip(*(rank.in_flight for rank in ranks))
+    loading = {
+        "ahead_batches": [rank.ahead_thousandths / 1000 for rank in ranks],
+        "produced": [rank.produced for rank in ranks],
+        "consumed": [rank.consumed for rank in ranks],
+        "in_flight_after_first_step": list(first),
+        "in_flight_at_begin": list(begin),
+        "in_flight_at_end": list(end),
+        "waited_s": [rank.waited_us / 1e6 for rank in ranks],
+    }
+    found = Verified({"loading": loading})
     for index, rank in enumerate(ranks):
         of = f"Rank {index}" if len(ranks) > 1 else "The run"
         if rank.drained:
@@ -146,7 +123,7 @@ def check_queues(ranks: Sequence[RankLoading]) -> Verified:
                 "the rest had been loaded before, so this is not the loader's throughput. Measure more steps.",
             )
             break
-        if rank.unknown:
+        if rank.waited and rank.may_be_before > TOLERANCE * rank.consumed:
             found.doubt(
                 "queue-unknown",
                 f"{of} waited for its loader, and what that made in the window cannot be counted: "

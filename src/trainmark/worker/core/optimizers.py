@@ -97,19 +97,16 @@ class Directions:
 
         As ``b`` that without clipping, where the recipe has it. Nothing where the optimizer is not adaptive.
         """
-        if not isinstance(self._recipe, AdamRecipe):
-            return {}
-        found = {"a": self._next("a", name, gradient, factor, self._recipe)}
-        if self._recipe.clip_norm is not None:
-            found["b"] = self._next("b", name, gradient, 1.0, self._recipe)
-        return found
-
-    def _next(self, row: str, name: str, gradient: Any, factor: float, recipe: AdamRecipe) -> Any:
         import numpy as np
 
-        step, first, second = self._retained.get((row, name), (0, 0.0, 0.0))
-        given = np.asarray(gradient, np.float64) * factor
-        direction, first, second = adam(given, first, second, step + 1, recipe)
-        # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
-        self._retained[row, name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
-        return direction
+        recipe, found = self._recipe, {}
+        if not isinstance(recipe, AdamRecipe):
+            return {}
+        for row, times in {"a": factor, **({} if recipe.clip_norm is None else {"b": 1.0})}.items():
+            step, first, second = self._retained.get((row, name), (0, 0.0, 0.0))
+            given = np.asarray(gradient, np.float64) * times
+            found[row], first, second = adam(given, first, second, step + 1, recipe)
+            # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
+            moments = np.asarray(first, np.float32), np.asarray(second, np.float32)
+            self._retained[row, name] = (step + 1, *moments)
+        return found

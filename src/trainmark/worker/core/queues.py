@@ -14,7 +14,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from .outcomes import RunError
 
@@ -76,8 +76,6 @@ DRAIN_STEPS = 2 * (AHEAD + 1)
 UNCOUNTED = -1
 """The value for a number of samples that a loader does not count."""
 
-T = TypeVar("T")
-
 
 class Parts(NamedTuple):
     """``workers`` processes that each have ``tasks`` parts in progress or waiting; ``in_batch`` parts make a batch."""
@@ -109,23 +107,18 @@ def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1, ahe
         tasks -= 1
 
 
-def cut(batches: Iterable[Sequence[T]], parts: int) -> Iterator[list[T]]:
-    """Yield the ``parts`` equal parts of each batch, one after another."""
-    for batch in batches:
-        size = len(batch) // parts
-        for start in range(0, len(batch), size):
-            yield list(batch[start : start + size])
-
-
 class Cut:
-    """The parts of endless batches, for loaders that iterate over them; it can be pickled."""
+    """The equal parts of endless batches, for loaders that iterate over them; it can be pickled."""
 
     def __init__(self, batches: Iterable[Any], parts: int) -> None:
         self._batches, self._parts = batches, parts
 
     def __iter__(self) -> Iterator[list[Any]]:
-        """Yield the parts."""
-        return cut(self._batches, self._parts)
+        """Yield the parts of each batch, one after another."""
+        for batch in self._batches:
+            size = len(batch) // self._parts
+            for start in range(0, len(batch), size):
+                yield list(batch[start : start + size])
 
 
 def joined(parts: Iterator[Any], count: int, join: Callable[[list[Any]], Any]) -> Iterator[Any]:

@@ -27,10 +27,8 @@ from typing import Any, NamedTuple, Protocol
 
 from .queues import Loading
 
-BEAT_NS = 1_000_000_000
-"""The shortest time between two heartbeats."""
-
-NEVER = 1 << 63
+BEAT_NS, NEVER = 1_000_000_000, 1 << 63
+"""The shortest time between two heartbeats, and a time that no clock reaches."""
 
 
 class DeviceTimers:
@@ -183,13 +181,8 @@ def measure(
         window_at=window_at,
         compile_s=compile_s,
         compiled_in_window=None if before is None or after is None else after - before,
-        loading=_all_there(loading),
+        loading=[state for state in loading if state is not None] or None,
     )
-
-
-def _all_there(states: "list[Loading | None]") -> list[Loading] | None:
-    known = [state for state in states if state is not None]
-    return known if len(known) == len(states) else None
 
 
 def run_steps(
