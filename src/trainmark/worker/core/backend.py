@@ -63,8 +63,18 @@ def hooked(hooks: Iterable[Any]) -> Iterator[None]:
             hook.remove()
 
 
-class Device(Protocol):
-    """The device of a rank: facts, memory, and the probes of its speed."""
+class Backend(Protocol):
+    """The device of a rank, loader and training step, weights, and observations.
+
+    The constructor of a framework's class raises ``RunError`` (unsupported) for what it cannot train before the ranks
+    meet, so that no rank waits for one that has left. The hot path is ``train`` and the fetch of the next batch.
+    Parameters, running statistics and the optimizer's state are numpy arrays by the names of the task's ``Check``; what
+    the optimizer does not count or store is None. ``COUNTS_UPDATES``: ``steps_taken`` excludes the steps that
+    overflowed, which changed no weight. Types, shapes and layers are read from the framework's own objects and never
+    from the request.
+    """
+
+    COUNTS_UPDATES: bool = True
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -101,10 +111,6 @@ class Device(Protocol):
         framework has no such probe.
         """
         return None
-
-
-class Stepping(Protocol):
-    """Loader and training step, the hot path: ``train`` and the fetch of the next batch are timed."""
 
     def open_loader(self, _settings: Any, _place: Place) -> Feed | None:
         """Return a new feed of the loader that the settings name; None without loaders.
@@ -144,16 +150,6 @@ class Stepping(Protocol):
         """Return the bytes of gradients that a step exchanges, and an all-reduce of that size; None without one."""
         return None
 
-
-class Weights(Protocol):
-    """Parameters, running statistics and the optimizer's state, as numpy arrays by the names of the task's ``Check``.
-
-    What the optimizer does not count or store is None.
-    """
-
-    COUNTS_UPDATES: bool = True
-    """Whether ``steps_taken`` excludes the steps that overflowed, which changed no weight."""
-
     @abstractmethod
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Load parameters and running statistics (numpy, float32), without changing the optimizer's state.
@@ -188,10 +184,6 @@ class Weights(Protocol):
         """Return the optimizer's own count of its updates; forward passes must not raise it."""
         return None
 
-
-class Observing(Protocol):
-    """Observed types, shapes and layers, read from the framework's own objects and never from the request."""
-
     @abstractmethod
     def observed_config(self) -> ObservedConfig:
         """Return the observations of the first step. Called once, after it; hooks may be removed here."""
@@ -225,11 +217,3 @@ class Observing(Protocol):
     def loader_path(self) -> Verified | None:
         """Check the loader's output for a known sample; None if it cannot be observed."""
         return None
-
-
-class Backend(Device, Stepping, Weights, Observing, Protocol):
-    """The four parts together.
-
-    The constructor of a framework's class raises ``RunError`` (unsupported) for what it cannot train before the ranks
-    meet, so that no rank waits for one that has left.
-    """

@@ -15,37 +15,28 @@ TRAIN, MANIFEST = "train.bin", "dataset.json"
 
 
 class Feed:
-    """An endless source of batches; each framework has its own type of batch."""
+    """An endless source of batches; each framework has its own type of batch.
+
+    ``epoch_samples`` are those of the data set, or from the settings. ``decoder`` is that of the samples, and
+    ``workers`` the actual number of loading processes or threads, if it differs from the settings. ``wait_s`` is how
+    long the last call of ``next`` waited for the loader, ``taken`` the number of batches that were fetched from it.
+    ``ahead``: batches that can be in flight (being made, or made and not yet taken); None without a loader.
+    ``produced`` counts the samples that the loader has made, but for up to ``uncounted`` that it may have read before
+    it counts them; None if it has no count. ``counted`` is the work of each fetched batch that does not follow from its
+    samples; None if all of it does. ``unreadable`` are the files that could not be decoded and were replaced by black
+    pictures; None if such a file ends the run.
+    """
 
     epoch_samples: int
-    """Samples in an epoch: of the data set, or from the settings."""
-
     decoder: str | None = None
-    """The decoder of the samples; None without one."""
-
     workers: int | None = None
-    """The actual number of loading processes or threads, if it differs from the settings."""
-
     wait_s: float = 0.0
-    """The time that the last call of ``next`` waited for the loader, in seconds."""
-
     ahead: float | None = None
-    """Batches that can be in flight (being made, or made and not yet taken); None without a loader."""
-
     produced: SampleCounter | None = None
-    """A counter of the samples that the loader has made; None if it has no count."""
-
     counted: list[int] | None = None
-    """The work of each fetched batch that does not follow from its samples; None if all of it does."""
-
     uncounted = 0
-    """Samples that the loader may have read before it counts them."""
-
     taken = 0
-    """Batches that were fetched from the loader."""
-
     unreadable: list[str] | None = None
-    """Files that could not be decoded and were replaced by black pictures; None if such a file ends the run."""
 
     def next(self) -> Any:
         """Return the next batch; the device may still be filling it, in the order of its work."""
@@ -112,7 +103,7 @@ class IndexedReader:
         self._batch_of, self.produced = batch_of, SampleCounter()
 
     def __call__(self, numbers: Any) -> tuple[Any, ...] | RunError:
-        """Return the arrays, or what tells what went wrong: a loader's process cannot end the run."""
+        """Return the arrays, or the ``RunError`` that ended the reading: a loader's process cannot end the run."""
         try:
             arrays = tuple(self._batch_of(numbers))
         except RunError as stopped:

@@ -70,34 +70,25 @@ class Verified:
 
 
 class Check(NamedTuple):
-    """The facts of a task for the check of equal work of one model; see ``equivalence.py``."""
+    """The facts of a task for the check of equal work of one model; see ``equivalence.py``.
+
+    ``shapes`` has the shape of every trainable parameter and running statistic, by the names that all frameworks share,
+    ``inputs`` the names of the batch's arrays, in the order in which ``Training.set_batch`` takes them, and ``facts``
+    the reported settings, ready for JSON. Functions return, ready for JSON, from the first step's ``Observation`` the
+    facts and outputs of the ``layers``, from each step's the network's ``outputs``, and from the first step's and the
+    weights the ranges of the activations' inputs (``reach``). ``statistic`` returns the batch's own statistic from a
+    running one before and after a step. ``other`` returns the batch of every second step; without it all steps have the
+    same batch. Only this reveals what a step does to a row of a table that only an earlier step has looked up.
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
-    """The shape of every trainable parameter and running statistic, by the names that all frameworks share."""
-
     inputs: tuple[str, ...]
-    """The names of the batch's arrays, in the order in which ``Training.set_batch`` takes them."""
-
     facts: Mapping[str, Any]
-    """The reported settings, ready for JSON."""
-
     layers: Callable[[Any], dict[str, Any]]
-    """A function from the first step's ``Observation`` to the facts and outputs of the layers, ready for JSON."""
-
     outputs: Callable[[Any], dict[str, Any]]
-    """A function from each step's ``Observation`` to the network's output, ready for JSON."""
-
     statistic: Callable[[Any, Any], Any] = lambda _before, after: after
-    """A function from a running statistic before and after a step to the batch's own statistic."""
-
     reach: Callable[[Any, Mapping[str, Any]], dict[str, Any]] | None = None
-    """A function from the first step's ``Observation`` and weights to the ranges of the activations' inputs."""
-
     other: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-    """A function from the batch to the batch of every second step; without it all steps have the same batch.
-
-    Only this reveals what a step does to a row of a table that only an earlier step has looked up.
-    """
 
 
 class PlainLoss(NamedTuple):
@@ -118,28 +109,21 @@ Own = TypeVar("Own", bound=Settings)
 
 
 class Task(Generic[Own]):
-    """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""
+    """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``.
+
+    ``name`` is that of the folder, with ``-`` for ``_``; the first of the ``models`` is the default; throughput is
+    counted by the counter of work ``headline``. The fields of ``settings_type`` are common flags and the task's own, by
+    their names. The first step is to show the values of ``observed_fields``; the PARAMETER event has ``recipe_fields``
+    besides those of every recipe. ``is_default``: runs that name neither a task nor a model have this one.
+    """
 
     name: str
-    """The name of the folder, with ``-`` for ``_``."""
-
     models: Sequence[str]
-    """The models; the first one is the default."""
-
     headline: str
-    """The counter of work by which throughput is counted."""
-
     settings_type: type[Settings] = Settings
-    """The type of the settings of a run: its fields are common flags and the task's own, by their names."""
-
     observed_fields: Sequence[str] = ()
-    """The task's settings whose values the first step is to show, by the same names."""
-
     recipe_fields: Sequence[str] = ()
-    """The fields of its recipe in the PARAMETER event, besides those of every recipe."""
-
     is_default = False
-    """Whether this is the task of runs that name neither a task nor a model."""
 
     @property
     def unit(self) -> str:

@@ -18,17 +18,14 @@ from .settings import Settings
 from .task import Task
 from .window import DeviceTimers
 
-WITNESS_RATE = 0.7
-"""The learning rate of the steps after the window, as a part of the recipe's."""
+WITNESS_STEPS, WITNESS_RATE = 2, 0.7
+"""The steps after the window that move the weights, and their learning rate, as a part of the recipe's."""
 
-WITNESS_STEPS = 2
-"""The steps after the window that move the weights."""
+DROPOUT_STEPS, ISOLATION_STEPS = 4, 3
+"""The steps at a rate of 0 after these: of a recipe with dropout; of samples with parts that must be isolated."""
 
-DROPOUT_STEPS = 4
-"""The steps at a rate of 0 after these, by a recipe with dropout."""
-
-ISOLATION_STEPS = 3
-"""The last steps, at a rate of 0, of samples with parts that must not see each other."""
+NONE = "none"
+"""The value of the compiler for no compiler, in every framework."""
 
 
 def steps_after_window(settings: Settings) -> int:
@@ -37,14 +34,13 @@ def steps_after_window(settings: Settings) -> int:
     return WITNESS_STEPS + (DROPOUT_STEPS if settings.dropout else 0) + isolation
 
 
-NONE = "none"
-"""The value of the compiler for no compiler, in every framework."""
-
-
 class OwnPass(NamedTuple):
     """One rank's pass of its batch alone: gradients of the loss by the shared names, and the layers' observations.
 
-    The gradients are those that are verified; ``norm`` is that of all of them together, if they are not all.
+    The gradients are those that are verified; ``norm`` is that of all of them together, if they are not all. ``logits``
+    are the outputs that the loss was computed from (numpy, in their own type), ``target_losses`` the loss of each
+    target of a language model, in their place. ``loss_types`` are those of the ``logits`` and of the ``loss``. What is
+    unknown is None.
     """
 
     gradients: Mapping[str, Any]
@@ -52,35 +48,24 @@ class OwnPass(NamedTuple):
     loss: float | None = None
     norm: float | None = None
     logits: Any = None
-    """The outputs that the loss was computed from (numpy, in their own type); None if they are not returned."""
-
     target_losses: Any = None
-    """The loss of each target of a language model, in place of its logits."""
-
     loss_types: Mapping[str, str] | None = None
-    """The types of the ``logits`` that the loss is computed from, and of the ``loss``; None if they are unknown."""
 
 
 class Training(Backend):
     """One rank that is ready to train; a framework's backend inherits from it and implements what is left.
 
+    The class sets its ``task``, and the ``precision`` before the base's constructor. ``epoch_samples`` are those of the
+    data set, or from the settings for synthetic data; ``data_waits_s`` is the host's wait for the loader in each step.
+    ``OBSERVES_COMPILED``: ``observe`` passes the batch with a compiler too as the step does.
     ``docs/reference/worker.md`` describes how to add a framework or a task.
     """
 
     task: Task[Any]
-    """The task; set by the class."""
-
     precision: Precision
-    """The precision of the run; set before the base's constructor."""
-
     epoch_samples: int
-    """Samples in an epoch: of the data set, or from the settings for synthetic data."""
-
-    OBSERVES_COMPILED = False
-    """Whether ``observe`` passes the batch with a compiler too as the step does."""
-
     data_waits_s: list[float]
-    """The host's wait for the loader in each step, in seconds."""
+    OBSERVES_COMPILED = False
 
     def __init__(
         self,
