@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from .folders import default_task, find_task, framework_names, task_names, task_of_model
+from .folders import find_task, framework_names, task_names, task_of_model
 from .precision import PRECISIONS
 from .queues import DRAIN_STEPS
 from .settings import SYNTHETIC, Settings, count, from_flags, loss_scale, positive
@@ -48,21 +48,13 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     )
 
 
-def _task_of(words: list[str]) -> tuple[Task[Any], str]:
-    """Return the task that the words ask for, by its name or by its model, and the model: flags and defaults follow."""
+def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
+    """Return the flags of the task that the words ask for, by its name or by its model, and the task."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
     early.add_argument("--task", choices=task_names())
     early.add_argument("--model")
     given, _ = early.parse_known_args(words)
-    if given.task is not None:
-        task = find_task(given.task)
-    else:
-        task = (task_of_model(given.model) if given.model is not None else None) or default_task()
-    return task, given.model or task.models[0]
-
-
-def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
-    task, model = _task_of(words)
+    task = find_task(given.task) if given.task is not None else task_of_model(given.model)
     parser = argparse.ArgumentParser(
         prog="trainmark-worker",
         description="Train a model for some steps and write what each of them took.",
@@ -118,5 +110,5 @@ def _parser(words: list[str]) -> tuple[argparse.ArgumentParser, Task[Any]]:
     recipe.add_argument("--warmup-epochs", type=count, default=0, metavar="N", help="of the learning rate")
     recipe.add_argument("--loss-scale", type=loss_scale, default="dynamic", help="dynamic, or a number")
     task.add_flags(parser)
-    parser.set_defaults(**task.defaults(model))
+    parser.set_defaults(**task.defaults(given.model or task.models[0]))
     return parser, task

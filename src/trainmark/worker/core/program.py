@@ -18,7 +18,7 @@ from typing import Any
 from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
-from .folders import find_task, import_framework, import_trainer
+from .folders import find_task, import_backend, import_trainer
 from .loading import RankLoading, check_decoding, check_queues
 from .outcomes import FAILED, OOM, Known, RunError, classify, first_sentence
 from .place import Place, place_from
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     _let_threads_end_the_run(end)
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
-        framework = import_framework(settings.framework)
+        framework = import_backend(settings.framework)
         failures = framework.FAILURES
         trainer = import_trainer(settings.framework, settings.task)
         failures = getattr(trainer, "FAILURES", failures)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .backend import Backend, Gradients
 from .facts import Expected, as_requested
 from .feed import Feed, FixedFeed, LoadedFeed
-from .folders import import_loading
+from .folders import import_backend
 from .optimizers import learning_rates
 from .outcomes import INVALID, RunError
 from .place import Place, Ranks
@@ -111,7 +111,7 @@ class Training(Backend):
         ``batch_of`` returns the samples of some numbers as numpy arrays; ``ready`` is ``from_loader``, or calls it.
         """
         # Imported where it is needed: a loader's packages take long to import, and synthetic data have none.
-        loading: Any = import_loading(settings.framework)
+        loading: Any = import_backend(settings.framework, "loading")
         return loading.open_numbers(samples, batch_of, settings, place, ready)
 
     def from_loader(self, batch: Any) -> Any:
