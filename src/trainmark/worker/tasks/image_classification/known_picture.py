@@ -5,15 +5,17 @@
 A decoder that decodes at a reduced size loses them. As a JPEG (quality 92, no subsampling of the colours) it is off by
 less than 4 levels anywhere, and by 1 on average.
 
-The colours tell where in it one is. So the part that a loader took, and whether it mirrored it, is solved from what
-came out; all of that part, rendered anew from the picture's formula, is then compared with it. That works for every
-loader, whatever random numbers it draws.
+So the part that a loader took, and whether it mirrored it, is solved from what came out; all of that part, rendered
+anew from the picture's formula, is then compared with it. That works for every loader, whatever random numbers it
+draws.
 """
 
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...core.task import Verified
 
@@ -22,10 +24,8 @@ LOW, RISE, BLUE = 16.0, 224.0, 64.0
 DETAIL, ACROSS, ALONG = 24.0, 8, 4
 
 JPEG = Path(__file__).with_suffix(".jpg").read_bytes()
-"""The picture as a baseline JPEG."""
-
 TURNED_OVER = Path(__file__).with_name("known_picture_turned_over.jpg").read_bytes()
-"""The same with top and bottom exchanged: green falls from top to bottom."""
+"""The picture as a baseline JPEG, and the same with top and bottom exchanged: green falls from top to bottom."""
 
 PICTURES = (JPEG, TURNED_OVER)
 """The picture of a class: the first one of classes with an even number, the second one of the others."""
@@ -56,34 +56,23 @@ def _images(folder: Path, labels: Sequence[int]) -> None:
 
 
 def _tfrecord(folder: Path, labels: Sequence[int]) -> None:
-    """Write one shard with ImageNet's feature keys, and the index that DALI wants.
+    """Write one shard with ImageNet's feature keys, which count classes from 1, and the index that DALI wants.
 
     The messages of tensorflow/core/example/example.proto, and the framing of tensorflow/core/lib/io/record_writer.h.
     """
-    records = {label: _record(label) for label in set(labels)}
-    shard, offset = folder / "train-00000-of-00001", 0
-    lines = []
+    records, shard, index = {}, bytearray(), []
+    for label in set(labels):
+        picture, number = _field(1, _field(1, PICTURES[label % 2])), _field(3, _field(1, _varint(label + 1)))
+        pairs = ((b"image/encoded", picture), (b"image/class/label", number))
+        example = _field(1, b"".join(_field(1, _field(1, name) + _field(2, value)) for name, value in pairs))
+        length = struct.pack("<Q", len(example))
+        records[label] = length + _masked_crc(length) + example + _masked_crc(example)
     for label in labels:
-        lines.append(f"{offset} {len(records[label])}\n")
-        offset += len(records[label])
-    shard.write_bytes(b"".join(records[label] for label in labels))
+        index.append(f"{len(shard)} {len(records[label])}\n")
+        shard += records[label]
+    (folder / "train-00000-of-00001").write_bytes(shard)
     (folder / "idx").mkdir()
-    (folder / "idx" / f"{shard.name}.idx").write_text("".join(lines), encoding="ascii")
-
-
-def _record(label: int) -> bytes:
-    """Return a sample of a class from 0; ImageNet's records count classes from 1."""
-    features = [
-        _feature(b"image/encoded", _field(1, _field(1, PICTURES[label % 2]))),
-        _feature(b"image/class/label", _field(3, _field(1, _varint(label + 1)))),
-    ]
-    example = _field(1, b"".join(features))
-    length = struct.pack("<Q", len(example))
-    return length + _masked_crc(length) + example + _masked_crc(example)
-
-
-def _feature(name: bytes, value: bytes) -> bytes:
-    return _field(1, _field(1, name) + _field(2, value))
+    (folder / "idx" / "train-00000-of-00001.idx").write_text("".join(index), encoding="ascii")
 
 
 def _field(number: int, data: bytes) -> bytes:
@@ -112,22 +101,18 @@ def _masked_crc(data: bytes) -> bytes:
 
 def _recordio(folder: Path, labels: Sequence[int]) -> None:
     """Write ``train.rec`` and its index: dmlc-core's include/dmlc/recordio.h, mxnet/recordio.py."""
-    records = bytearray()
-    offsets: list[int] = []
+    records, index = bytearray(), []
     for number, label in enumerate(labels):
-        offsets.append(len(records))
+        index.append(f"{number}\t{len(records)}\n")
         data = struct.pack("<IfQQ", 0, float(label), number, 0) + PICTURES[label % 2]
         records += struct.pack("<II", 0xCED7230A, len(data)) + data + bytes(-len(data) % 4)
     (folder / "train.rec").write_bytes(records)
-    lines = [f"{number}\t{offset}\n" for number, offset in enumerate(offsets)]
-    (folder / "train.idx").write_text("".join(lines), encoding="ascii")
+    (folder / "train.idx").write_text("".join(index), encoding="ascii")
 
 
 _WRITERS: dict[str, Callable[[Path, Sequence[int]], None]] = {
-    FOLDER: _images,
-    TFRECORD: _tfrecord,
-    RECORDIO: _recordio,
-}
+    FOLDER: _images, TFRECORD: _tfrecord, RECORDIO: _recordio
+}  # fmt: skip
 
 # Said here again: a reference that asks where the loaders ask would agree with what is wrong there.
 MEAN = (0.485, 0.456, 0.406)
@@ -136,11 +121,11 @@ DEVIATION = (0.229, 0.224, 0.225)
 LEAST_PICTURES, LEAST_BATCHES = 32, 2
 """At least so many are looked at: that as many random crops look like no random ones has a chance below 1e-8."""
 
-OFF_LEVELS = 5.0
-"""How far (of 255 levels, root of the mean square) what came out may be from what it should be: JPEG's loss is 1.1."""
+OFF_LEVELS, MOST = 5.0, 0.75
+"""How far (of 255 levels, root of the mean square) that share of the pictures may be off: JPEG's loss is 1.1.
 
-MOST = 0.75
-"""Of the pictures are so near: a loader may have two ways, of which each makes a quarter of them at least."""
+A loader may have two ways, of which each makes a quarter of the pictures at least.
+"""
 
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 """Of the crops that are asked for; a few pixels wide, they are rounded by some percent."""
@@ -148,18 +133,18 @@ AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 ROUNDING, OUTSIDE = 0.15, 0.1
 """By what share of its bound a crop may be over it, and which share of the crops may be over it by more."""
 
+LEAST_PERIOD, LEAST_DETAIL, FEWEST = 4.0, 0.5, 3
+"""Stripes whose period in the image is at least so many pixels must be left: no scaling may have lost them.
 
-LEAST_PERIOD = 4.0
-"""Stripes are looked at whose period in the image is at least so many pixels: no scaling may have lost them."""
-
-LEAST_DETAIL, FEWEST = 0.5, 3
-"""The share of the stripes that must be left, in the median of the pictures that show it, and their least number."""
+The share of them is that in the median of the pictures that show it, of which there must be at least ``FEWEST``.
+"""
 
 
 class Part(NamedTuple):
     """The part of the known picture in one image, in shares of its sides, and how far the image is off, in levels.
 
     ``detail`` is the share of the stripes that is left of those that must not be lost; None if the scale loses all.
+    ``turned_over``: it is of the second picture, whose top and bottom are exchanged.
     """
 
     left: float
@@ -170,7 +155,6 @@ class Part(NamedTuple):
     off: float
     detail: float | None = None
     turned_over: bool = False
-    """Whether it is of the second picture, whose top and bottom are exchanged."""
 
     @property
     def area(self) -> float:
@@ -196,28 +180,21 @@ class Part(NamedTuple):
 
 def part_of(image: Any) -> Part:
     """Return the part in a normalised image (3, height, width)."""
-    import numpy as np
-
     mean, deviation = (np.array(values).reshape(3, 1, 1) for values in (MEAN, DEVIATION))
     levels = (np.asarray(image, np.float64) * deviation + mean) * 255
     _, height, width = levels.shape
     # What is scaled up repeats the pixels at its border.
     down, right = max(height // 16, 1), max(width // 16, 1)
     inner = levels[:, down : height - down, right : width - right]
-    across, along = ((np.arange(size) + 0.5) / size for size in (width, height))
-    across, along = across[right : width - right], along[down : height - down]
+    across = (np.arange(right, width - right) + 0.5) / width
+    along = (np.arange(down, height - down) + 0.5) / height
     rise_across, red = np.polyfit(across, inner[0].mean(0), 1)
     rise_along, green = np.polyfit(along, inner[1].mean(1), 1)
     levels_across, levels_along = red + rise_across * across, green + rise_along * along
     upright, left_across = _stripes(inner[2].mean(0) - BLUE, (levels_across - LOW) / RISE * WIDTH / ACROSS)
     level, left_along = _stripes(inner[2].mean(1) - BLUE, (levels_along - LOW) / RISE * HEIGHT / ALONG)
-    expected = np.stack(
-        np.broadcast_arrays(
-            levels_across[None, :],
-            levels_along[:, None],
-            BLUE + upright[None, :] + level[:, None],
-        )
-    )
+    blue = BLUE + upright[None, :] + level[:, None]
+    expected = np.stack(np.broadcast_arrays(levels_across[None, :], levels_along[:, None], blue))
     details = [share for share in (left_across, left_along) if share is not None]
     return Part(
         left=float((red + min(rise_across, 0) - LOW) / RISE),
@@ -236,8 +213,6 @@ def _stripes(profile: Any, periods: Any) -> tuple[Any, float | None]:
 
     None if a period is of too few pixels, or if there are too few periods to tell.
     """
-    import numpy as np
-
     angles = 2 * np.pi * periods
     waves = np.stack([np.cos(angles), np.sin(angles), np.ones_like(angles)], axis=1)
     factors, *_ = np.linalg.lstsq(waves, profile, rcond=None)
@@ -248,33 +223,22 @@ def _stripes(profile: Any, periods: Any) -> tuple[Any, float | None]:
 
 def check_crops(batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ...]], side: int) -> Verified:
     """Check the parts of the known picture in some batches of images of ``sizes`` (height, width)."""
-    import numpy as np
-
     parts = [part for batch in batches for part in batch]
     off = float(np.quantile([part.off for part in parts], MOST))
     boxes = [{tuple(round(value, 2) for value in part[:4]) for part in batch} for batch in batches]
-    different = sum(map(len, boxes))
-    mirrored = sum(part.mirrored for part in parts)
+    different, mirrored = sum(map(len, boxes)), sum(part.mirrored for part in parts)
     details = [part.detail for part in parts if part.detail is not None]
     detail = float(np.median(details)) if len(details) >= FEWEST else None
     areas = [min(part.area for part in parts), max(part.area for part in parts)]
-    found = Verified(
-        {
-            "pictures": len(parts),
-            "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
-            "off_levels": off,
-            "different_crops": different,
-            "areas": areas,
-            "mirrored": mirrored,
-            "detail": detail,
-        }
-    )
+    shapes = [list(size) for size in dict.fromkeys(sizes)]
+    found = Verified({"pictures": len(parts), "image_sizes": shapes, "off_levels": off})
+    found.data.update(different_crops=different, areas=areas, mirrored=mirrored, detail=detail)
     other = next((size for size in sizes if tuple(size) != (side, side)), None)
     if other is not None:
-        found.doubt(
-            "image-size-differs",
-            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}.",
+        sentence = (
+            f"The loader scales a known picture to {other[0]} x {other[1]} pixels, not {side} x {side}."
         )
+        found.doubt("image-size-differs", sentence)
     if not off <= OFF_LEVELS:
         found.doubt(
             "known-picture-differs",
@@ -288,26 +252,21 @@ def check_crops(batches: Sequence[Sequence[Part]], sizes: Sequence[tuple[int, ..
             f"The loader loses the fine detail of a known picture ({detail:.0%} of it is left): JPEGs are decoded at a "
             "reduced size, or blurred.",
         )
-    wrong = sum(not part.allowed for part in parts)
+    wrong, reason = sum(not part.allowed for part in parts), None
     if different >= len(parts) / 2 and any(map(_alike, batches, batches[1:])):
         found.doubt("batch-reused", "The loader gives the same crops of a known picture in two batches.")
     elif different < len(parts) / 2 or areas[1] < 2 * areas[0]:
-        found.doubt(
-            "crop-not-random",
+        reason = (
             f"The loader crops {different} different parts from {len(parts)} copies of a known picture, of "
-            f"{areas[0]:.0%} to {areas[1]:.0%} of its area, but random crops were requested.",
+            f"{areas[0]:.0%} to {areas[1]:.0%} of its area, but random crops were requested."
         )
     elif wrong > OUTSIDE * len(parts):
-        found.doubt(
-            "crop-not-random",
-            f"{wrong} of {len(parts)} crops of a known picture are outside of 8 to 100 % of its area and an aspect of "
-            "3/4 to 4/3.",
-        )
+        bounds = "8 to 100 % of its area and an aspect of 3/4 to 4/3"
+        reason = f"{wrong} of {len(parts)} crops of a known picture are outside of {bounds}."
     elif not 0 < mirrored < len(parts):
-        found.doubt(
-            "crop-not-random",
-            f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested.",
-        )
+        reason = f"The loader mirrors {mirrored} of {len(parts)} known pictures; about half were requested."
+    if reason is not None:
+        found.doubt("crop-not-random", reason)
     return found
 
 
@@ -320,10 +279,10 @@ def check_labels(parts: Sequence[Part], labels: Sequence[float]) -> Verified:
     wrong = sum(part.turned_over != bool(label % 2) for part, label in known)
     found = Verified({"labels": len(known), "wrong_labels": wrong})
     if wrong:
-        found.doubt(
-            "labels-differ",
-            f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture.",
+        sentence = (
+            f"{wrong} of {len(known)} known pictures come from the loader with the label of another picture."
         )
+        found.doubt("labels-differ", sentence)
     return found
 
 
