@@ -10,7 +10,7 @@ from trainmark.errors import InputError
 from trainmark.insight.experiment import Experiment, closing_sentence, decompose, plan_experiment
 from trainmark.measure import estimate, ratio
 from trainmark.report import Language, render_markdown
-from trainmark.report.charts.waterfall import bars_of
+from trainmark.report.charts import waterfall_bars
 from trainmark.report.decomposition import render_decomposition
 from trainmark.schema.case import Case
 from trainmark.schema.decomposition import Decomposition
@@ -97,7 +97,7 @@ def test_a_factor_that_needs_all_others_has_the_effect_of_leaving_it_out(others:
     assert found.interaction.value == pytest.approx(1.0)
     assert found.closes
     assert "A with compiler torch.compile alone has no number" in closing_sentence(found)
-    bars = bars_of(found, "A", "B", "interaction")
+    bars = waterfall_bars(found, "A", "B", "interaction")
     assert [bar.label for bar in bars[1:]][len(others)] == "compiler: none → torch.compile"
     assert bars[-2].end == pytest.approx(bars[-1].end)
 
@@ -116,7 +116,7 @@ def test_two_factors_of_which_one_cannot_be_added_show_no_interaction() -> None:
     assert "The factors multiply to x2.880" in closing_sentence(found)
     (row,) = (line for line in render_decomposition(found).splitlines() if line.startswith("interaction"))
     assert row.split() == ["interaction", "-", "-"]
-    assert "interaction" not in [bar.label for bar in bars_of(found, "A", "B", "interaction")]
+    assert "interaction" not in [bar.label for bar in waterfall_bars(found, "A", "B", "interaction")]
 
 
 def test_with_too_few_undisturbed_passes_all_of_them_give_the_interval() -> None:
@@ -238,7 +238,7 @@ def test_the_interaction_is_a_bar_of_its_own() -> None:
 
     assert found.interaction is not None
     assert found.interaction.value == pytest.approx(1.98 / (1.2 * 1.1))
-    bars = bars_of(found, "A", "B", "interaction")
+    bars = waterfall_bars(found, "A", "B", "interaction")
     assert [bar.label for bar in bars] == [
         "A",
         "batch_per_device: 8 → 32",
@@ -292,7 +292,7 @@ def test_a_factor_that_cannot_be_measured_alone_is_named_with_the_reason() -> No
     assert found.interaction is None
     assert not found.closes
     assert closing_sentence(found).startswith("The effect of batch_per_device, layout could")
-    assert bars_of(found, "A", "B", "interaction") == ()
+    assert waterfall_bars(found, "A", "B", "interaction") == ()
 
 
 def _lost(one: CaseResult) -> CaseResult:

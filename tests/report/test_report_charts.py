@@ -13,11 +13,18 @@ from rendering import Rendering
 
 from trainmark.report import Language, write_plots
 from trainmark.report.blocks import Chart
-from trainmark.report.charts.drawing import lines_of, text_width, ticks
-from trainmark.report.charts.scaling import ScalingPoint, scaling_points, speedup_limits
-from trainmark.report.charts.steps import MOST_POINTS, steps_chart, thinned
-from trainmark.report.charts.throughput import BarChart, bars
+from trainmark.report.charts import (
+    MOST_POINTS,
+    BarChart,
+    ScalingPoint,
+    bars,
+    scaling_points,
+    speedup_limits,
+    steps_chart,
+    thinned,
+)
 from trainmark.report.context import Context, context, read_series
+from trainmark.report.drawing import lines_of, text_width, ticks
 from trainmark.report.writing import compose
 from trainmark.schema.results import Results
 from trainmark.tasks import case_of

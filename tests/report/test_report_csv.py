@@ -8,7 +8,7 @@ from collections.abc import Callable
 import sample_results as sample
 
 from trainmark.report import render_csv, render_runs_csv
-from trainmark.report.axes import Axes
+from trainmark.report.context import Axes
 from trainmark.tasks import case_of
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.report import Language
-from trainmark.report.axes import COMMON
+from trainmark.report.context import COMMON
 from trainmark.report.language import MOST_DECIMALS, catalogue, decimals, number
 from trainmark.schema.outcome import Outcome
 

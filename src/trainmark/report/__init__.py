@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.report.charts.history import history_chart
     from trainmark.report.csvfile import render_csv, render_runs_csv
     from trainmark.report.language import Language
     from trainmark.report.terminal import render_table
+    from trainmark.report.time_charts import history_chart
     from trainmark.report.writing import render_html, render_markdown, write_plots, write_reports
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".charts.history": ("history_chart",),
+        ".time_charts": ("history_chart",),
         ".csvfile": ("render_csv", "render_runs_csv"),
         ".language": ("Language",),
         ".terminal": ("render_table",),

@@ -6,7 +6,7 @@ All text here is plain: the renderers escape it for their format.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trainmark.report.charts import Drawing
+from trainmark.report.drawing import Drawing
 
 
 class Style(StrEnum):

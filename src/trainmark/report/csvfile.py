@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmark.insight import judged
 from trainmark.printable import printable
-from trainmark.report.axes import WHERE
+from trainmark.report.context import WHERE
 from trainmark.schema.case import Case, axes_of
 from trainmark.schema.findings import Doubt, Findings, RatioKind
 from trainmark.schema.measurement import Interval

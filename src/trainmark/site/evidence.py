@@ -12,8 +12,8 @@ from pathlib import Path
 from trainmark.logs.parameters import stream_event
 from trainmark.node import last_step
 from trainmark.printable import last_line
-from trainmark.report.axes import Axes
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Span, Table, cell, code
+from trainmark.report.context import Axes
 from trainmark.report.language import Language, catalogue
 from trainmark.report.sections.environment import flat
 from trainmark.report.sections.runs import runs_with_commands, runs_with_different_commands

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, axis_label
 from trainmark.report.blocks import Cell, Column, Span, cell
-from trainmark.report.context import Mark
+from trainmark.report.context import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, Mark, axis_label
 from trainmark.report.language import Catalogue, decimals, interval, number
 from trainmark.report.sections.overview import trained
 from trainmark.schema.results import CaseResult

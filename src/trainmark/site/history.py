@@ -5,8 +5,8 @@ from datetime import datetime
 
 from trainmark.history import Point, analyse_case
 from trainmark.report.blocks import Block, Bullets, Chart, Paragraph, Section, Span, plain
-from trainmark.report.charts.history import history_chart
 from trainmark.report.language import Catalogue, Language, catalogue, percent
+from trainmark.report.time_charts import history_chart
 from trainmark.schema.history import CaseHistory, LevelChange
 from trainmark.site.entries import anchor_of
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from jinja2 import Environment
 
 from trainmark.report.blocks import Chart, Section
-from trainmark.report.charts.drawing import PALETTE
+from trainmark.report.drawing import PALETTE
 from trainmark.report.html import fitted, page_environment, page_script, page_style, pictures_of
 from trainmark.report.language import Language, catalogue
 from trainmark.site.explorer import Explorer, columns

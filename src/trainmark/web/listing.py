@@ -9,9 +9,9 @@ from typing import Protocol
 
 from trainmark.errors import TrainmarkError
 from trainmark.history import Point, in_order, point_of
-from trainmark.report.axes import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION
-from trainmark.report.charts.history import MOST_CARRIED
+from trainmark.report.context import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION
 from trainmark.report.language import Catalogue
+from trainmark.report.time_charts import MOST_CARRIED
 from trainmark.site import Campaign, DirectorySource, StoreSource
 from trainmark.site.entries import Entry, anchor_of, entries_of, with_age
 from trainmark.site.explorer import SUITE, AxisChoice, ordered

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from trainmark.report.blocks import Block, Bullets, Chart, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.charts import Drawing
-from trainmark.report.charts.pace import pace_panel
+from trainmark.report.drawing import Drawing
 from trainmark.report.language import Catalogue, Language, catalogue, number, percent
+from trainmark.report.time_charts import pace_panel
 from trainmark.web.live import MOST_DOUBTS, DeviceState, FinishedRun, RunInHand, SuiteState
 
 

@@ -10,7 +10,7 @@ from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.measure.statistics import machine_kinds
-from trainmark.report.axes import by_unit
+from trainmark.report.context import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.schema.case import Case, axes_of
 from trainmark.schema.measurement import NoInterval

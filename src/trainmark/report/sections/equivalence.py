@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.equivalence.render import model_label, shape_label
-from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.context import Context
+from trainmark.report.context import COMPILER, Context
 from trainmark.schema.certificate import Certificate, Check, Party, Subject
 from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.schema.precision import Precision

@@ -5,9 +5,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.measure import ratio
-from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, PRECISION, WORKLOAD, Aspect, by_unit
 from trainmark.report.blocks import Bar, Bullets, Cell, Column, Section, Span, Table, cell, plain
-from trainmark.report.context import Context, Mark, marks
+from trainmark.report.context import (
+    DEVICES,
+    FRAMEWORK,
+    MODEL,
+    PRECISION,
+    WORKLOAD,
+    Aspect,
+    Context,
+    Mark,
+    by_unit,
+    marks,
+)
 from trainmark.report.language import decimals, interval, number, percent
 from trainmark.report.sections.equivalence import equality
 from trainmark.report.sections.overview import inspection_sentence, trained

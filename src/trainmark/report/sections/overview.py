@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, marked, plain
-from trainmark.report.context import Context
+from trainmark.report.context import NOTHING, Context
 from trainmark.report.language import days
 from trainmark.report.sections.environment import framework, hardware, named, nodes
 from trainmark.schema.case import UNKNOWN

@@ -6,10 +6,9 @@ from statistics import median
 
 from pydantic import ValidationError
 
-from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.charts.steps import steps_chart
-from trainmark.report.context import MOST_CASES, Context
+from trainmark.report.charts import steps_chart
+from trainmark.report.context import MOST_CASES, Context, by_unit
 from trainmark.report.language import decimals, number, percent
 from trainmark.schema.check import CheckFinding, CheckReport, Level
 from trainmark.schema.measurement import CannotSay, Measurement, Sampling, Steadiness

@@ -6,11 +6,9 @@ from pydantic import ValidationError
 
 from trainmark.insight.experiment import closing_sentence
 from trainmark.insight.published import PublishedFigure, published_figures
-from trainmark.report.axes import DATA, DEVICES
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.charts.scaling import scaling_chart
-from trainmark.report.charts.waterfall import bars_of, waterfall_chart
-from trainmark.report.context import Context, UnitPart, footnotes, marks, marks_of_ratio, shown
+from trainmark.report.charts import scaling_chart, waterfall_bars, waterfall_chart
+from trainmark.report.context import DATA, DEVICES, Context, UnitPart, footnotes, marks, marks_of_ratio, shown
 from trainmark.report.language import decimals, interval, number, percent
 from trainmark.report.sections.throughput import heading_of, throughput
 from trainmark.schema.decomposition import Decomposition, TestedFactor
@@ -212,7 +210,7 @@ def decomposition_section(context: Context) -> Section | None:
         Paragraph(plain(closing_sentence(found)), alert=not found.closes),
         _decomposition_table(context, found),
     ]
-    bars = bars_of(found, "A", "B", say("decomposition_interaction"))
+    bars = waterfall_bars(found, "A", "B", say("decomposition_interaction"))
     drawing = waterfall_chart(bars, found.unit or "")
     if drawing is not None:
         caption = say("decomposition_chart_caption")

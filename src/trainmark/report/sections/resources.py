@@ -6,9 +6,8 @@ from statistics import median
 from trainmark.insight.bound import bound_line, other_causes
 from trainmark.insight.profiles import ProfiledSide, is_distant, profiled_side
 from trainmark.measure.energy import joules_text
-from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Span, Style, Table, cell, plain
-from trainmark.report.context import Context, marks, of_marks
+from trainmark.report.context import Context, by_unit, marks, of_marks
 from trainmark.report.language import Language, decimals, number, percent
 from trainmark.schema.energy import EnergyFinding
 from trainmark.schema.findings import Bound, BoundFinding

@@ -2,10 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 
-from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, Grid, Key
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.charts.throughput import throughput_chart
-from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
+from trainmark.report.charts import throughput_chart
+from trainmark.report.context import (
+    DEVICES,
+    FRAMEWORK,
+    MODEL,
+    NOTHING,
+    WORKLOAD,
+    Context,
+    Grid,
+    Key,
+    UnitPart,
+    footnotes,
+    marks,
+    shown,
+)
 from trainmark.report.language import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
 from trainmark.schema.case import UNKNOWN
