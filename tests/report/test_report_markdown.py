@@ -27,7 +27,7 @@ from trainmark.report.blocks import (
     cell,
     plain,
 )
-from trainmark.report.markdown import to_markdown
+from trainmark.report.rendering import to_markdown
 from trainmark.schema.case import Case
 from trainmark.schema.gates import Answer, GateCheck, GateName
 from trainmark.schema.measurement import Steadiness

@@ -8,7 +8,7 @@ from trainmark.report.blocks import Report, Section
 from trainmark.report.context import Context, context, read_series
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.language import Language
-from trainmark.report.markdown import to_markdown
+from trainmark.report.rendering import to_html, to_markdown
 from trainmark.report.sections import (
     environment,
     equivalence,
@@ -130,8 +130,6 @@ def render_html(
     baseline: str | None = None,
 ) -> str:
     """Return the report as one self-contained HTML page; see ``render_markdown``."""
-    from trainmark.report.html import to_html
-
     return to_html(compose(results, directory, language, base, baseline))
 
 
@@ -146,8 +144,6 @@ def write_reports(
     directory: Path, results: Results, language: Language = Language.EN, baseline: str | None = None
 ) -> list[Path]:
     """Write ``results.csv``, ``runs.csv``, ``plots/*.svg``, ``report.md`` and ``report.html`` into ``directory``."""
-    from trainmark.report.html import to_html
-
     written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
     report = compose(results, directory, language, baseline=baseline)
     written += _write_plots(directory / PLOTS, report)

@@ -7,7 +7,7 @@ from trainmark.files import write_atomically
 from trainmark.printable import counted
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.report.export.wording import doubts_of, throughput_of, verdict_of
-from trainmark.report.markdown import escape
+from trainmark.report.rendering import escape_markdown
 from trainmark.schema.comparison import Change, Side
 
 MOST_BYTES = 1_000_000
@@ -29,13 +29,17 @@ def write(source: ExportedResults, output: str) -> tuple[str, ...]:
 def summary(source: ExportedResults) -> str:
     """Return the summary: one line that says what holds, the table of cases, and the doubts behind a fold."""
     results = source.results
-    parts = [f"### trainmark: {escape(results.suite)}", _headline(source)]
+    parts = [f"### trainmark: {escape_markdown(results.suite)}", _headline(source)]
     compared = source.comparison is not None
     head = ["case", "throughput", "bound by", *(["against the baseline"] if compared else [])]
     rows = [" | ".join(_cells(case, compared=compared)) for case in source.cases]
     table = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     parts.append("\n".join([*table, *_fitting([f"| {row} |" for row in rows], "case", _HALF)]))
-    doubts = [f"- {escape(case.id)}: {escape(text)}" for case in source.cases for text in doubts_of(case)]
+    doubts = [
+        f"- {escape_markdown(case.id)}: {escape_markdown(text)}"
+        for case in source.cases
+        for text in doubts_of(case)
+    ]
     if doubts:
         lines = "\n".join(_fitting(doubts, "doubt", _HALF - 10_000))
         parts.append(f"<details><summary>{counted(len(doubts), 'doubt')}</summary>\n\n{lines}\n\n</details>")
@@ -58,11 +62,11 @@ def _headline(source: ExportedResults) -> str:
 
 
 def _cells(case: CaseRecord, *, compared: bool) -> Iterator[str]:
-    yield escape(case.id)
-    yield escape(throughput_of(case)) + (" †" if case.doubts and case.figures else "")
-    yield escape(case.facts.get("bound_by", "-"))
+    yield escape_markdown(case.id)
+    yield escape_markdown(throughput_of(case)) + (" †" if case.doubts and case.figures else "")
+    yield escape_markdown(case.facts.get("bound_by", "-"))
     if compared:
-        yield escape(verdict_of(case.compared)) if case.compared else "not in the baseline"
+        yield escape_markdown(verdict_of(case.compared)) if case.compared else "not in the baseline"
 
 
 def _fitting(lines: list[str], what: str, most: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from trainmark.printable import printable
 from trainmark.report.export.paths import events_of, folder_name
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord
 from trainmark.report.export.wording import doubts_of, throughput_of
-from trainmark.report.markdown import escape
+from trainmark.report.rendering import escape_markdown
 from trainmark.schema.findings import Doubt
 
 _PURPOSE = "an export to TensorBoard"
@@ -84,7 +84,9 @@ def _tag(kind: str, figure: Figure) -> str:
 
 
 def _text(writer: Any, tag: str, lines: Iterable[str], when: float) -> None:
-    writer.add_text(tag, "\n".join(f"- {escape(printable(line))}" for line in lines), 0, walltime=when)
+    writer.add_text(
+        tag, "\n".join(f"- {escape_markdown(printable(line))}" for line in lines), 0, walltime=when
+    )
 
 
 def _doubts(doubts: Iterable[Doubt]) -> Iterator[str]:

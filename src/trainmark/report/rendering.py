@@ -1,11 +1,15 @@
-"""A report as one HTML page that opens offline: it includes all styles, charts and scripts."""
+"""A report as Markdown and as one HTML page. Data is escaped and never becomes markup.
 
+Markdown is in GitHub's dialect (tables, fenced code). The page opens offline: it includes styles, charts and scripts.
+"""
+
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import files
+from typing import TYPE_CHECKING
 from unicodedata import east_asian_width
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from trainmark.printable import printable
@@ -18,11 +22,125 @@ from trainmark.report.blocks import (
     Paragraph,
     Report,
     Section,
+    Span,
     Style,
     Table,
+    plain,
 )
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.report.sections.glance import ANCHOR
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_SPECIAL = re.compile(r"[\\`*|~$]|\](?=[(\[:])|\[(?=[ xX]\])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ENTITY = re.compile(r"&(?=[#\w])")
+_BLOCK_START = re.compile(r"^(\d*)(?=[-+#=>.)])")
+
+
+def to_markdown(report: Report, plots: str = "plots") -> str:
+    """Return the report as Markdown; its charts are the files ``<plots>/<name>.svg``."""
+    parts = [f"# {escape_markdown(report.title)}", _markdown_start(escape_markdown(report.lead))]
+    for section in report.sections:
+        parts += _markdown_section(section, plots)
+    parts.append(f"---\n\n{escape_markdown(report.colophon)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Return ``text`` escaped so that Markdown shows it literally, in one line, inside a started block.
+
+    Characters that could start HTML become entities: not every dialect of Markdown supports a backslash before them.
+    """
+    line = _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    return _ENTITY.sub("&amp;", line).replace("<", "&lt;")
+
+
+def _markdown_start(markdown: str) -> str:
+    """Return inline Markdown whose first characters cannot start a list, heading, quotation or reference."""
+    return _BLOCK_START.sub(r"\1\\", markdown.strip(), count=1)
+
+
+def _markdown_section(section: Section, plots: str) -> Iterable[str]:
+    yield f"## {escape_markdown(section.title)}"
+    for block in section.blocks:
+        yield from _markdown_block(block, plots)
+
+
+def _markdown_block(block: Block, plots: str) -> Iterable[str]:
+    match block:
+        case Paragraph(spans, alert):
+            yield f"> **{_markdown_line(spans)}**" if alert else _markdown_start(_markdown_line(spans))
+        case Bullets(items, heading):
+            if heading:
+                yield f"{_markdown_start(escape_markdown(heading))}:"
+            yield "\n".join(f"- {_markdown_start(_markdown_line(item))}" for item in items)
+        case Table():
+            if block.heading:
+                yield f"### {escape_markdown(block.heading)}"
+            yield _markdown_table(block)
+            if block.footnotes:
+                yield "\n".join(f"- {_markdown_start(escape_markdown(note))}" for note in block.footnotes)
+        case Code(heading, text):
+            yield f"{_markdown_start(escape_markdown(heading))}:\n\n{_markdown_listing(text)}"
+        case Chart(name, title, caption, _):
+            yield f"![{_bracketed(title)}]({plots}/{name}.svg)"
+            yield f"*{escape_markdown(caption)}*"
+
+
+def _markdown_table(table: Table) -> str:
+    head = [escape_markdown(column.title) for column in table.columns]
+    rules = ["---:" if column.numeric else "---" for column in table.columns]
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rules, *rows))
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _markdown_line(cell.spans)
+    return f"{text} {_markdown_line(plain(cell.detail))}" if cell.detail else text
+
+
+def _markdown_line(spans: tuple[Span, ...]) -> str:
+    return "".join(_markdown_span(span) for span in spans)
+
+
+def _markdown_span(span: Span) -> str:
+    shown = printable(span.text)
+    text = (
+        _markdown_code(span.text)
+        if span.style is Style.CODE
+        else escape_markdown(span.text)
+        if shown.strip()
+        else shown
+    )
+    if span.style is Style.PLAIN and shown.strip():
+        # Spaces at the ends separate this piece from its neighbours.
+        text = " " * span.text.startswith(" ") + text + " " * span.text.endswith(" ")
+    # Sections have anchors in HTML only.
+    linked = span.href is not None and not span.href.startswith("#")
+    return f"[{_bracketed(span.text)}]({span.href})" if linked else text
+
+
+def _bracketed(text: str) -> str:
+    """Return plain text escaped for a link's brackets."""
+    return re.sub(r"(?<!\\)[\[\]]", r"\\\g<0>", escape_markdown(text))
+
+
+def _markdown_code(text: str) -> str:
+    line = " ".join(printable(text).split()).replace("|", "\\|")
+    ticks = _longest_run(line) + 1
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{'`' * ticks}{pad}{line}{pad}{'`' * ticks}"
+
+
+def _markdown_listing(text: str) -> str:
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}\n{printable(text)}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
 
 STEPS = (20, 30, 40, 50, 60)
 """The page widths (rem) below which a table of that width becomes a list of its rows."""
@@ -65,8 +183,11 @@ def pictures_of(charts: Iterable[Chart]) -> dict[str, list[Markup]]:
     return {chart.name: [Markup(panel.svg()) for panel in chart.drawing.panels] for chart in charts}  # noqa: S704
 
 
-def page_environment(*packages: str) -> Environment:
+def page_environment(*packages: str) -> "Environment":
     """Return the templates of pages, with those in the folder ``page`` of other packages."""
+    # Markdown needs no templates.
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, "page") for package in (*packages, "trainmark.report")]),
         autoescape=True,
@@ -145,15 +266,15 @@ def _least(table: Table, i: int) -> float:
     """Return the least width (rem) of a column, including padding; rather too large, because fonts differ."""
     column, cells = table.columns[i], [row[i] for row in table.rows]
     texts = ["".join(span.text for span in cell.spans) for cell in cells]
-    title = max((_cells(word) for word in column.title.split()), default=0)
+    title = max((_letters(word) for word in column.title.split()), default=0)
     if column.numeric:
-        most = max([*map(_cells, texts), *(0.85 * _cells(cell.detail) for cell in cells)], default=0)
+        most = max([*map(_letters, texts), *(0.85 * _letters(cell.detail) for cell in cells)], default=0)
     else:
-        most = min(max(map(_cells, texts), default=0), LONG / 2)
+        most = min(max(map(_letters, texts), default=0), LONG / 2)
     return 0.6 * max(title, most) + 1.6
 
 
-def _cells(text: str) -> int:
+def _letters(text: str) -> int:
     """Return the width of a text in letters; Chinese ones count twice."""
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
