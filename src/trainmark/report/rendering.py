@@ -28,7 +28,7 @@ from trainmark.report.blocks import (
     plain,
 )
 from trainmark.report.language import Catalogue, Language, catalogue
-from trainmark.report.sections.glance import ANCHOR
+from trainmark.report.sections.summary import ANCHOR
 
 if TYPE_CHECKING:
     from jinja2 import Environment

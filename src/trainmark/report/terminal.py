@@ -9,10 +9,10 @@ from trainmark.printable import printable
 from trainmark.report.blocks import Cell, Table
 from trainmark.report.context import context
 from trainmark.report.language import Language
-from trainmark.report.sections.overview import advice_lines, inspection_sentence, lead
-from trainmark.report.sections.procedure import repeats_section
-from trainmark.report.sections.resources import bound_lines
-from trainmark.report.sections.throughput import caption, per_device, tables, work_sentence
+from trainmark.report.sections.machine import bound_lines
+from trainmark.report.sections.runs import repeats_section
+from trainmark.report.sections.summary import advice_lines, inspection_sentence, lead
+from trainmark.report.sections.throughput import caption, equality, per_device, tables
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 
@@ -21,7 +21,7 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     """Return the tables of throughputs, the findings on equal work, and a line for each case without a number."""
     about = context(results, Path(), language)
     say = about.say
-    parts = [lead(about), caption(about), *(text for text, _ in work_sentence(about))]
+    parts = [lead(about), caption(about), *(text for text, _ in equality(about))]
     parts += [_table(table) for table in tables(about)]
     parts += [f"{say('per_device_title')}\n\n{_table(table)}" for table in per_device(about)]
     parts += bound_lines(about)

@@ -9,17 +9,7 @@ from trainmark.report.context import Context, context, read_series
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.language import Language
 from trainmark.report.rendering import to_html, to_markdown
-from trainmark.report.sections import (
-    environment,
-    equivalence,
-    glance,
-    overview,
-    procedure,
-    ratios,
-    resources,
-    runs,
-    throughput,
-)
+from trainmark.report.sections import equivalence, machine, runs, summary, throughput
 from trainmark.schema.results import Results
 from trainmark.suite import select_baselines
 
@@ -40,7 +30,7 @@ def compose(
     shown = part_of(results, baseline)
     about = context(shown, directory, language, base, read_series(shown, directory), baseline)
     say = about.say
-    lead = [overview.lead(about)]
+    lead = [summary.lead(about)]
     if len(shown.cases) < len(results.cases):
         lead.append(say("cases_left_out", n=len(shown.cases), of=len(results.cases)))
     sections = [section for section in _sections(about) if section is not None]
@@ -52,7 +42,7 @@ def compose(
     return Report(
         language=language.tag,
         title=say("title", suite=results.suite),
-        subtitle=overview.subtitle(about),
+        subtitle=summary.subtitle(about),
         lead=say("space").join(lead),
         sections=tuple(sections),
         colophon=colophon,
@@ -74,34 +64,34 @@ def part_of(results: Results, baseline: str | None = None) -> Results:
 
 def _sections(about: Context) -> list[Section | None]:
     return [
-        glance.section(about),
-        overview.section(about),
-        ratios.decomposition_section(about),
-        throughput.section(about),
+        summary.glance_section(about),
+        summary.overview_section(about),
+        throughput.decomposition_section(about),
+        throughput.throughput_section(about),
         throughput.devices_section(about),
-        ratios.published_section(about),
-        resources.bound_section(about),
-        resources.profile_section(about),
-        resources.energy_section(about),
-        resources.work_section(about),
-        procedure.trials_section(about),
-        equivalence.section(about),
-        ratios.scaling(about),
+        throughput.published_section(about),
+        machine.bound_section(about),
+        machine.profile_section(about),
+        machine.energy_section(about),
+        machine.work_section(about),
+        runs.trials_section(about),
+        equivalence.equivalence_section(about) if about.results.certificates else None,
+        throughput.scaling_section(about),
         runs.ranks_section(about),
-        ratios.data(about),
-        runs.not_ok(about),
-        runs.doubts(about),
-        procedure.steps_section(about),
-        procedure.repeats_section(about),
-        runs.every_run(about),
-        runs.commands(about),
-        procedure.check_section(about),
-        environment.environment(about),
-        environment.every_fact(about),
-        environment.recipe(about),
-        environment.telemetry(about),
-        overview.method(about),
-        overview.reproduce(about),
+        throughput.data_section(about),
+        runs.outcomes_section(about),
+        runs.doubts_section(about),
+        runs.steps_section(about),
+        runs.repeats_section(about),
+        runs.runs_section(about),
+        runs.commands_section(about),
+        runs.check_section(about),
+        machine.environment_section(about),
+        machine.manifest_section(about),
+        machine.recipe_section(about),
+        machine.telemetry_section(about),
+        summary.method_section(about),
+        summary.reproduce_section(about),
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from trainmark.report.blocks import Block, Bullets, Paragraph, Section, Span, plain
 from trainmark.report.context import Context, context, marks, shown
 from trainmark.report.language import Catalogue, Language, decimals, interval, number
-from trainmark.report.sections import overview
+from trainmark.report.sections.summary import reproduce_section, subtitle
 from trainmark.schema.findings import Doubt
 from trainmark.schema.results import CaseResult
 from trainmark.site.campaigns import Campaign
@@ -25,13 +25,13 @@ def detail_sections(campaign: Campaign, language: Language, root: str) -> tuple[
     return (
         _overview(about),
         *(_case(about, found, campaign.key, root) for found in campaign.results.cases),
-        overview.reproduce(about),
+        reproduce_section(about),
     )
 
 
 def subtitle_of(campaign: Campaign, language: Language) -> str:
     """Return the campaign's machine, models, day and number of runs in a sentence."""
-    return overview.subtitle(context(campaign.results, _NO_FOLDER, language))
+    return subtitle(context(campaign.results, _NO_FOLDER, language))
 
 
 def _overview(about: Context) -> Section:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trainmark.report.sections.environment import gpus, nodes
+from trainmark.report.sections.machine import gpus, nodes
 from trainmark.schema.results import CaseResult, Results, pooled
 from trainmark.site.campaigns import Campaign
 

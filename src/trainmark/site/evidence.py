@@ -15,7 +15,7 @@ from trainmark.printable import last_line
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Span, Table, cell, code
 from trainmark.report.context import Axes
 from trainmark.report.language import Language, catalogue
-from trainmark.report.sections.environment import flat
+from trainmark.report.sections.machine import flat
 from trainmark.report.sections.runs import runs_with_commands, runs_with_different_commands
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trainmark.report.blocks import Cell, Column, Span, cell
 from trainmark.report.context import BATCH, DEVICES, FRAMEWORK, MODEL, PRECISION, Axes, Mark, axis_label
 from trainmark.report.language import Catalogue, decimals, interval, number
-from trainmark.report.sections.overview import trained
+from trainmark.report.sections.summary import trained
 from trainmark.schema.results import CaseResult
 from trainmark.site.entries import Entry
 
