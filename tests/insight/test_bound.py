@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from trainmark.insight import judged
-from trainmark.insight.bound import bound_line, judge_bound, stored_bound
-from trainmark.insight.bound_evidence import BoundFacts, UsedGpu, bound_table
+from trainmark.insight.bound import BoundFacts, UsedGpu, bound_line, bound_table, judge_bound, stored_bound
 from trainmark.schema.findings import Bound
 from trainmark.schema.ranks import AllReduce, RankComparison, RankSpeed, RankTime, RankTimes
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary

@@ -8,8 +8,14 @@ import sample_results as sample
 from fakes import Bench, set_waits
 from trainmark.campaign import collect_results
 from trainmark.execution import ResultDirectory
-from trainmark.insight.causes import DATA_WAIT, POWER_LIMITED, cause_table, in_causal_order, with_causes
-from trainmark.insight.findings import find
+from trainmark.insight.findings import (
+    DATA_WAIT,
+    POWER_LIMITED,
+    cause_table,
+    find,
+    in_causal_order,
+    with_causes,
+)
 from trainmark.insight.from_log import run_from_log
 from trainmark.report import Language, render_markdown
 from trainmark.schema.gates import UNINSPECTED, GateName

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.insight import bound_evidence, causes
-from trainmark.insight.bound_evidence import bound_table
+from trainmark.insight import bound, findings
+from trainmark.insight.bound import bound_table
 from trainmark.report import Language, render_markdown, render_table
 from trainmark.report.language import catalogue
 from trainmark.store import read_results
@@ -54,11 +54,11 @@ def file_of(module: object) -> Path:
     return Path(str(module.__file__))  # type: ignore[attr-defined]
 
 
-EVIDENCE = sorted(set(sentences_of(file_of(bound_evidence), "Reading")))
+EVIDENCE = sorted(set(sentences_of(file_of(bound), "Reading")))
 SHORT = sorted(
     text.format(share="7%") for rule in bound_table() for text in (rule.short, rule.settle, rule.fact) if text
 )
-ADVICE = sorted(set(advised(file_of(causes))))
+ADVICE = sorted(set(advised(file_of(findings))))
 
 
 def test_the_sources_have_sentences() -> None:

@@ -10,7 +10,7 @@ from trainmark.cli.command_suite import DEVICES, CommandSuite
 from trainmark.errors import InputError
 from trainmark.insight import compare
 from trainmark.insight.bound import bound_line
-from trainmark.insight.causes import in_causal_order, with_causes
+from trainmark.insight.findings import in_causal_order, with_causes
 from trainmark.insight.ranks import shown_ranks
 from trainmark.measure.energy import energy_finding, joules_text
 from trainmark.printable import counted, folded, significant

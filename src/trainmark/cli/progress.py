@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Heartbeat
-from trainmark.insight.causes import with_causes
+from trainmark.insight.findings import with_causes
 from trainmark.node import RecentPace
 from trainmark.printable import printable, significant, unfiltered
 from trainmark.schema.case import Case

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.insight.bound import judge_bound, stored_bound
-from trainmark.insight.bound_evidence import BoundFacts
-from trainmark.insight.causes import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
+from trainmark.insight.bound import BoundFacts, judge_bound, stored_bound
+from trainmark.insight.findings import MIN_DATA_WAIT, data_wait_doubt, in_causal_order
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import FLAGS, Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import SideFacts

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.insight.bound import bound_facts
-from trainmark.insight.bound_evidence import BoundFacts
+from trainmark.insight.bound import BoundFacts, bound_facts
 from trainmark.insight.comparison import environment_differences
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries, PartName

@@ -1,4 +1,4 @@
-"""What every section reads: the axes that vary among the cases, the findings, the language, and the marks of numbers.
+"""Context of every section: the axes that vary among the cases, findings, language, and the marks of numbers.
 
 A table has one unit. Its rows are numbers of devices and its columns are precision x batch (or the frameworks, if there
 are several), like the tables published in this field; every other varying axis makes separate tables. If all cases run
