@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.environment.engine import Engine
+from trainmark.environment.resolving import Engine
 from trainmark.node import LocalHost
 from trainmark.node.machine import usable_cores
 from trainmark.placement import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmark.documents import Document
 from trainmark.environment import SYSTEM, find_entry
-from trainmark.environment.engine import ENGINES
+from trainmark.environment.resolving import ENGINES
 from trainmark.errors import InputError
 from trainmark.schema.suite import Suite
 from trainmark.workload import Workloads, load_workloads

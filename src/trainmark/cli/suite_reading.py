@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.documents import read_document
 from trainmark.environment import SYSTEM, find_entry
-from trainmark.environment.engine import ENGINES
+from trainmark.environment.resolving import ENGINES
 from trainmark.errors import InputError, nearest
 from trainmark.schema.names import COMMAND_SUITE, SUITE
 from trainmark.schema.suite import EACH_ITS_OWN, Suite

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainmark.environment.engine import Engine
+from trainmark.environment.resolving import Engine
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Case, Device

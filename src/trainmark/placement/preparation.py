@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trainmark.environment.engine import Engine
 from trainmark.environment.packages import LOCK
+from trainmark.environment.resolving import Engine
 from trainmark.placement.planner import (
     ContainerContext,
     container_context,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from trainmark.environment.engine import Engine
 from trainmark.environment.packages import PackageLock
+from trainmark.environment.resolving import Engine
 from trainmark.node import Paths, remote_path
 from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.schema.hosts import PLAIN, Traffic
