@@ -21,7 +21,7 @@ import yaml
 from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.campaign import Order, run_campaign
-from trainmark.cli.suite_reading import chosen_hosts
+from trainmark.cli.suite_input import chosen_hosts
 from trainmark.node import LocalHost
 from trainmark.suite import load_suite
 

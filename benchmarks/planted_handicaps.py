@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.campaign import Order, run_campaign
-from trainmark.cli.command_suite import CommandOptions, command_suite
 from trainmark.cli.explain import LogFacts, explain_sides
+from trainmark.cli.suite_input import CommandOptions, command_suite
 from trainmark.errors import TrainmarkError
 from trainmark.insight import to_document
 from trainmark.suite import load_suite

@@ -13,8 +13,8 @@ from fakes import Bench, Silent, disturb, forget_telemetry, set_rate
 from preloading import call_trainmark
 from trainmark.campaign import collect_results
 from trainmark.campaign.quiet import QuietWait
-from trainmark.cli.command_output import print_command_results
-from trainmark.cli.command_suite import CommandSuite
+from trainmark.cli.run_output import print_command_results
+from trainmark.cli.suite_input import CommandSuite
 from trainmark.cpu_lists import parse_cpus
 from trainmark.execution import ResultDirectory
 from trainmark.node import LocalHost

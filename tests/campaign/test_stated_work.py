@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.campaign.log_measurement import measure_run
-from trainmark.cli.command_suite import CommandOptions, command_suite
+from trainmark.cli.suite_input import CommandOptions, command_suite
 from trainmark.logs.events import parse_events
 from trainmark.measure import NotMeasurable
 from trainmark.schema.measurement import Measurement

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from agents import hosts_file, stand_in
-from trainmark.cli.command_suite import CommandOptions, command_suite, hosts_of, nodes_of
 from trainmark.cli.main import main
+from trainmark.cli.suite_input import CommandOptions, command_suite, hosts_of, nodes_of
 from trainmark.errors import InputError
 from trainmark.workload import reaches_nodes, srun_on
 

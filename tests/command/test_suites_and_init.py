@@ -62,7 +62,7 @@ def test_a_new_suite_is_one_that_plan_accepts(tmp_path: Path, capsys: pytest.Cap
     assert "next: trainmark plan mine.yaml" in errors
     assert "exists already" in errors
     assert written.startswith("# A suite for this machine (")
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import read_suite
 
     suite = read_suite(tmp_path / "mine.yaml")
     assert suite.name == "mine"

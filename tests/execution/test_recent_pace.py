@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from trainmark.campaign import Progress
-from trainmark.cli.progress import ProgressPrinter
+from trainmark.cli.run_output import ProgressPrinter
 from trainmark.node import Heartbeat, RecentPace
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import Measurement, Steadiness, StepTimes

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fakes import Bench
-from trainmark.cli.command_output import print_baseline
 from trainmark.cli.main import main
+from trainmark.cli.run_output import print_baseline
 from trainmark.errors import InputError
 from trainmark.insight import compare, compare_axis, history_of
 from trainmark.measure import estimate

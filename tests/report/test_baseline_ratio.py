@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sample_results as sample
 
-from trainmark.cli.command_output import print_baseline
+from trainmark.cli.run_output import print_baseline
 from trainmark.tasks import case_of
 
 

@@ -2,7 +2,7 @@
 
 import sample_results as sample
 
-from trainmark.cli.command_output import _case_lines, _Findings, _heading
+from trainmark.cli.run_output import _case_lines, _Findings, _heading
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.results import CaseResult, EndedBy, Expected, Repeats
 

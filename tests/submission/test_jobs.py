@@ -21,8 +21,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.cli.command_suite import CommandOptions, command_suite
 from trainmark.cli.main import main
+from trainmark.cli.suite_input import CommandOptions, command_suite
 from trainmark.schema.job import JobKind, JobSettings
 from trainmark.submission import make_job, render
 from trainmark.suite import load_hosts

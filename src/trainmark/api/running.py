@@ -72,8 +72,7 @@ def _command(
     vary: Mapping[str, Sequence[object]],
     timeout: float | None,
 ) -> "tuple[SuiteDocument, Path, str]":
-    from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import CommandOptions, command_suite, default_directory, read_suite
 
     varied = [f"{name}={','.join(map(str, values))}" for name, values in vary.items()]
     options = CommandOptions(vary=varied, repeats=repeats, timeout=timeout)

@@ -28,7 +28,7 @@ class Suite:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Return the suite in a YAML file; raise ``InputError`` naming file, line and key for a mistake in it."""
-        from trainmark.cli.suite_reading import read_suite
+        from trainmark.cli.suite_input import read_suite
 
         return cls(read_suite(Path(path)))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainmark.cli.command_words import WithCommand, words_of
+from trainmark.cli.run import WithCommand, words_of
 from trainmark.schema.names import BISECTION
 
 if TYPE_CHECKING:

@@ -40,8 +40,7 @@ def write_card_of_command(
     """Run a command once, write its card, and return the exit code: 1 if the run gave no number."""
     from trainmark.campaign.log_measurement import read_run_log
     from trainmark.cli.card_trial import run_of, run_once
-    from trainmark.cli.command_suite import CommandOptions, command_suite
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import CommandOptions, command_suite, read_suite
     from trainmark.execution import ResultDirectory
     from trainmark.schema.names import LOG
     from trainmark.workload import read_card

@@ -55,7 +55,7 @@ def check_card(
 
 def _own_python(card: "Card") -> str | None:
     """Return the Python that a card's command names, in which `trainmark run -- COMMAND` would run it; None without."""
-    from trainmark.cli.command_suite import python_of
+    from trainmark.cli.suite_input import python_of
     from trainmark.schema.suite import Launcher
     from trainmark.workload import recognise
 
@@ -103,7 +103,7 @@ def write_trial_suite(
     folder: Path, card: Mapping[str, Any], environment: str | None, values: Mapping[str, Any]
 ) -> "Suite":
     """Write a card and a suite of one run of it into ``folder``, and return the suite."""
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import read_suite
 
     document = {
         "name": str(card["name"]),
@@ -125,8 +125,8 @@ def run_once(suite: "Suite", directory: Path, command: str) -> "Results":
     import signal
 
     from trainmark.campaign import Order, run_campaign
-    from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.run import interrupted_by
+    from trainmark.cli.run_output import ProgressPrinter
     from trainmark.files import default_home
 
     order = Order(

@@ -52,7 +52,7 @@ def check(
     """
     from trainmark.check import CheckOptions, check_hosts, format_report
     from trainmark.cli.run import interrupted_by
-    from trainmark.cli.suite_reading import chosen_hosts, read_suite
+    from trainmark.cli.suite_input import chosen_hosts, read_suite
     from trainmark.errors import InputError
     from trainmark.files import default_home, write_atomically
     from trainmark.schema.names import CHECK

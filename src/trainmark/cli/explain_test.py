@@ -127,8 +127,8 @@ def _card_names(cards: tuple[str, ...]) -> set[str]:
 def _measured(suite: "Suite", directory: Path, command: tuple[str, ...], *, resume: bool) -> "CampaignEnding":
     """Run the suite as ``trainmark run`` does."""
     from trainmark.campaign import Order, run_campaign
-    from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.run import interrupted_by
+    from trainmark.cli.run_output import ProgressPrinter
     from trainmark.files import default_home
 
     order = Order(

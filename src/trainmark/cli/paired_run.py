@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from trainmark.cli.command_suite import CommandOptions, command_suite, default_directory
+from trainmark.cli.suite_input import CommandOptions, command_suite, default_directory
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import require_empty
 from trainmark.files import to_json, write_atomically

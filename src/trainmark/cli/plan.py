@@ -54,7 +54,7 @@ def plan(
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return 0
     from trainmark.campaign import cases_over_limit, plan_campaign
-    from trainmark.cli.suite_reading import chosen_hosts, read_suite
+    from trainmark.cli.suite_input import chosen_hosts, read_suite
     from trainmark.files import default_home
     from trainmark.schema.plan import Plan
     from trainmark.suite import select
@@ -97,7 +97,7 @@ def _missing_interpreter(resolved: "Suite", case: "Case") -> str | None:
 
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import read_suite
     from trainmark.schema.job import JobKind
     from trainmark.submission import make_job, render
     from trainmark.suite import load_job, select

@@ -1,10 +1,12 @@
 """``trainmark run``: measure a suite."""
 
 import os
+import re
 import shlex
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,20 +14,49 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
-from trainmark.cli.command_words import WithCommand, check_no_command, check_program, words_of
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, nearest
 from trainmark.printable import counted
 
 if TYPE_CHECKING:
     from trainmark.campaign import CampaignEnding
-    from trainmark.cli.command_suite import CommandSuite
+    from trainmark.cli.suite_input import CommandSuite
     from trainmark.report import Language
     from trainmark.schema.results import CaseResult, Results
     from trainmark.schema.suite import Suite
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+_WORDS = "trainmark.command"
+"""The key in the context's ``meta`` of the words after ``--``."""
+_UsageError: Any = typer.BadParameter.__base__
+_STARTED_BY = {".py": "python", ".sh": "bash"}
+_BEFORE_A_COMMAND = "put '--' before a command: trainmark run -- python train.py"
+
+
+class WithCommand(typer.core.TyperCommand):
+    """A command that keeps everything after ``--`` as it is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before ``--``, and store those after it."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_WORDS], args = tuple(args[at + 1 :]), args[:at]
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            if "unexpected extra argument" in error.message:
+                error.message += f"; {_BEFORE_A_COMMAND}"
+            raise
+
+
+def words_of(context: Any) -> tuple[str, ...] | None:
+    """Return the words after ``--``; None without ``--``."""
+    words: tuple[str, ...] | None = context.meta.get(_WORDS)
+    return words
 
 
 def _of_command(flag: str, text: str, **more: Any) -> Any:
@@ -247,7 +278,7 @@ def run(
     of memory, failed, unsupported, ...), or its work is in doubt (other than requested, or guessed); the last line
     names it. 2: the suite or the directory cannot be used. With --against, 1: the command is slower than the other one.
     """
-    from trainmark.cli.suite_reading import read_suite
+    from trainmark.cli.suite_input import read_suite
     from trainmark.report import Language
 
     if lang not in set(Language):
@@ -263,11 +294,11 @@ def run(
     )
     if words is None:
         assert suite is not None
-        check_no_command(suite)
+        _check_no_command(suite)
         resolved = read_suite(suite)
         call.measure(resolved, out or Path("results") / resolved.name, ("trainmark", "run", str(suite)))
         return
-    from trainmark.cli.command_suite import (
+    from trainmark.cli.suite_input import (
         CommandOptions,
         command_suite,
         default_directory,
@@ -308,9 +339,44 @@ def run(
     given = replace(given, nodes=nodes_of(words, given, _count_hosts(call.hosts, engine)))
     found = command_suite(words, given, Path.cwd())
     if call.hosts is None:
-        check_program(words, Path.cwd())
+        _check_program(words, Path.cwd())
     directory = out or default_directory(found.name)
     call.measure_command(found, directory, None if baseline is None else _baseline(baseline))
+
+
+def _check_no_command(suite: Path) -> None:
+    """Raise ``InputError`` if ``suite`` is a program, or no file but a command (one word, or words in quotes)."""
+    if suite.suffix in _STARTED_BY and suite.is_file():
+        command = shlex.join((_STARTED_BY[suite.suffix], str(suite)))
+        raise InputError(
+            f"{suite}: is a program and no suite's file; measure it by: trainmark run -- {command}"
+        )
+    if not suite.exists() and shutil.which(str(suite).partition(" ")[0]):
+        raise InputError(f"{suite}: is no suite's file; {_BEFORE_A_COMMAND}")
+
+
+def _check_program(words: Sequence[str], folder: Path) -> None:
+    """Raise ``InputError`` if this machine has no program of the first word, or Python's script is missing.
+
+    Words with a placeholder and Python's own options are not checked.
+    """
+    first = words[0]
+    if "{" in first:
+        return
+    if shutil.which(str(folder / first) if "/" in first else first) is None:
+        raise InputError(_no_program(first, folder))
+    script = words[1] if len(words) > 1 and re.fullmatch(r"python[\d.]*", Path(first).name) else ""
+    if script.endswith(".py") and "{" not in script and not (folder / script).exists():
+        raise InputError(f"{script}: no such file in {folder}")
+
+
+def _no_program(first: str, folder: Path) -> str:
+    """Return why the first word of a command starts nothing, and what to write instead."""
+    path = folder / first
+    if path.is_file():
+        command = shlex.join((_STARTED_BY.get(path.suffix, "python"), first))
+        return f"{first}: is no executable program; write: trainmark run -- {command}"
+    return f"{first}: no such program; the words after '--' are the command as you type it in a shell"
 
 
 def _baseline(given: Path) -> "tuple[Path, Results]":
@@ -353,8 +419,8 @@ class Call:
         self, found: "CommandSuite", directory: Path, baseline: "tuple[Path, Results] | None" = None
     ) -> None:
         """Write the suite and the card of a command, measure it, and compare it with an earlier result."""
-        from trainmark.cli.command_output import print_baseline, print_command_results
-        from trainmark.cli.suite_reading import read_suite
+        from trainmark.cli.run_output import print_baseline, print_command_results
+        from trainmark.cli.suite_input import read_suite
 
         with found.stored(directory) as path:
             results = self.run(read_suite(path), directory, ("trainmark", "run", str(path)))
@@ -399,8 +465,8 @@ class Call:
 
         require_for_runs()
         from trainmark.campaign import Order, QuietWait, reserve_hosts, run_campaign
-        from trainmark.cli.progress import ProgressPrinter
-        from trainmark.cli.suite_reading import chosen_hosts
+        from trainmark.cli.run_output import ProgressPrinter
+        from trainmark.cli.suite_input import chosen_hosts
         from trainmark.files import default_home
         from trainmark.schema.suite import ProfileMode
         from trainmark.suite import select
