@@ -190,7 +190,7 @@ print(json.dumps([compiled_convolutions(text) for text in (cpu, cpu + chr(10) + 
 """,
     )
 
-    assert said == [["f32", "nhwc"], ["f32", "nhwc"], ["bf16+f32", "nchw+nhwc"], None]
+    assert said == [["f32", "nhwc"], ["f32", "nhwc"], ["bf16+f32", "nchw+nhwc"], [None, None]]
 
 
 def test_several_ranks_without_a_compiler_are_unsupported_before_they_meet(tmp_path: Path) -> None:

@@ -88,64 +88,37 @@ class Bottleneck(nn.Module):
     def __call__(self, x: Any) -> Any:
         """Map (batch, h, w, channels) to (batch, h / stride, w / stride, 4 * width)."""
         units = {word: Unit(layer, self.precision, name=word) for word, layer in self.layers}
-        out = nn.relu(units["a"](x))
-        out = nn.relu(units["b"](out))
-        out = units["c"](out)
-        if "shortcut" in units:
-            x = units["shortcut"](x)
-        return nn.relu(out + x)
+        out = units["c"](nn.relu(units["b"](nn.relu(units["a"](x)))))
+        return nn.relu(out + (units["shortcut"](x) if "shortcut" in units else x))
 
 
-class ResNet50(nn.Module):
-    """16 bottleneck blocks in four stages between a 7x7 stem and a linear classifier."""
+class Network(nn.Module):
+    """A stem, the blocks of ResNet-50 or the pairs of MobileNetV1's convolutions, and a linear classifier."""
 
+    model: str
     classes: int
     precision: Precision
 
     @nn.compact
     def __call__(self, images: Any) -> Any:
         """Map images to logits (batch, classes)."""
-        architecture = ARCHITECTURES["resnet50_v1.5"]
-        stem = architecture.convolutions[0]
-        x = nn.relu(Unit(stem, self.precision, name=stem.name)(images))
-        x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
-        for block, layers in architecture.blocks().items():
-            x = Bottleneck(tuple(layers.items()), self.precision, name=block)(x)
-        return _classifier(self)(x.mean((1, 2)))
-
-
-class MobileNetV1(nn.Module):
-    """A 3x3 stem, 13 pairs of a depthwise 3x3 and a 1x1 convolution, and a linear classifier."""
-
-    classes: int
-    precision: Precision
-
-    @nn.compact
-    def __call__(self, images: Any) -> Any:
-        """Map images to logits (batch, classes)."""
-        x = images
-        for layer in ARCHITECTURES["mobilenet_v1"].convolutions:
-            x = nn.relu(Unit(layer, self.precision, name=layer.name)(x))
-        return _classifier(self)(x.mean((1, 2)))
-
-
-def _classifier(network: Any) -> nn.Module:
-    precision = network.precision
-    return nn.Dense(
-        network.classes,
-        dtype=precision.compute,
-        param_dtype=precision.weights,
-        kernel_init=CLASSIFIER,
-        name="classifier",
-    )
-
-
-MODELS: dict[str, type[nn.Module]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+        architecture, precision = ARCHITECTURES[self.model], self.precision
+        stem, *others = architecture.convolutions
+        x = nn.relu(Unit(stem, precision, name=stem.name)(images))
+        if self.model == "resnet50_v1.5":
+            x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+            for block, layers in architecture.blocks().items():
+                x = Bottleneck(tuple(layers.items()), precision, name=block)(x)
+        else:
+            for layer in others:
+                x = nn.relu(Unit(layer, precision, name=layer.name)(x))
+        types = {"dtype": precision.compute, "param_dtype": precision.weights}
+        return nn.Dense(self.classes, kernel_init=CLASSIFIER, name="classifier", **types)(x.mean((1, 2)))
 
 
 def build_model(name: str, classes: int, precision: Precision) -> nn.Module:
     """Return the network; its parameters are made by ``init``."""
-    return MODELS[name](classes, precision)
+    return Network(name, classes, precision)
 
 
 def init(model: Any, name: str, image_size: int, seed: int) -> tuple[Any, Any]:
@@ -234,43 +207,42 @@ def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> list[A
 def layers_of(jaxpr: Any, model: str) -> list[observing.ObservedLayer]:
     """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
     names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
-    observed: list[observing.ObservedLayer] = []
-    for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT)):
-        kind = operation.primitive.name
-        name = next(names, "backward") if kind == CONVOLUTION else "classifier"
-        observed.append(observing.ObservedLayer(name, operation.invars[0].aval.dtype.name))
-    return observed
+    return [
+        observing.ObservedLayer(
+            next(names, "backward") if operation.primitive.name == CONVOLUTION else "classifier",
+            operation.invars[0].aval.dtype.name,
+        )
+        for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT))
+    ]
 
 
 def _observed(name: str, operation: Any, output: Any) -> observing.ObservedConvolution:
     """Return the facts of a convolution operation; its dimension numbers say which axis is which."""
-    facts = operation.params
+    facts, kernel = operation.params, operation.invars[1].aval.shape
     numbers = facts["dimension_numbers"]
-    kernel, result = operation.invars[1].aval.shape, operation.outvars[0].aval.shape
-    assert tuple(output.shape) == tuple(result)
-    (top, bottom), (left, right) = facts["padding"]
+    assert tuple(output.shape) == tuple(operation.outvars[0].aval.shape)
     return observing.observe_convolution(
         name,
-        (kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
+        [kernel[axis] for axis in numbers.rhs_spec[2:]],
         facts["window_strides"],
-        ((top, bottom), (left, right)),
+        facts["padding"],
         facts["feature_group_count"],
         np.asarray(output).transpose(numbers.out_spec),
     )
 
 
 class CompiledConvolutions(NamedTuple):
-    """The forward convolutions in the program that XLA made: their type, and the order of their results in memory.
+    """The type of the forward convolutions in XLA's program, and the order of their results in memory.
 
-    Where they are not all alike, the words are joined by ``+``.
+    Where they are not all alike, the words are joined by ``+``; None where the program says nothing.
     """
 
-    dtype: str
-    layout: str
+    dtype: str | None = None
+    layout: str | None = None
 
 
-def compiled_convolutions(program: str) -> CompiledConvolutions | None:
-    """Return what the text of an optimised HLO program says of its forward convolutions, or None if it says nothing.
+def compiled_convolutions(program: str) -> CompiledConvolutions:
+    """Return what the text of an optimised HLO program says of its forward convolutions.
 
     ``%x = bf16[8,16,16,64]{3,2,1,0} convolution(...), dim_labels=b01f_01io->b01f, ... op_name="..."``: the type; the
     dimensions, the fastest in memory first; which dimension is the batch (b), the channels (f) and the image's (0, 1);
@@ -288,7 +260,7 @@ def compiled_convolutions(program: str) -> CompiledConvolutions | None:
         slowest_first = [labels.group(1)[int(axis)] for axis in shape.group(2).split(",")][::-1]
         dtypes.add(shape.group(1))
         layouts.add("".join({"b": "n", "f": "c", "0": "h", "1": "w"}[label] for label in slowest_first))
-    return CompiledConvolutions("+".join(sorted(dtypes)), "+".join(sorted(layouts))) if dtypes else None
+    return CompiledConvolutions(*("+".join(sorted(found)) or None for found in (dtypes, layouts)))
 
 
 class JaxImageTraining(JaxTraining, ImageTraining):
@@ -301,7 +273,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         settings, recipe = self.settings, self.settings.recipe
         model = build_model(settings.model, settings.classes, self.precision)
         self._outputs: list[tuple[str, tuple[int, ...]]] = []
-        self._compiled: CompiledConvolutions | None = None
+        self._compiled = CompiledConvolutions()
         self.take_over(
             lambda: init(model, settings.model, settings.image_size, settings.seed),
             make_loss(model, recipe, self._normalise),
@@ -314,7 +286,6 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         return self.ranks.part(images), self.ranks.part(labels.astype(np.int32))
 
     def open_loader(self, settings: ImageSettings, _place: Place) -> Feed:
-        """Return a feed of Grain's; its first images are already being read."""
         from ..backends.jax.loading import open_images
 
         return open_images(settings, self.ranks)
@@ -343,12 +314,11 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         self._compiled = compiled_convolutions(text)
 
     def observed_config(self) -> observing.ObservedConfig:
-        """Return the observations of the second convolution, whose input has been through the stem.
+        """Return the observations of the second convolution; a kernel's axes have one order in Flax.
 
         For a compiled step they are the traced ones, by the order of the axes in the program; the order in memory is
-        XLA's, and ``compiled_convolutions`` reads it. A kernel's axes have one order in Flax.
+        XLA's, and ``compiled_convolutions`` reads it.
         """
-        compiled = self._compiled
         return observing.config_by_shapes(
             self.settings.model,
             self._outputs[1] if len(self._outputs) > 1 else None,
@@ -356,8 +326,8 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             **tf32_switches(),
             unseen=("weight_layout",),
             others={
-                "compiled_dtype": compiled.dtype if compiled else None,
-                "compiled_layout": compiled.layout if compiled else None,
+                "compiled_dtype": self._compiled.dtype,
+                "compiled_layout": self._compiled.layout,
                 "compile_cache_hits": self._clock.cache_hits,
             },
         )

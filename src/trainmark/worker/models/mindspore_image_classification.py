@@ -25,18 +25,13 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
-    Architecture,
     Convolution,
 )
 from ..tasks.image_classification.settings import ImageRecipe, ImageSettings
 from ..tasks.image_classification.training import ImageTraining
 
-NORM_VECTORS = {
-    "weight": "gamma",
-    "bias": "beta",
-    "running_mean": "moving_mean",
-    "running_var": "moving_variance",
-}
+SHARED = ("weight", "bias", "running_mean", "running_var")
+NORM_VECTORS = dict(zip(SHARED, ("gamma", "beta", "moving_mean", "moving_variance")))
 
 
 def convolution(description: Convolution) -> list[nn.Cell]:
@@ -68,12 +63,11 @@ class Bottleneck(nn.Cell):
     """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut."""
 
     def __init__(self, layers: dict[str, Convolution]) -> None:
-        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
         super().__init__()
         body = [*activated(layers["a"]), *activated(layers["b"]), *convolution(layers["c"])]
         self.body = nn.SequentialCell(body)
-        projected = "shortcut" in layers
-        self.shortcut = nn.SequentialCell(convolution(layers["shortcut"])) if projected else nn.Identity()
+        short = layers.get("shortcut")
+        self.shortcut = nn.SequentialCell(convolution(short)) if short else nn.Identity()
         self.relu = nn.ReLU()
 
     def construct(self, x: Any) -> Any:
@@ -94,23 +88,11 @@ class Network(nn.Cell):
         return self.classifier(ops.mean(self.features(images), (2, 3)))
 
 
-def _resnet50(architecture: Architecture) -> list[nn.Cell]:
-    pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
-    stem = [*activated(architecture.convolutions[0]), pool]
-    return [*stem, *map(Bottleneck, architecture.blocks().values())]
-
-
-def _mobilenet_v1(architecture: Architecture) -> list[nn.Cell]:
-    return [cell for layer in architecture.convolutions for cell in activated(layer)]
-
-
-LAYERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
-
-
 def build_network(name: str, classes: int) -> nn.Cell:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
-    architecture = ARCHITECTURES[name]
-    network = Network(LAYERS[name](architecture), architecture.features, classes)
+    architecture, pool = ARCHITECTURES[name], nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
+    layers = architecture.in_order(activated, pool, Bottleneck)
+    network = Network(layers, architecture.features, classes)
     found = sum(parameter.size for parameter in network.trainable_params())
     assert_parameters(found, architecture.parameters(classes))
     return network
@@ -133,10 +115,10 @@ class NetworkWithLoss(nn.Cell):
 def make_optimizer(model: nn.Cell, recipe: ImageRecipe, rates: Sequence[float]) -> nn.Optimizer:
     """Return SGD, with batch-norm scales and shifts in a group that does not decay unless requested."""
     norm = [vector for cell in cells(model, nn.BatchNorm2d) for vector in (cell.gamma, cell.beta)]
-    own = {parameter.name for parameter in norm}
-    other = [parameter for parameter in model.trainable_params() if parameter.name not in own]
+    own, every = {parameter.name for parameter in norm}, model.trainable_params()
+    other = [parameter for parameter in every if parameter.name not in own]
     decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
-    return sgd(decays, model.trainable_params(), recipe, rates)
+    return sgd(decays, every, recipe, rates)
 
 
 def cells(model: nn.Cell, kind: Any) -> list[Any]:
@@ -150,10 +132,7 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
     settings: ImageSettings
 
     def build(self) -> None:
-        """Build network and optimizer; a hook in the second convolution observes a step that is not compiled.
-
-        The input of the second one has passed the stem, so its type is the type of the network's computation.
-        """
+        """Build network and optimizer; a hook in the second convolution observes a step that is not compiled."""
         settings = self.settings
         model = build_network(settings.model, settings.classes)
         self._outputs: list[Output] = []
@@ -174,17 +153,12 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
             self._hook.remove()
             output = self._outputs[0]
         weight = cells(self.model, nn.Conv2d)[1].weight
-        return observing.config_by_shapes(
-            self.settings.model, output, str(weight.dtype).lower(), tuple(weight.shape)
-        )
+        dtype, shape = str(weight.dtype).lower(), tuple(weight.shape)
+        return observing.config_by_shapes(self.settings.model, output, dtype, shape)
 
     def observe(self) -> observing.Observation:
-        hooks, found = observing.note_convolutions(
-            self.settings.model,
-            cells(self.model, nn.Conv2d),
-            nn.Cell.register_forward_hook,
-            _describe,
-        )
+        convolutions, register = cells(self.model, nn.Conv2d), nn.Cell.register_forward_hook
+        hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss, gradients = self.observe_pass()
         return observing.Observation(logits, loss, gradients, found)

@@ -22,7 +22,6 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
-    Architecture,
     Convolution,
     is_trainable,
 )
@@ -34,14 +33,10 @@ HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 """Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
 
 
-def _prefix_of(name: str) -> str:
-    """Return the prefix of a layer's parameters in MXNet's flat dictionary."""
-    return name.replace(".", "_") + "_"
-
-
-def _unit(description: Convolution, layout: str, relu: bool) -> nn.HybridSequential:
+def _unit(description: Convolution, layout: str, relu: bool = True) -> nn.HybridSequential:
     """Return a convolution with its batch norm, and a ReLU if requested."""
-    prefix = _prefix_of(description.name)
+    # Of the layer's parameters in MXNet's flat dictionary.
+    prefix = description.name.replace(".", "_") + "_"
     unit = nn.HybridSequential(prefix=prefix)
     unit.add(
         nn.Conv2D(
@@ -73,7 +68,6 @@ class _Bottleneck(HybridBlock):
     """The three convolutions of a ResNet block and the shortcut beside them."""
 
     def __init__(self, layers: dict[str, Convolution], layout: str) -> None:
-        """Take the convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
         super().__init__()
         self.body = nn.HybridSequential()
         self.body.add(*(_unit(layers[word], layout, relu=word != "c") for word in "abc"))
@@ -85,39 +79,20 @@ class _Bottleneck(HybridBlock):
         return F.Activation(out + (x if self.shortcut is None else self.shortcut(x)), act_type="relu")
 
 
-def _resnet50(architecture: Architecture, layout: str) -> list[HybridBlock]:
-    return [
-        _unit(architecture.convolutions[0], layout, relu=True),
-        nn.MaxPool2D(3, strides=2, padding=1, layout=layout),
-        *(_Bottleneck(layers, layout) for layers in architecture.blocks().values()),
-    ]
-
-
-def _mobilenet_v1(architecture: Architecture, layout: str) -> list[HybridBlock]:
-    return [_unit(layer, layout, relu=True) for layer in architecture.convolutions]
-
-
-BUILDERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
-
-
 def build_model(name: str, classes: int, layout: str, context: Any) -> nn.HybridSequential:
     """Return the network with fresh weights in FP32 on ``context``; its number of parameters is asserted.
 
     ``layout`` is ``NCHW`` or ``NHWC``.
     """
-    architecture = ARCHITECTURES[name]
-    model = nn.HybridSequential()
-    model.add(
-        *BUILDERS[name](architecture, layout),
-        nn.GlobalAvgPool2D(layout=layout),
-        nn.Flatten(),
-        nn.Dense(
-            classes,
-            in_units=architecture.features,
-            weight_initializer=mx.init.Uniform(architecture.features**-0.5),
-            prefix="classifier_",
-        ),
+    architecture, model = ARCHITECTURES[name], nn.HybridSequential()
+    layers = architecture.in_order(
+        lambda description: [_unit(description, layout)],
+        nn.MaxPool2D(3, strides=2, padding=1, layout=layout),
+        lambda block: _Bottleneck(block, layout),
     )
+    features, uniform = architecture.features, mx.init.Uniform(architecture.features**-0.5)
+    classifier = nn.Dense(classes, in_units=features, weight_initializer=uniform, prefix="classifier_")
+    model.add(*layers, nn.GlobalAvgPool2D(layout=layout), nn.Flatten(), classifier)
     model.initialize(ctx=context)
     assert_parameters(count_parameters(model), architecture.parameters(classes))
     return model
@@ -146,12 +121,7 @@ class CrossEntropy(HybridBlock):
         return F.mean(loss)
 
 
-_VECTORS = {
-    "weight": "gamma",
-    "bias": "beta",
-    "running_mean": "running_mean",
-    "running_var": "running_var",
-}
+_VECTORS = {**observing.SAME_NAMES, "weight": "gamma", "bias": "beta"}
 
 
 @contextmanager
@@ -170,6 +140,7 @@ def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
 
 
 def _types(model: HybridBlock, name: str) -> list[observing.ObservedLayer]:
+    """Return the types of the operands of the convolutions and products in the network's graph."""
     traced = getattr(model, "_cached_graph", ())
     if traced:
         symbol = traced[1]
@@ -199,8 +170,7 @@ class SecondConvolution:
 
     def __init__(self, model: HybridBlock, name: str) -> None:
         self._parameters = {parameter.name: parameter for parameter in model.collect_params().values()}
-        self._name = name
-        self._second = blocks(model, nn.Conv2D)[1]
+        self._name, self._second = name, blocks(model, nn.Conv2D)[1]
         self._output: Any = None
         self.traces = 0
         """How often the network was traced so far."""
@@ -217,27 +187,16 @@ class SecondConvolution:
         The hook of a hybridized network stays, to count traces, and costs its steps nothing. TF32 is a setting of
         NVIDIA's libraries, which MXNet does not report.
         """
-        output = self._output
+        output, known = self._output, self._parameters
         if isinstance(output, mx.sym.Symbol):
-            output = self._run(output, images)
+            # The traced graph is run up to there; the running statistics stay as they are.
+            inputs = [known[name].data() if name in known else images for name in output.list_inputs()]
+            output = mx.nd.CachedOp(output)(*inputs)
         else:
             self._hook.detach()
-        weight = self._second.weight.data()
-        return observing.config_by_shapes(
-            self._name,
-            (dtype_name(output), output.shape),
-            dtype_name(weight),
-            weight.shape,
-            unseen=("tf32_matmul", "tf32_convolution"),
-        )
-
-    def _run(self, symbol: Any, images: Any) -> Any:
-        """Run the traced graph up to a symbol; the running statistics stay as they are."""
-        inputs = [
-            self._parameters[name].data() if name in self._parameters else images
-            for name in symbol.list_inputs()
-        ]
-        return mx.nd.CachedOp(symbol)(*inputs)
+        weight, unseen = self._second.weight.data(), ("tf32_matmul", "tf32_convolution")
+        found = (dtype_name(output), output.shape)
+        return observing.config_by_shapes(self._name, found, dtype_name(weight), weight.shape, unseen=unseen)
 
 
 class MXNetImageTraining(MXNetTraining, ImageTraining):
@@ -277,11 +236,6 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         convolutions, norms = (blocks(self.model, kind) for kind in (nn.Conv2D, nn.BatchNorm))
         return observing.by_shared_names(self.settings.model, convolutions, norms, classifier, _VECTORS)
 
-    def _in_layout(self, array: Any) -> Any:
-        """Return images or weights in the layout of the run, from nchw."""
-        nhwc = self.settings.layout == "nhwc" and array.ndim == 4
-        return array.transpose(0, 2, 3, 1) if nhwc else array
-
     def _in_nchw(self, array: Any) -> Any:
         """Return images or weights in nchw, from the layout of the run."""
         nhwc = self.settings.layout == "nhwc" and array.ndim == 4
@@ -289,7 +243,10 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         for name, parameter in self._named().items():
-            parameter.set_data(mx.nd.array(self._in_layout(weights[name]), dtype="float32"))
+            array = weights[name]
+            if self.settings.layout == "nhwc" and array.ndim == 4:
+                array = array.transpose(0, 2, 3, 1)
+            parameter.set_data(mx.nd.array(array, dtype="float32"))
 
     def read_weights(self) -> dict[str, Any]:
         return {name: self._in_nchw(parameter.data().asnumpy()) for name, parameter in self._named().items()}
@@ -313,27 +270,19 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
 
     def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
+        convolutions, register = blocks(self.model, nn.Conv2D), nn.Conv2D.register_forward_hook
         hooks, found = observing.note_convolutions(
-            self.settings.model,
-            blocks(self.model, nn.Conv2D),
-            nn.Conv2D.register_forward_hook,
-            self._describe,
+            self.settings.model, convolutions, register, self._describe
         )
         with ExitStack() as stack, autograd.record():
             for hook in hooks:
                 stack.enter_context(hook)
             logits, loss = self.forward()
-        gradients = self._gradients(loss)
-        return observing.Observation(
-            logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, found
-        )
+        outputs, gradients = logits.astype("float32").asnumpy(), self._gradients(loss)
+        return observing.Observation(outputs, float(loss.asscalar()), gradients, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
-        """Do the step; return the types of its layers, and its images.
-
-        The types are those of the network's graph: the one that was traced, or one that is traced now; they are those
-        of the operands of its convolutions and products.
-        """
+        """Do the step; return its images, and the types of its layers in the graph that was, or is now, traced."""
         images: list[Any] = []
         with self.model.register_forward_pre_hook(lambda _block, given: images.append(given[0])):
             self.step(index)

@@ -1,6 +1,5 @@
 """Image networks and their loss as OneFlow modules; ``architectures.py`` describes the layers."""
 
-from collections.abc import Callable
 from typing import Any
 
 import oneflow as flow
@@ -41,7 +40,6 @@ class Bottleneck(nn.Module):
     """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut."""
 
     def __init__(self, layers: dict[str, Convolution]) -> None:
-        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
         super().__init__()
         a, b, c = (_convolution(layers[word]) for word in "abc")
         self.path = nn.Sequential(*a, nn.ReLU(), *b, nn.ReLU(), *c)
@@ -68,32 +66,12 @@ class Classifier(nn.Module):
         return self.classifier(flow.flatten(self.pool(self.features(images)), 1))
 
 
-def _resnet50(classes: int) -> Any:
-    architecture = ARCHITECTURES["resnet50_v1.5"]
-    layers = [
-        *_convolution(architecture.convolutions[0]),
-        nn.ReLU(),
-        nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
-    ]
-    layers += [Bottleneck(block) for block in architecture.blocks().values()]
-    return Classifier(layers, architecture.features, classes)
-
-
-def _mobilenet_v1(classes: int) -> Any:
-    architecture = ARCHITECTURES["mobilenet_v1"]
-    layers: list[Any] = []
-    for layer in architecture.convolutions:
-        layers += [*_convolution(layer), nn.ReLU()]
-    return Classifier(layers, architecture.features, classes)
-
-
-NETWORKS: dict[str, Callable[[int], Any]] = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
-
-
 def build_network(name: str, classes: int) -> Any:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
-    network = NETWORKS[name](classes)
-    assert_parameters(count_parameters(network), ARCHITECTURES[name].parameters(classes))
+    architecture, pool = ARCHITECTURES[name], nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+    layers = architecture.in_order(lambda conv: [*_convolution(conv), nn.ReLU()], pool, Bottleneck)
+    network = Classifier(layers, architecture.features, classes)
+    assert_parameters(count_parameters(network), architecture.parameters(classes))
     return network
 
 
@@ -103,8 +81,7 @@ class SmoothedCrossEntropy(nn.Module):
     def __init__(self, smoothing: float) -> None:
         """Store the part, 0 for none. Not every version of OneFlow's own loss has such an argument."""
         super().__init__()
-        self.smoothing = smoothing
-        self.cross_entropy = nn.CrossEntropyLoss()
+        self.smoothing, self.cross_entropy = smoothing, nn.CrossEntropyLoss()
         self.log_softmax = nn.LogSoftmax(dim=1)
 
     def forward(self, logits: Any, labels: Any) -> Any:
@@ -123,13 +100,11 @@ def _modules(network: Any, kind: Any) -> list[Any]:
 def make_optimizer(network: Any, settings: ImageSettings, device: Any) -> Any:
     """Return SGD, with batch-norm weights and biases in a group that does not decay unless requested."""
     recipe = settings.recipe
-    norm: list[Any] = []
-    other: list[Any] = []
+    groups: dict[bool, list[Any]] = {False: [], True: []}
     for module in network.modules():
-        own = list(module.parameters(recurse=False))
-        (norm if isinstance(module, nn.BatchNorm2d) else other).extend(own)
-    decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
-    return sgd(decays, recipe, device)
+        groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
+    norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
+    return sgd([(groups[False], recipe.weight_decay), (groups[True], norm_decay)], recipe, device)
 
 
 class OneFlowImageTraining(OneFlowTraining, ImageTraining):
@@ -141,10 +116,8 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
     settings: ImageSettings
 
     def build(self) -> None:
-        """Build network and optimizer; a hook in the second convolution observes the first step."""
         settings = self.settings
-        network = build_network(settings.model, settings.classes).to(self.device)
-        network.train()
+        network = build_network(settings.model, settings.classes).to(self.device).train()
         self._convolutions = _modules(network, nn.Conv2d)
         self._output: tuple[str, tuple[int, ...]] | None = None
         self._convolutions[1].register_forward_hook(self._note)
@@ -173,10 +146,8 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         output: tuple[str | None, tuple[int, ...]] | None = self._output
         if output is not None and "compute_dtype" in unobservable:
             output = (None, output[1])
-        shape = tuple(weight.shape)
-        return observing.config_by_shapes(
-            self.settings.model, output, _name_of(weight.dtype), shape, unseen=unobservable
-        )
+        dtype, shape = _name_of(weight.dtype), tuple(weight.shape)
+        return observing.config_by_shapes(self.settings.model, output, dtype, shape, unseen=unobservable)
 
     def observe(self) -> observing.Observation:
         """Pass the batch forward and backward with the step's own network and loss, eagerly; drop the gradients."""

@@ -29,7 +29,6 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
-    Architecture,
     Convolution,
 )
 from ..tasks.image_classification.settings import ImageSettings
@@ -40,9 +39,7 @@ class Options:
     """The common settings of a network's layers: the layout, and whether batch norm decays."""
 
     def __init__(self, layout: str, bn_weight_decay: bool) -> None:
-        """Take a layout of the ``layout`` axis."""
-        self.data_format = layout.upper()
-        self._bn_weight_decay = bn_weight_decay
+        self.data_format, self._bn_weight_decay = layout.upper(), bn_weight_decay
 
     def norm_attribute(self) -> ParamAttr:
         """Return the attribute of a scale or shift; a regularizer of its own goes before the optimizer's."""
@@ -87,10 +84,8 @@ class Bottleneck(nn.Layer):
     """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut beside them."""
 
     def __init__(self, layers: dict[str, Convolution], options: Options) -> None:
-        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
         super().__init__()
-        self.a = ConvNorm(layers["a"], options)
-        self.b = ConvNorm(layers["b"], options)
+        self.a, self.b = ConvNorm(layers["a"], options), ConvNorm(layers["b"], options)
         self.c = ConvNorm(layers["c"], options, activated=False)
         short = layers.get("shortcut")
         self.shortcut = None if short is None else ConvNorm(short, options, activated=False)
@@ -99,58 +94,33 @@ class Bottleneck(nn.Layer):
     def forward(self, x: Any) -> Any:
         """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
         out = self.c(self.b(self.a(x)))
-        short = x if self.shortcut is None else self.shortcut(x)
-        return self.act(out + short)
-
-
-class Classifier(nn.Layer):
-    """The mean over the image, and a linear layer."""
-
-    def __init__(self, features: int, classes: int, options: Options) -> None:
-        """Draw weights uniformly within 1 / sqrt(features); biases are zero."""
-        super().__init__()
-        bound = 1 / math.sqrt(features)
-        self.pool = nn.AdaptiveAvgPool2D(1, data_format=options.data_format)
-        self.flatten = nn.Flatten()
-        self.linear = nn.Linear(features, classes, weight_attr=ParamAttr(initializer=Uniform(-bound, bound)))
-
-    def forward(self, x: Any) -> Any:
-        """Map (batch, features, h, w) to logits (batch, classes)."""
-        return self.linear(self.flatten(self.pool(x)))
+        return self.act(out + (x if self.shortcut is None else self.shortcut(x)))
 
 
 class Network(nn.Layer):
-    """Some layers, and the classifier."""
+    """Some layers, the mean over the image, and a linear layer, its weights uniform within 1 / sqrt(features)."""
 
     def __init__(self, layers: list[nn.Layer], features: int, classes: int, options: Options) -> None:
         super().__init__()
         self.features = nn.Sequential(*layers)
-        self.classifier = Classifier(features, classes, options)
+        self.pool = nn.AdaptiveAvgPool2D(1, data_format=options.data_format)
+        bound = 1 / math.sqrt(features)
+        self.linear = nn.Linear(features, classes, weight_attr=ParamAttr(initializer=Uniform(-bound, bound)))
 
     def forward(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        return self.classifier(self.features(images))
-
-
-def _resnet50(architecture: Architecture, options: Options) -> list[nn.Layer]:
-    return [
-        ConvNorm(architecture.convolutions[0], options),
-        nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format),
-        *(Bottleneck(layers, options) for layers in architecture.blocks().values()),
-    ]
-
-
-def _mobilenet_v1(architecture: Architecture, options: Options) -> list[nn.Layer]:
-    return [ConvNorm(layer, options) for layer in architecture.convolutions]
-
-
-LAYERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
+        return self.linear(self.pool(self.features(images)).flatten(1))
 
 
 def build_network(name: str, classes: int, options: Options) -> nn.Layer:
     """Return the network with fresh weights in FP32; its number of parameters is asserted."""
     architecture = ARCHITECTURES[name]
-    network = Network(LAYERS[name](architecture, options), architecture.features, classes, options)
+    layers = architecture.in_order(
+        lambda description: [ConvNorm(description, options)],
+        nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format),
+        lambda block: Bottleneck(block, options),
+    )
+    network = Network(layers, architecture.features, classes, options)
     assert_parameters(count_parameters(trainable(network)), architecture.parameters(classes))
     return network
 
@@ -166,10 +136,9 @@ def conv_norms(network: nn.Layer) -> list[ConvNorm]:
 
 
 class Learner(nn.Layer):
-    """The network and the loss, so that a compiled program contains both."""
+    """The network and the loss, the mean over the batch, so that a compiled program contains both."""
 
     def __init__(self, network: nn.Layer, label_smoothing: float) -> None:
-        """Take the network; the loss is the mean over the batch."""
         super().__init__()
         self.network = network
         self.loss = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
@@ -183,10 +152,8 @@ class Learner(nn.Layer):
 
 def specification(settings: ImageSettings) -> list[InputSpec]:
     """Return shapes and types of images and labels."""
-    side = settings.image_size
-    shape = [settings.batch_per_device, 3, side, side]
-    if settings.layout == "nhwc":
-        shape = [settings.batch_per_device, side, side, 3]
+    batch, side = settings.batch_per_device, settings.image_size
+    shape = [batch, side, side, 3] if settings.layout == "nhwc" else [batch, 3, side, side]
     return [InputSpec(shape, "float32"), InputSpec(shape[:1], "int64")]
 
 
@@ -197,7 +164,7 @@ def named_tensors(network: nn.Layer, model: str) -> dict[str, Any]:
     """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
     units = conv_norms(network)
     convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
-    return observing.by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
+    return observing.by_shared_names(model, convolutions, norms, network.linear, _VECTORS)
 
 
 def _describe(conv: Any, output: Any) -> observing.Described:
@@ -270,13 +237,8 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         return named_tensors(self.network, self.settings.model)
 
     def observe(self) -> observing.Observation:
-        """Pass the batch forward and backward; return what was computed."""
-        hooks, found = observing.note_convolutions(
-            self.settings.model,
-            [unit.conv for unit in self._units],
-            nn.Layer.register_forward_post_hook,
-            _describe,
-        )
+        convolutions, register = [unit.conv for unit in self._units], nn.Layer.register_forward_post_hook
+        hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss = self._forward()
         return observing.Observation(logits.numpy(), float(loss), self.own_gradients(loss), found)
@@ -285,19 +247,18 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""
         program = None if self.settings.compiler == NONE else self.compiled_program()
         images: list[Any] = []
+        norms = [(unit.description.name, unit.norm) for unit in self._units]
         products = [(unit.description.name, unit.conv) for unit in self._units]
-        products.append(("classifier", self.network.classifier.linear))
+        products.append(("classifier", self.network.linear))
         hooks = [self._learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
-        training: dict[str, bool] = {}
+        not_training: list[str] = []
 
         def note_norm(name: str, norm: Any, _given: Any) -> None:
-            training[name] = bool(norm.training)
+            if not norm.training:
+                not_training.append(name)
 
         if program is None:
-            hooks += [
-                unit.norm.register_forward_pre_hook(partial(note_norm, unit.description.name))
-                for unit in self._units
-            ]
+            hooks += [norm.register_forward_pre_hook(partial(note_norm, name)) for name, norm in norms]
         with hooked(hooks), operand_types(products if program is None else ()) as types:
             self.step(index)
         if not images:
@@ -305,8 +266,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         layers = [observing.ObservedLayer(name, dtype) for name, dtype in types.items()]
         if program is not None:
             layers = _in_program(program)
-            training = {unit.description.name: bool(unit.norm.training) for unit in self._units}
-        not_training = [name for name, trains in training.items() if not trains]
+            not_training = [name for name, norm in norms if not norm.training]
         measured = observing.measured(self.network_input(images))
         return observing.ObservedLayers(layers, *measured, not_training)
 

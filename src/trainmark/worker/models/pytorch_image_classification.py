@@ -26,7 +26,6 @@ from ..tasks.image_classification.architectures import (
     ARCHITECTURES,
     BATCH_NORM_EPSILON,
     BATCH_NORM_MOMENTUM,
-    Architecture,
     Convolution,
 )
 from ..tasks.image_classification.known_picture import TFRECORD
@@ -35,9 +34,7 @@ from ..tasks.image_classification.training import ImageTraining
 
 
 def convolution(
-    description: Convolution,
-    norm: type[nn.BatchNorm2d] | None = None,
-    kind: type[nn.Conv2d] | None = None,
+    description: Convolution, norm: type[nn.BatchNorm2d] | None = None, kind: type[nn.Conv2d] | None = None
 ) -> list[nn.Module]:
     """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``.
 
@@ -61,7 +58,6 @@ class Bottleneck(nn.Module):
     """1x1 to the width, 3x3 with the stride, 1x1 to four times the width, and the shortcut beside them."""
 
     def __init__(self, layers: dict[str, Convolution]) -> None:
-        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
         super().__init__()
         self.conv1, self.bn1 = convolution(layers["a"])
         self.conv2, self.bn2 = convolution(layers["b"])
@@ -92,25 +88,6 @@ class Network(nn.Module):
         return self.classifier(self.pool(self.features(images)).flatten(1))
 
 
-def _unit(description: Convolution) -> list[nn.Module]:
-    return [*convolution(description), nn.ReLU(inplace=True)]
-
-
-def _resnet50(architecture: Architecture) -> list[nn.Module]:
-    stem = [*_unit(architecture.convolutions[0]), nn.MaxPool2d(3, stride=2, padding=1)]
-    return [*stem, *map(Bottleneck, architecture.blocks().values())]
-
-
-def _mobilenet_v1(architecture: Architecture) -> list[nn.Module]:
-    return [module for layer in architecture.convolutions for module in _unit(layer)]
-
-
-LAYERS: dict[str, Callable[[Architecture], list[nn.Module]]] = {
-    "resnet50_v1.5": _resnet50,
-    "mobilenet_v1": _mobilenet_v1,
-}
-
-
 def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
     """Return the network with fresh weights in FP32; its number of parameters is asserted.
 
@@ -124,7 +101,11 @@ def build_model(name: str, classes: int, compiler: str = NONE) -> nn.Module:
         assert name == "resnet50_v1.5", name
         model = FusedResNet50(classes, compiler == FUSED_CUDNN, chosen())
     else:
-        model = Network(LAYERS[name](architecture), architecture.features, classes)
+        pool = nn.MaxPool2d(3, stride=2, padding=1)
+        layers = architecture.in_order(
+            lambda layer: [*convolution(layer), nn.ReLU(inplace=True)], pool, Bottleneck
+        )
+        model = Network(layers, architecture.features, classes)
     assert_parameters(count_parameters(model), architecture.parameters(classes))
     return model
 
@@ -140,45 +121,41 @@ PRODUCTS = ("convolution", "_convolution", "addmm", "mm", "bmm", "baddbmm", "lin
 """The operators, without their overloads, to which convolutions and linear layers come down."""
 
 
-class OperandTypes(TorchDispatchMode):
-    """While it is entered: for each module watched, the type of what went into its (last) convolution or product.
+class _OperandTypes(TorchDispatchMode):
+    """Notes the type of what goes into the (last) convolution or product of the module that is called.
 
     A layer that turns its inputs to another type and its output back shows it here alone. What runs compiled is no
-    operator of PyTorch and is not seen.
+    operator of PyTorch and is not noted.
     """
 
-    def __init__(self, modules: Sequence[tuple[str, nn.Module]]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._modules = modules
-        self._current: str | None = None
+        self.called: str | None = None
         self.types: dict[str, str] = {}
 
-    @contextmanager
-    def watching(self) -> Iterator["OperandTypes"]:
-        """Return the context in which the modules are watched."""
-        hooks: list[Any] = []
-        for name, module in self._modules:
-            hooks += [
-                module.register_forward_pre_hook(partial(self._enter, name)),
-                module.register_forward_hook(self._leave),
-            ]
-        with hooked(hooks), self:
-            yield self
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do the operation; of a product inside of a module that is watched note the type."""
-        if self._current is not None and func.overloadpacket.__name__ in PRODUCTS:
-            operand = next(
-                value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1
-            )
-            self.types[self._current] = type_name(operand.dtype)
+        if self.called is not None and func.overloadpacket.__name__ in PRODUCTS:
+            operands = (value for value in args[::-1] if isinstance(value, torch.Tensor))
+            self.types[self.called] = type_name(next(value for value in operands if value.dim() > 1).dtype)
         return func(*args, **(kwargs or {}))
 
-    def _enter(self, name: str, _module: Any, _given: Any) -> None:
-        self._current = name
 
-    def _leave(self, _module: Any, _given: Any, _output: Any) -> None:
-        self._current = None
+@contextmanager
+def operand_types(modules: Sequence[tuple[str, nn.Module]]) -> Iterator[dict[str, str]]:
+    """Yield a dictionary that gets, by the names of modules, the types of their products' operands."""
+    noted = _OperandTypes()
+    hooks: list[Any] = []
+    for name, module in modules:
+
+        def enter(_module: Any, _given: Any, name: str = name) -> None:
+            noted.called = name
+
+        def leave(_module: Any, _given: Any, _output: Any) -> None:
+            noted.called = None
+
+        hooks += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+    with hooked(hooks), noted:
+        yield noted.types
 
 
 def _describe(conv: Any, output: Any) -> observing.Described:
@@ -201,20 +178,12 @@ class Witness:
     def __init__(self, model: nn.Module) -> None:
         self.dtype: Any = None
         self.batch: int | None = None
-        self.contiguous = False
-        self.channels_last = False
-        stem, second = _modules(model, nn.Conv2d)[:2]
-        self._stem = stem
-        self._hook = second.register_forward_hook(self._see)
+        self.orders = (False, False)
+        self._stem, second = _modules(model, nn.Conv2d)[:2]
+        self.hook = second.register_forward_hook(self._see)
 
     def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        self.dtype = output.dtype
-        self.batch = output.shape[0]
-        self.contiguous, self.channels_last = _orders(output)
-
-    def leave(self) -> None:
-        """Take the hook away."""
-        self._hook.remove()
+        self.dtype, self.batch, self.orders = output.dtype, output.shape[0], _orders(output)
 
     def observed(self, **others: Any) -> observing.ObservedConfig:
         """Return what was seen, and torch's TF32 switches."""
@@ -222,25 +191,20 @@ class Witness:
         return observing.ObservedConfig(
             compute_dtype=None if self.dtype is None else type_name(self.dtype),
             weight_dtype=type_name(weight.dtype),
-            activation_layout=_layout(self.contiguous, self.channels_last),
-            weight_layout=_layout(*_orders(weight)),
+            activation_layout=LAYOUTS[self.orders],
+            weight_layout=LAYOUTS[_orders(weight)],
             batch_per_device=self.batch,
             **tf32_switches(),
             others=others,
         )
 
 
+LAYOUTS = {(True, True): "either", (True, False): "nchw", (False, True): "nhwc", (False, False): "neither"}
+"""Layouts by whether a tensor lies in memory in the order nchw, and whether in the order nhwc."""
+
+
 def _orders(tensor: Any) -> tuple[bool, bool]:
-    """Return whether a tensor lies in memory in the order nchw, and whether in the order nhwc."""
     return tensor.is_contiguous(), tensor.is_contiguous(memory_format=torch.channels_last)
-
-
-def _layout(contiguous: bool, channels_last: bool) -> str:
-    if contiguous and channels_last:
-        return "either"
-    if contiguous:
-        return "nchw"
-    return "nhwc" if channels_last else "neither"
 
 
 class PyTorchImageTraining(PyTorchTraining, ImageTraining):
@@ -285,9 +249,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
     def _narrow_optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
         """Return SGD that reads gradients in 16 bits: of copies of the weights, or as they travelled."""
-        recipe = self.settings.recipe
-        fused = self.settings.compiler in FUSED
-        able = self.precision.mixed and recipe.momentum and (fused or self._travels_narrow())
+        recipe, fused = self.settings.recipe, self.settings.compiler in FUSED
+        narrow_travel = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
+        able = self.precision.mixed and recipe.momentum and (fused or (narrow_travel and has_triton()))
         if UPDATE not in self._stages or not able:
             self._stages -= {UPDATE}
             return None
@@ -296,10 +260,6 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         narrow = [module.weight for module in model.narrowed] if fused else []
         self.scaler_kind = FusedCheckScaler
         return HalfGradSGD(decays(model, self.settings), recipe, narrow, self._compute)
-
-    def _travels_narrow(self) -> bool:
-        ranks = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
-        return ranks and bool(has_triton())
 
     def _whole_step(self, batch: tuple[Any, ...]) -> Any:
         """Do the step; where weights have copies in 16 bits, with those."""
@@ -348,7 +308,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     def observed_config(self) -> observing.ObservedConfig:
         """Return what the witness saw; its hook stays in a compiled network."""
         if self.settings.compiler == NONE:
-            self._witness.leave()
+            self._witness.hook.remove()
         return self._witness.observed(compile_cache_hits=cache_hits(self.settings.compiler))
 
     COUNTS_UPDATES = False
@@ -380,28 +340,22 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         def note_norm(name: str, norm: Any, _given: Any) -> None:
             training[name] = norm.training
 
-        def note_input(_module: Any, given: Any) -> None:
-            inputs.append(given[0].detach())
-
         names = [layer.name for layer in ARCHITECTURES[self.settings.model].convolutions]
         convolutions, norms = (_modules(self.model, kind) for kind in (nn.Conv2d, nn.BatchNorm2d))
         layers = [*zip(names, convolutions), ("classifier", *_modules(self.model, nn.Linear))]
         hooks = [layer.register_forward_hook(partial(note_output, name)) for name, layer in layers]
-        hooks += [
-            norm.register_forward_pre_hook(partial(note_norm, name)) for name, norm in zip(names, norms)
-        ]
-        hooks.append(convolutions[0].register_forward_pre_hook(note_input))
-        operands = OperandTypes(layers)
-        with hooked(hooks), operands.watching():
+        for name, norm in zip(names, norms):
+            hooks.append(norm.register_forward_pre_hook(partial(note_norm, name)))
+        hooks.append(
+            convolutions[0].register_forward_pre_hook(lambda _conv, given: inputs.append(given[0].detach()))
+        )
+        with hooked(hooks), operand_types(layers) as operands:
             step()
         if not inputs:
             return observing.ObservedLayers()
         images = inputs[0].float()
         return observing.ObservedLayers(
-            layers=[
-                observing.ObservedLayer(name, operands.types.get(name, kind))
-                for name, kind in outputs.items()
-            ],
+            [observing.ObservedLayer(name, operands.get(name, kind)) for name, kind in outputs.items()],
             image_size=(images.shape[2], images.shape[3]),
             input_mean=float(images.mean()),
             input_deviation=float(images.std()),
@@ -430,19 +384,13 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
         Hooks in a compiled network would be compiled into another program.
         """
-        hooks, found = observing.note_convolutions(
-            self.settings.model,
-            _modules(self.model, nn.Conv2d),
-            nn.Module.register_forward_hook,
-            _describe,
-        )
+        convolutions, register = _modules(self.model, nn.Conv2d), nn.Module.register_forward_hook
+        hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks), torch.no_grad():
             self._layers()
         logits, loss = self._forward()
-        gradients = self.observed_gradients(loss)
-        return observing.Observation(
-            logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, found
-        )
+        outputs, gradients = logits.detach().float().cpu().numpy(), self.observed_gradients(loss)
+        return observing.Observation(outputs, float(loss.detach()), gradients, found)
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:
@@ -453,12 +401,11 @@ def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Opt
 def decays(model: nn.Module, settings: ImageSettings) -> list[tuple[list[Any], float]]:
     """Return the groups of parameters, each with its weight decay."""
     recipe = settings.recipe
-    norm: list[Any] = []
-    other: list[Any] = []
+    groups: dict[bool, list[Any]] = {False: [], True: []}
     for module in model.modules():
-        own = list(module.parameters(recurse=False))
-        (norm if isinstance(module, nn.BatchNorm2d) else other).extend(own)
-    return [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
+        groups[isinstance(module, nn.BatchNorm2d)] += module.parameters(recurse=False)
+    norm_decay = recipe.weight_decay if recipe.bn_weight_decay else 0.0
+    return [(groups[False], recipe.weight_decay), (groups[True], norm_decay)]
 
 
 open_training = PyTorchImageTraining

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -35,15 +35,15 @@ from ..tasks.image_classification.training import ImageTraining
 LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
 
 
-def _no_layout(_error: BaseException, _found: "re.Match[str]") -> RunError:
-    return RunError(
-        UNSUPPORTED,
-        "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
-        "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
-    )
+NO_LAYOUT = (
+    "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
+    "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)"
+)
 
-
-FAILURES = (Known(backend.OWN, LAYOUT, _no_layout), *backend.FAILURES)
+FAILURES = (
+    Known(backend.OWN, LAYOUT, lambda _error, _found: RunError(UNSUPPORTED, NO_LAYOUT)),
+    *backend.FAILURES,
+)
 
 
 class FusedBatchNormalization(keras.layers.Layer):
@@ -56,28 +56,19 @@ class FusedBatchNormalization(keras.layers.Layer):
     """
 
     def __init__(self, data_format: str, **options: Any) -> None:
-        """Take Keras' name of the layout: ``channels_last`` or ``channels_first``."""
         super().__init__(**options)
         self._layout = "NHWC" if data_format == "channels_last" else "NCHW"
 
     def build(self, input_shape: Any) -> None:
         """Make scale, shift and running statistics, in FP32 whatever the compute type is."""
-        shape = (input_shape[-1 if self._layout == "NHWC" else 1],)
-
-        def vector(name: str, initializer: str, trainable: bool) -> Any:
-            return self.add_weight(
-                name=name,
-                shape=shape,
-                initializer=initializer,
-                trainable=trainable,
-                dtype="float32",
-                autocast=False,
-            )
-
-        self.gamma = vector("gamma", "ones", trainable=True)
-        self.beta = vector("beta", "zeros", trainable=True)
-        self.moving_mean = vector("moving_mean", "zeros", trainable=False)
-        self.moving_variance = vector("moving_variance", "ones", trainable=False)
+        kind = {"shape": (input_shape[-1 if self._layout == "NHWC" else 1],), "dtype": "float32"}
+        still = {**kind, "trainable": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", autocast=False, **kind)
+        self.beta = self.add_weight(name="beta", initializer="zeros", autocast=False, **kind)
+        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", autocast=False, **still)
+        self.moving_variance = self.add_weight(
+            name="moving_variance", initializer="ones", autocast=False, **still
+        )
 
     def call(self, inputs: Any) -> Any:
         """Return the normalised batch in the type of ``inputs``, and move the running statistics."""
@@ -105,98 +96,73 @@ class FusedBatchNormalization(keras.layers.Layer):
 DATA_FORMATS = {"nhwc": "channels_last", "nchw": "channels_first"}
 
 
-class Network(NamedTuple):
-    """``model`` maps images to logits; ``outputs`` are those of the convolutions inside it, by their names."""
+def build_network(settings: ImageSettings) -> tuple[Any, dict[str, Any]]:
+    """Return the model from images to logits, and the outputs of the convolutions inside it, by their names.
 
-    model: Any
-    outputs: dict[str, Any]
-
-
-def build_network(settings: ImageSettings) -> Network:
-    """Return the network in the dtype policy at hand, its weights drawn from the global seed.
-
-    The batch is part of its shape: static shapes let XLA and the graph's optimizer decide once.
+    It computes in the dtype policy at hand; its weights are drawn from the global seed. The batch is part of its shape:
+    static shapes let XLA and the graph's optimizer decide once.
     """
-    architecture = ARCHITECTURES[settings.model]
-    build = _Builder(settings.model, DATA_FORMATS[settings.layout])
+    architecture, data_format = ARCHITECTURES[settings.model], DATA_FORMATS[settings.layout]
     sides = (settings.image_size, settings.image_size)
     shape = (*sides, 3) if settings.layout == "nhwc" else (3, *sides)
-    images = keras.Input(shape, settings.batch_per_device, name="images")
-    features = build.resnet(images) if settings.model == "resnet50_v1.5" else build.mobilenet(images)
-    features = layers.GlobalAveragePooling2D(data_format=build.data_format, name="pool")(features)
-    logits = layers.Dense(
-        settings.classes, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01), name="classifier"
-    )(features)
-    model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
-    assert_parameters(count_parameters(model), architecture.parameters(settings.classes))
-    assert list(build.outputs) == [conv.name for conv in architecture.convolutions]
-    return Network(model, build.outputs)
+    outputs: dict[str, Any] = {}
 
-
-class _Builder:
-    """Takes the convolutions of an architecture one by one, and notes what comes out of each."""
-
-    def __init__(self, model: str, data_format: str) -> None:
-        self.data_format = data_format
-        self.outputs: dict[str, Any] = {}
-        self._convolutions = {conv.name: conv for conv in ARCHITECTURES[model].convolutions}
-
-    def resnet(self, images: Any) -> Any:
-        x = self._relu(self._unit("stem", images), "stem")
-        # Zeros stand for minus infinity here: what comes out of a ReLU is not negative.
-        x = layers.ZeroPadding2D(1, data_format=self.data_format, name="stem.pool_pad")(x)
-        x = layers.MaxPooling2D(3, 2, data_format=self.data_format, name="stem.pool")(x)
-        blocks = [name[: -len(".a")] for name in self._convolutions if name.endswith(".a")]
-        for block in blocks:
-            y = self._relu(self._unit(block + ".a", x), block + ".a")
-            y = self._relu(self._unit(block + ".b", y), block + ".b")
-            y = self._unit(block + ".c", y)
-            if block + ".shortcut" in self._convolutions:
-                x = self._unit(block + ".shortcut", x)
-            x = self._relu(layers.Add(name=block + ".sum")([y, x]), block)
-        return x
-
-    def mobilenet(self, images: Any) -> Any:
-        x = images
-        for name in self._convolutions:
-            x = self._relu(self._unit(name, x), name)
-        return x
-
-    def _unit(self, name: str, x: Any) -> Any:
+    def unit(conv: Convolution, x: Any) -> Any:
         """Return convolution and batch norm of ``x``."""
-        conv = self._convolutions[name]
         padding = "valid"
         if conv.padding and conv.stride == 1:
             # Symmetric where the stride is 1, and then it needs no copy of the images.
             padding = "same"
         elif conv.padding:
             # Keras' own "same" puts the odd row and column of a strided convolution below and to the right.
-            x = layers.ZeroPadding2D(conv.padding, data_format=self.data_format, name=name + ".pad")(x)
-        x = self._convolution(conv, padding)(x)
-        self.outputs[name] = x
-        return FusedBatchNormalization(self.data_format, name=name + ".bn")(x)
+            x = layers.ZeroPadding2D(conv.padding, data_format=data_format, name=conv.name + ".pad")(x)
+        outputs[conv.name] = x = _convolution(conv, padding, data_format)(x)
+        return FusedBatchNormalization(data_format, name=conv.name + ".bn")(x)
 
-    def _convolution(self, conv: Convolution, padding: str) -> Any:
-        shape = {"strides": conv.stride, "padding": padding, "data_format": self.data_format}
-        name = conv.name + ".conv"
-        if conv.groups == 1:
-            return layers.Conv2D(
-                conv.outputs,
-                conv.kernel,
-                use_bias=False,
-                kernel_initializer="he_normal",
-                name=name,
-                **shape,
-            )
-        assert conv.groups == conv.inputs == conv.outputs
-        # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
-        he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
-        return layers.DepthwiseConv2D(
-            conv.kernel, use_bias=False, depthwise_initializer=he_normal, name=name, **shape
+    def activated(conv: Convolution, x: Any) -> Any:
+        return layers.ReLU(name=conv.name + ".relu")(unit(conv, x))
+
+    images = keras.Input(shape, settings.batch_per_device, name="images")
+    stem, *others = architecture.convolutions
+    x = activated(stem, images)
+    if settings.model == "resnet50_v1.5":
+        # Zeros stand for minus infinity here: what comes out of a ReLU is not negative.
+        x = layers.ZeroPadding2D(1, data_format=data_format, name="stem.pool_pad")(x)
+        x = layers.MaxPooling2D(3, 2, data_format=data_format, name="stem.pool")(x)
+        for name, block in architecture.blocks().items():
+            y = unit(block["c"], activated(block["b"], activated(block["a"], x)))
+            x = unit(block["shortcut"], x) if "shortcut" in block else x
+            x = layers.ReLU(name=name + ".relu")(layers.Add(name=name + ".sum")([y, x]))
+    else:
+        for conv in others:
+            x = activated(conv, x)
+    x = layers.GlobalAveragePooling2D(data_format=data_format, name="pool")(x)
+    normal = keras.initializers.RandomNormal(stddev=0.01)
+    logits = layers.Dense(settings.classes, kernel_initializer=normal, name="classifier")(x)
+    model = keras.Model(images, logits, name=settings.model.replace(".", "_"))
+    assert_parameters(count_parameters(model), architecture.parameters(settings.classes))
+    assert list(outputs) == [conv.name for conv in architecture.convolutions]
+    return model, outputs
+
+
+def _convolution(conv: Convolution, padding: str, data_format: str) -> Any:
+    name, shape = (
+        conv.name + ".conv",
+        {"strides": conv.stride, "padding": padding, "data_format": data_format},
+    )
+    if conv.groups == 1:
+        return layers.Conv2D(
+            conv.outputs, conv.kernel, use_bias=False, kernel_initializer="he_normal", name=name, **shape
         )
+    assert conv.groups == conv.inputs == conv.outputs
+    # Keras takes all channels for the fan-in of a depthwise kernel; it is the kernel's area.
+    he_normal = keras.initializers.RandomNormal(stddev=math.sqrt(2 / conv.kernel**2))
+    return layers.DepthwiseConv2D(
+        conv.kernel, use_bias=False, depthwise_initializer=he_normal, name=name, **shape
+    )
 
-    def _relu(self, x: Any, name: str) -> Any:
-        return layers.ReLU(name=name + ".relu")(x)
+
+VECTORS = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
 
 
 def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
@@ -207,14 +173,11 @@ def named_variables(model: Any, name: str) -> dict[str, NamedVariable]:
         # Kernels are (height, width, inputs, outputs); of depthwise convolutions (height, width, channels, 1).
         order = (3, 2, 0, 1) if conv.groups == 1 else (2, 3, 0, 1)
         named[conv.name + ".conv.weight"] = NamedVariable(layer.kernel, order)
-        named[conv.name + ".bn.weight"] = NamedVariable(norm.gamma, (0,))
-        named[conv.name + ".bn.bias"] = NamedVariable(norm.beta, (0,))
-        named[conv.name + ".bn.running_mean"] = NamedVariable(norm.moving_mean, (0,))
-        named[conv.name + ".bn.running_var"] = NamedVariable(norm.moving_variance, (0,))
+        for shared, own in VECTORS.items():
+            named[f"{conv.name}.bn.{shared}"] = NamedVariable(getattr(norm, own), (0,))
     classifier = model.get_layer("classifier")
     named["classifier.weight"] = NamedVariable(classifier.kernel, (1, 0))
-    named["classifier.bias"] = NamedVariable(classifier.bias, (0,))
-    return named
+    return {**named, "classifier.bias": NamedVariable(classifier.bias, (0,))}
 
 
 PRODUCTS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
@@ -270,42 +233,27 @@ def layers_of(graph: Any) -> list[observing.ObservedLayer]:
 
 
 def _observe_convolution(name: str, layer: Any, output: Any) -> observing.ObservedConvolution:
+    """Return what a convolution is and did; a padding layer before it counts as its own."""
     values, sides = output.numpy(), layer.input.shape[2:4]
     if layer.data_format == "channels_last":
         values, sides = values.transpose(0, 3, 1, 2), layer.input.shape[1:3]
-    depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
-    groups = values.shape[1] if depthwise else layer.groups
-    padding = _padding(layer, values.shape[2:], sides)
-    return observing.observe_convolution(name, layer.kernel_size, layer.strides, padding, groups, values)
-
-
-def _padding(layer: Any, output: tuple[int, int], sides: tuple[int, int]) -> observing.Padding:
-    """Return a convolution's padding: its own, and that of a padding layer before it."""
-    (top, bottom), (left, right) = (
-        _own_padding(layer.padding, size, stride, kernel, side)
-        for size, stride, kernel, side in zip(output, layer.strides, layer.kernel_size, sides)
-    )
-    before = _layer_before(layer)
-    if isinstance(before, keras.layers.ZeroPadding2D):
-        (more_top, more_bottom), (more_left, more_right) = before.padding
-        top, bottom, left, right = top + more_top, bottom + more_bottom, left + more_left, right + more_right
-    return ((top, bottom), (left, right))
-
-
-def _own_padding(padding: str, output: int, stride: int, kernel: int, side: int) -> tuple[int, int]:
-    """Return the zeros before and after an axis of ``side`` values; "same" puts an odd one behind.
-
-    The formula: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2.
-    """
-    if padding == "valid":
-        return (0, 0)
-    total = max((output - 1) * stride + kernel - side, 0)
-    return (total // 2, total - total // 2)
-
-
-def _layer_before(layer: Any) -> Any | None:
+    groups = values.shape[1] if isinstance(layer, keras.layers.DepthwiseConv2D) else layer.groups
     history = getattr(layer.input, "_keras_history", None)
-    return None if history is None else history.operation
+    before = None if history is None else history.operation
+    added = before.padding if isinstance(before, keras.layers.ZeroPadding2D) else ((0, 0), (0, 0))
+
+    def zeros(output: int, stride: int, kernel: int, side: int, added: tuple[int, int]) -> tuple[int, int]:
+        """Return those before and after an axis; "same" puts an odd one behind.
+
+        The formula: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2.
+        """
+        total = 0 if layer.padding == "valid" else max((output - 1) * stride + kernel - side, 0)
+        return total // 2 + added[0], total - total // 2 + added[1]
+
+    height, width = map(zeros, values.shape[2:], layer.strides, layer.kernel_size, sides, added)
+    return observing.observe_convolution(
+        name, layer.kernel_size, layer.strides, (height, width), groups, values
+    )
 
 
 class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
@@ -317,7 +265,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def __init__(self, settings: ImageSettings, place: Place) -> None:
         """Build the network; the second convolution is an output of the trained network, and dropped by the step."""
         super().__init__(settings, place)
-        second = list(self.network.outputs.values())[1]
+        second = list(self.outputs.values())[1]
         self._observed_model = keras.Model(self.model.inputs, [*self.model.outputs, second])
         self._output: tuple[str, tuple[int, ...]] | None = None
 
@@ -340,11 +288,9 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def build(self) -> None:
         recipe = self.settings.recipe
         self._convolutions = ARCHITECTURES[self.settings.model].convolutions
-        self.network = build_network(self.settings)
-        tensors = named_variables(self.network.model, self.settings.model)
-        self.take_over(
-            self.network.model, tensors, lambda name: recipe.bn_weight_decay or not is_batch_norm(name)
-        )
+        model, self.outputs = build_network(self.settings)
+        tensors = named_variables(model, self.settings.model)
+        self.take_over(model, tensors, lambda name: recipe.bn_weight_decay or not is_batch_norm(name))
 
     def to_batch(self, images: Any, labels: Any) -> tuple[Any, Any]:
         """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
@@ -409,7 +355,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
 
     def observe(self) -> observing.Observation:
         loss, logits, gradients = self.observed_pass()
-        convolutions = keras.Model(self.model.inputs, list(self.network.outputs.values()))
+        convolutions = keras.Model(self.model.inputs, list(self.outputs.values()))
         outputs = convolutions(self._as_input(self.batch[0]), training=True)
         found = [
             _observe_convolution(conv.name, self.model.get_layer(conv.name + ".conv"), output)

@@ -5,6 +5,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ...core.backend import repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, assert_parameters
 from ...core.optimizers import Moments
@@ -47,16 +49,12 @@ def tf32_switches() -> dict[str, Any]:
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _xla(function: Callable[..., Any]) -> Callable[..., Any]:
-    return tf.function(function, jit_compile=True, autograph=False)
-
-
-def _graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    return tf.function(function, autograph=False)
+_graph: Wrapper = partial(tf.function, autograph=False)
+_xla: Wrapper = partial(tf.function, jit_compile=True, autograph=False)
 
 
 class Compiler(NamedTuple):
@@ -71,18 +69,14 @@ class Compiler(NamedTuple):
     part: Wrapper
     pack_bytes: int
 
-    def traces(self, whole: Any) -> int:
-        """Return how many graphs were made of the step so far: none of an eager one."""
-        return 0 if self.whole is _as_it_is else int(whole.experimental_get_tracing_count())
-
 
 # As PyTorch's DistributedDataParallel does: the last layers' gradients go out while the first ones' are computed. XLA's
 # program gives all of them at its end, and eager TensorFlow sums each by itself.
 PACK_BYTES = 25 << 20
 
 COMPILERS: dict[str, Compiler] = {
-    "none": Compiler("eager", _as_it_is, _as_it_is, 0),
-    "graph": Compiler("tf.function", _graph, _as_it_is, PACK_BYTES),
+    "none": Compiler("eager", _eager, _eager, 0),
+    "graph": Compiler("tf.function", _graph, _eager, PACK_BYTES),
     "xla": Compiler("tf.function(jit_compile=True)", _graph, _xla, 0),
 }
 
@@ -104,18 +98,14 @@ class Momentum:
 
     def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> None:
         """Take the Keras variables, and for each whether it decays; make the velocities, zero."""
-        self._variables = list(variables)
+        self._variables, self._velocities = list(variables), _zeros(variables)
         self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
         self._momentum = recipe.momentum
-        self._velocities = [
-            tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables
-        ]
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
-        for variable, velocity, decay, gradient in zip(
-            self._variables, self._velocities, self._decays, gradients
-        ):
+        parts = zip(self._variables, self._velocities, self._decays, gradients)
+        for variable, velocity, decay, gradient in parts:
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
@@ -123,6 +113,10 @@ class Momentum:
                 grad=gradient + decay * variable.value if decay else gradient,
                 momentum=self._momentum,
             )
+
+
+def _zeros(variables: Sequence[Any]) -> list[Any]:
+    return [tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables]
 
 
 class AdamW:
@@ -136,33 +130,24 @@ class AdamW:
 
     def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: AdamRecipe) -> None:
         """Take the Keras variables, and for each whether it decays; make the moments, zero."""
-        self.variables, self._recipe = list(variables), recipe
-        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
-        self.first, self.second = (
-            [tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables]
-            for _ in range(2)
-        )
+        self._recipe, self.first, self.second = recipe, _zeros(variables), _zeros(variables)
+        decay = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
+        self._parts = list(zip(variables, self.first, self.second, decay))
         self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
 
-    def clipped(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Return the gradients, with the norm of all of them clipped."""
-        longest = self._recipe.clip_norm
-        if longest is None:
-            return gradients
-        shortened: Sequence[Any] = tf.clip_by_global_norm(gradients, longest)[0]
-        return shortened
+    def begin(self, gradients: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
+        """Count a step; return the gradients, with the norm of all of them clipped, and the powers of the betas."""
+        step, recipe = self.steps.assign_add(1.0), self._recipe
+        if recipe.clip_norm is not None:
+            gradients = tf.clip_by_global_norm(gradients, recipe.clip_norm)[0]
+        betas = (recipe.momentum, recipe.second_momentum)
+        return gradients, [tf.pow(tf.constant(beta, tf.float32), step) for beta in betas]
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
-        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
-        recipe = self._recipe
-        powers = [
-            tf.pow(tf.constant(beta, tf.float32), step) for beta in (recipe.momentum, recipe.second_momentum)
-        ]
+        recipe, (gradients, powers) = self._recipe, self.begin(gradients)
         epsilon = recipe.epsilon * tf.sqrt(1.0 - powers[1])
-        for variable, first, second, decay, gradient in zip(
-            self.variables, self.first, self.second, self._decays, gradients
-        ):
+        for (variable, first, second, decay), gradient in zip(self._parts, gradients):
             if decay:
                 variable.value.assign_sub(rate * decay * variable.value)
             tf.raw_ops.ResourceApplyAdam(
@@ -196,12 +181,10 @@ class Lamb(AdamW):
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
-        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
+        gradients, powers = self.begin(gradients)
         beta1, beta2 = self._recipe.momentum, self._recipe.second_momentum
-        left = [1.0 - tf.pow(tf.constant(beta, tf.float32), step) for beta in (beta1, beta2)]
-        for variable, first, second, decay, gradient in zip(
-            self.variables, self.first, self.second, self._decays, gradients
-        ):
+        left = [1.0 - power for power in powers]
+        for (variable, first, second, decay), gradient in zip(self._parts, gradients):
             mean = first.assign(beta1 * first + (1 - beta1) * gradient)
             square = second.assign(beta2 * second + (1 - beta2) * tf.square(gradient))
             direction = mean / left[0] / (tf.sqrt(square / left[1]) + self._recipe.epsilon)
@@ -214,10 +197,8 @@ class Lamb(AdamW):
 
 def make_optimizer(variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> AdamW | Momentum:
     """Return the optimizer of a recipe."""
-    if isinstance(recipe, AdamRecipe) and recipe.optimizer == LAMB:
-        return Lamb(variables, decays, recipe)
     if isinstance(recipe, AdamRecipe):
-        return (Adam if recipe.optimizer == ADAM else AdamW)(variables, decays, recipe)
+        return {ADAM: Adam, LAMB: Lamb}.get(recipe.optimizer, AdamW)(variables, decays, recipe)
     return Momentum(variables, decays, recipe)
 
 
@@ -230,8 +211,7 @@ class LossScale:
 
     def __init__(self, enabled: bool, recipe: Recipe) -> None:
         """Start with the recipe's scale; a fixed one is only ever halved, after an overflow."""
-        self.enabled = enabled
-        self._grows = recipe.loss_scale is None
+        self.enabled, self._grows = enabled, recipe.loss_scale is None
         if enabled:
             first = FIRST_SCALE if recipe.loss_scale is None else recipe.loss_scale
             self._scale = tf.Variable(first, trainable=False, dtype=tf.float32)
@@ -260,19 +240,17 @@ class LossScale:
 
         def go_on() -> None:
             apply(self.unscaled(gradients))
-            if not self._grows:
-                return
-            grown = tf.equal(self._good_steps + 1, GROWTH_STEPS)
-            self._set(tf.where(grown, self._scale * 2, self._scale), tf.where(grown, 0, self._good_steps + 1))
+            if self._grows:
+                grown = tf.equal(self._good_steps + 1, GROWTH_STEPS)
+                more = tf.where(grown, 0, self._good_steps + 1)
+                self._scale.assign(tf.where(grown, self._scale * 2, self._scale))
+                self._good_steps.assign(more)
 
         def back_off() -> None:
-            self._set(self._scale * 0.5, 0)
+            self._scale.assign(self._scale * 0.5)
+            self._good_steps.assign(0)
 
         tf.cond(finite, go_on, back_off)
-
-    def _set(self, scale: Any, good_steps: Any) -> None:
-        self._scale.assign(scale)
-        self._good_steps.assign(good_steps)
 
 
 class NamedVariable(NamedTuple):
@@ -284,14 +262,6 @@ class NamedVariable(NamedTuple):
     def to_exchange(self, array: Any) -> Any:
         """Return an array of the variable's shape in the exchanged form, float32."""
         return np.ascontiguousarray(array.transpose(self.order), np.float32)
-
-    def read(self) -> Any:
-        """Return a copy of the variable in the exchanged form."""
-        return self.to_exchange(self.variable.numpy()).copy()
-
-    def load(self, array: Any) -> None:
-        """Load values in the exchanged form."""
-        self.variable.assign(np.transpose(array, np.argsort(self.order)))
 
 
 def count_parameters(model: Any) -> int:
@@ -353,11 +323,9 @@ class TensorFlowTraining(Training):
         self.optimizer = make_optimizer(self._variables, decaying, self.settings.recipe)
         self._scale = LossScale(self.precision.scaled, self.settings.recipe)
 
-        compiler = self._compiler
-        self._pass = compiler.part(self._forward_and_backward)
-        self._update = compiler.part(self._apply)
-        self._train = compiler.whole(self._all_ranks)
-
+        part, whole = self._compiler.part, self._compiler.whole
+        self._pass, self._update = part(self._forward_and_backward), part(self._apply)
+        self._train = whole(self._all_ranks)
         # Made beforehand: a scalar that is made in the step would have to be copied to the device in it.
         with tf.device(self.device.path):
             self._rates = [tf.constant(rate, tf.float32) for rate in self.rates]
@@ -456,7 +424,8 @@ class TensorFlowTraining(Training):
 
     def compilations(self) -> int:
         """Return how often the step was traced: shapes are static, so that XLA compiles for a new trace alone."""
-        return self._compiler.traces(self._train)
+        whole: Any = self._train
+        return 0 if self._compiler.whole is _eager else int(whole.experimental_get_tracing_count())
 
     def own_losses(self) -> list[float]:
         return [float(loss) for loss in self._losses]
@@ -476,25 +445,18 @@ class TensorFlowTraining(Training):
         """Return products by ``tf.matmul``."""
         with tf.device(self.device.path):
             one, other = (tf.cast(tf.random.normal((size, size)), self.precision.compute) for _ in range(2))
-
-        def times(count: int) -> None:
-            with tf.device(self.device.path):
-                for _ in range(count):
-                    tf.matmul(one, other)
-            self.synchronize()
-
-        return times
+        return self._repeated(lambda: tf.matmul(one, other))
 
     def sums(self, values: int) -> Callable[[int], None]:
         """Return sums by ``assign_add``."""
         with tf.device(self.device.path):
             one, other = tf.Variable(tf.zeros(values), trainable=False), tf.zeros(values)
+        return self._repeated(lambda: one.assign_add(other))
 
+    def _repeated(self, once: Callable[[], Any]) -> Callable[[int], None]:
         def times(count: int) -> None:
             with tf.device(self.device.path):
-                for _ in range(count):
-                    one.assign_add(other)
-            self.synchronize()
+                repeated(once, self.synchronize)(count)
 
         return times
 
@@ -504,11 +466,11 @@ class TensorFlowTraining(Training):
         return super().peak_memory_bytes()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
-        for name, tensor in self.tensors.items():
-            tensor.load(weights[name])
+        for name, (variable, order) in self.tensors.items():
+            variable.assign(np.transpose(weights[name], np.argsort(order)))
 
     def read_weights(self) -> dict[str, Any]:
-        return {name: tensor.read() for name, tensor in self.tensors.items()}
+        return {name: own.to_exchange(own.variable.numpy()).copy() for name, own in self.tensors.items()}
 
 
 Tap = Callable[[str, Any], None]
@@ -521,18 +483,15 @@ class NamedModel:
     def __init__(self, description: Any, compute: str, drawn: Callable[[str, tuple[int, ...]], Any]) -> None:
         """Draw the weights by the initializer of each name and shape; their number is asserted."""
         self.description, self._compute = description, compute
-        self.variables: dict[str, Any] = {}
         self.tensors: dict[str, NamedVariable] = {}
         products = {f"{product}.weight" for product in description.products()}
         for name, shape in description.shapes().items():
-            self.variables[name] = keras.Variable(
-                drawn(name, shape),
-                shape=shape[::-1] if name in products else shape,
-                dtype="float32",
-                name=name.replace(".", "_"),
-            )
             order = (1, 0) if name in products else tuple(range(len(shape)))
-            self.tensors[name] = NamedVariable(self.variables[name], order)
+            own = tuple(shape[axis] for axis in order)
+            word = name.replace(".", "_")
+            variable = keras.Variable(drawn(name, shape), shape=own, dtype="float32", name=word)
+            self.tensors[name] = NamedVariable(variable, order)
+        self.variables = {name: tensor.variable for name, tensor in self.tensors.items()}
         self.trainable_variables: list[Any] = list(self.variables.values())
         assert_parameters(count_parameters(self), description.parameters())
 

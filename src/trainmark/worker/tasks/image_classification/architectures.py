@@ -8,7 +8,8 @@ stage in its first 3x3 convolution instead of its first 1x1; MobileNetV1 of Howa
 (https://arxiv.org/abs/1704.04861, table 1), width 1.0.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 BATCH_NORM_MOMENTUM = 0.9
 """The share of the old running statistics that each step keeps (torch's convention writes it as 0.1)."""
@@ -111,6 +112,20 @@ class Architecture(NamedTuple):
             block, _, word = conv.name.rpartition(".")
             blocks.setdefault(block, {})[word] = conv
         return blocks
+
+    def in_order(
+        self,
+        activated: Callable[[Convolution], Iterable[Any]],
+        pool: Any,
+        bottleneck: Callable[[dict[str, Convolution]], Any],
+    ) -> list[Any]:
+        """Return a framework's own layers below the classifier, in forward order.
+
+        ``activated`` makes a convolution with its norm and ReLU; a ResNet has the ``pool`` and blocks behind the first.
+        """
+        if POOLED in self.blocks():
+            return [*activated(self.convolutions[0]), pool, *map(bottleneck, self.blocks().values())]
+        return [layer for convolution in self.convolutions for layer in activated(convolution)]
 
     def shapes(self, classes: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of every trainable parameter and running statistic, by name, in forward order.
