@@ -20,7 +20,7 @@ from trainmark.logs.events import read_events
 from trainmark.measure.energy import gpus_of
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, apply_gates, drift, two_levels
 from trainmark.node.archives import unpack
-from trainmark.schema.gates import UNINSPECTED, GateName
+from trainmark.schema.measurement import UNINSPECTED, GateName
 from trainmark.schema.results import Results, sound
 from trainmark.store import read_results
 

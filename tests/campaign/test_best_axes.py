@@ -12,11 +12,10 @@ from trainmark.campaign import CannotStart, collect_results, plan_campaign
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.report import render_markdown
-from trainmark.schema.findings import Doubt
 from trainmark.schema.measurement import About
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
-from trainmark.schema.results import Results
+from trainmark.schema.results import Doubt, Results
 from trainmark.schema.suite import Suite
 from trainmark.suite import load_suite
 

@@ -16,8 +16,7 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.node.trees import WHOLE_BYTES, Trees
 from trainmark.schema.case import UNKNOWN
-from trainmark.schema.identity import Entries, Identity, Part, PartName
-from trainmark.schema.outcome import Outcome
+from trainmark.schema.outcome import Entries, Identity, Outcome, Part, PartName
 from trainmark.schema.results import RunResult
 
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}

@@ -10,7 +10,7 @@ import pytest
 from fakes import Bench, disturb, forget_telemetry, set_rate
 from trainmark.campaign import collect_results
 from trainmark.execution import ResultDirectory, read_suite
-from trainmark.schema.gates import Answer
+from trainmark.schema.measurement import Answer
 from trainmark.schema.results import CaseResult, RunResult, pooled, sound
 from trainmark.store import read_results
 

@@ -10,8 +10,8 @@ from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
 from trainmark.schema.case import Case
+from trainmark.schema.measurement import Parameters
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import CaseResult, Results, RunResult
 from trainmark.schema.suite import Protocol, ProtocolName

@@ -9,9 +9,8 @@ from trainmark.campaign import Progress
 from trainmark.cli.run_output import ProgressPrinter
 from trainmark.node import Heartbeat, RecentPace
 from trainmark.schema.case import Case
-from trainmark.schema.measurement import Measurement, Steadiness, StepTimes
+from trainmark.schema.measurement import Measurement, Parameters, Steadiness, StepTimes
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.results import RunResult
 from trainmark.tasks import case_of
 

@@ -8,8 +8,8 @@ import pytest
 
 from trainmark.insight import judged
 from trainmark.insight.bound import BoundFacts, UsedGpu, bound_line, bound_table, judge_bound, stored_bound
-from trainmark.schema.findings import Bound
 from trainmark.schema.ranks import AllReduce, RankComparison, RankSpeed, RankTime, RankTimes
+from trainmark.schema.results import Bound
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary
 from trainmark.store import read_results
 

@@ -15,10 +15,9 @@ from trainmark.insight import compare, compare_axis, history_of
 from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
 from trainmark.schema.comparison import Change, Comparison, Scope, Side
-from trainmark.schema.identity import Identity, Part, PartName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Suspicion
-from trainmark.schema.outcome import Outcome
+from trainmark.schema.outcome import Identity, Outcome, Part, PartName
 from trainmark.schema.results import CaseResult, Results
 from trainmark.store import read_results, write_results
 

@@ -8,13 +8,11 @@ import pytest
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
 from trainmark.node.machine import collect
-from trainmark.schema.findings import RatioKind
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Measurement, Steadiness, Suspicion
+from trainmark.schema.measurement import About, Measurement, Parameters, Steadiness, Suspicion
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
-from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.results import CaseResult, RatioKind, Results, RunResult
 from trainmark.store import read_results, write_results
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"

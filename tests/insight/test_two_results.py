@@ -23,9 +23,9 @@ from trainmark.insight.physics import physical_limit
 from trainmark.insight.recipe import Reading
 from trainmark.insight.side_facts import MachineUse, SideFacts, program_differences
 from trainmark.insight.sides import side_of_run
-from trainmark.schema.identity import Entries, Identity, PartName
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.parameters import Parameters
+from trainmark.schema.measurement import Parameters
+from trainmark.schema.outcome import Entries, Identity, PartName
 from trainmark.schema.recipe import AxisValue, Condition, RecipeAxis
 from trainmark.store import read_results
 

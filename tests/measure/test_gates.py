@@ -11,9 +11,7 @@ from pydantic import BaseModel
 from trainmark.logs.events import RunEvents
 from trainmark.measure.gates import DRIFT, GATES, Evidence, apply_drift_gate, apply_gates, check_gates
 from trainmark.node.telemetry_summary import _dropped
-from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateName
-from trainmark.schema.measurement import About
-from trainmark.schema.parameters import Parameters
+from trainmark.schema.measurement import SPOILING, UNINSPECTED, About, Answer, GateName, Parameters
 from trainmark.schema.telemetry import ForeignProcess, GpuSample, GpuSummary, TelemetrySummary
 from trainmark.tasks import case_of
 

@@ -9,21 +9,22 @@ from typing import Any
 from trainmark.measure import estimate, speedup
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
-from trainmark.schema.gates import Answer, GateCheck, GateName
-from trainmark.schema.identity import Identity
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import (
     About,
+    Answer,
     Estimate,
+    GateCheck,
+    GateName,
     Level,
     Measurement,
+    Parameters,
     Shape,
     Steadiness,
     StepTimes,
     Suspicion,
 )
-from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
+from trainmark.schema.outcome import Identity, Outcome
 from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 from trainmark.schema.results import CaseResult, EndedBy, Repeats, Results, RunResult
 from trainmark.schema.suite import Protocol

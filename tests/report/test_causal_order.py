@@ -18,8 +18,7 @@ from trainmark.insight.findings import (
 )
 from trainmark.insight.from_log import run_from_log
 from trainmark.report import Language, render_markdown
-from trainmark.schema.gates import UNINSPECTED, GateName
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import UNINSPECTED, About, GateName, Suspicion
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 from trainmark.tasks import case_of

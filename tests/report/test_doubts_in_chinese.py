@@ -12,8 +12,7 @@ import sample_results as sample
 
 from trainmark.report import Language, render_markdown
 from trainmark.report.language import catalogue, doubt_meaning
-from trainmark.schema.gates import GateName
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import About, GateName, Suspicion
 from trainmark.tasks import case_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "trainmark"

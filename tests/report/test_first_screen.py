@@ -12,8 +12,7 @@ from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import Bullets, Section, Style, Table
 from trainmark.report.writing import compose
 from trainmark.schema.energy import EnergySource, EnergyUse
-from trainmark.schema.gates import GateName
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import About, GateName, Suspicion
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
 from trainmark.store import read_results, write_results

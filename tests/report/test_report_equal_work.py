@@ -13,9 +13,8 @@ from trainmark.insight.equality import judge_equality
 from trainmark.report import Language, render_markdown, render_table
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
-from trainmark.schema.findings import Verdict
 from trainmark.schema.precision import Precision
-from trainmark.schema.results import Results, RunResult
+from trainmark.schema.results import Results, RunResult, Verdict
 
 STORED = Path(__file__).parents[2] / "docs" / "results"
 MODEL = "mobilenet_v1"

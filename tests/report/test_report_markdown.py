@@ -29,10 +29,8 @@ from trainmark.report.blocks import (
 )
 from trainmark.report.rendering import to_markdown
 from trainmark.schema.case import Case
-from trainmark.schema.gates import Answer, GateCheck, GateName
-from trainmark.schema.measurement import Steadiness
+from trainmark.schema.measurement import Answer, GateCheck, GateName, Parameters, Steadiness
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.precision import Precision
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary

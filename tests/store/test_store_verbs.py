@@ -16,7 +16,7 @@ from sqlalchemy import URL, create_engine
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.schema.identity import Identity, Part, PartName
+from trainmark.schema.outcome import Identity, Part, PartName
 from trainmark.schema.results import Results
 from trainmark.store import Store, existing_store, read_results, sqlite_url, write_results
 from trainmark.store.database import identity

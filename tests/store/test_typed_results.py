@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import Parameters
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.parameters import Parameters
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.telemetry import TelemetrySummary
 

@@ -30,8 +30,8 @@ STARTERS = frozenset(
 """First words of a docstring that is neither an imperative nor a noun phrase."""
 
 SCHEMA_KEYS = {
-    ("src/trainmark/schema/findings.py", "settled_apart"): "a key of results.json",
-    ("src/trainmark/schema/findings.py", "told"): "a key of results.json",
+    ("src/trainmark/schema/results.py", "settled_apart"): "a key of results.json",
+    ("src/trainmark/schema/results.py", "told"): "a key of results.json",
 }
 
 RENAMED_LATER = (

@@ -28,7 +28,7 @@ except ValidationError as error:
 """
 
 MODULES = (
-    "schema.task_catalogue",
+    "schema.results",
     "schema.suite",
     "schema.plan",
     "tasks.recommendation.axes",

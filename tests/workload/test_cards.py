@@ -12,10 +12,9 @@ import yaml
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
 from trainmark.programs import card_documents, find_format
-from trainmark.schema.case import Case, Device
+from trainmark.schema.case import Case, Device, is_neutral
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import Launcher
-from trainmark.schema.task_catalogue import is_neutral
 from trainmark.tasks import case_of
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from trainmark.dataset import DatasetKind, kind_of
 from trainmark.errors import InputError
+from trainmark.schema.case import task_of_model
 from trainmark.schema.suite import Dataset
-from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
 
 Preparing = Callable[[str, int, int], None]

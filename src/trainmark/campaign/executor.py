@@ -46,9 +46,8 @@ from trainmark.node import (
 )
 from trainmark.node.telemetry import INTERVAL_S
 from trainmark.schema.case import Case
-from trainmark.schema.identity import Entries, PartName
 from trainmark.schema.names import EVENTS, LOG
-from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.outcome import Entries, Outcome, OutcomeRecord, PartName
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
 from trainmark.training_loop import PROGRESS_SUFFIX

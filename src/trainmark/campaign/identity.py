@@ -15,8 +15,8 @@ from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, build_plan
 from trainmark.schema.case import SYNTHETIC, Case
 from trainmark.schema.hosts import Traffic
-from trainmark.schema.identity import Entries, PartName
 from trainmark.schema.manifest import Manifest, Node
+from trainmark.schema.outcome import Entries, PartName
 from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FilesSource, FolderSource, GitSource, Workload, commit_of
 

@@ -13,10 +13,9 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.schema.case import Case
-from trainmark.schema.identity import Entries, Identity, PartName
 from trainmark.schema.measurement import About, Suspicion
 from trainmark.schema.names import IDENTITY
-from trainmark.schema.outcome import OutcomeRecord
+from trainmark.schema.outcome import Entries, Identity, OutcomeRecord, PartName
 from trainmark.schema.plan import Plan
 
 SOURCE_CHANGED = "source-changed"

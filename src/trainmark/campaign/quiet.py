@@ -11,8 +11,8 @@ from trainmark.measure.gates import GATES
 from trainmark.node import Heartbeat, Host, display_name, map_hosts
 from trainmark.node.processes import parse_stat
 from trainmark.node.telemetry import allowed_cpus
-from trainmark.schema.gates import GateName
 from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.measurement import GateName
 
 LOOK_S = 2.0
 """The seconds over which the load of the CPUs is measured."""

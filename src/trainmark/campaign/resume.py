@@ -47,10 +47,18 @@ from trainmark.measure.statistics import (
 from trainmark.node.telemetry_summary import summarise
 from trainmark.schema.case import Case, Device
 from trainmark.schema.certificate import Certificate
-from trainmark.schema.gates import SPOILING, UNINSPECTED, GateCheck
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.schema.measurement import (
+    SPOILING,
+    UNINSPECTED,
+    About,
+    Estimate,
+    GateCheck,
+    Measurement,
+    Speedup,
+    Suspicion,
+)
 from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, PROFILE, RESULTS, TELEMETRY, name_on
 from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.profile import CaseProfile

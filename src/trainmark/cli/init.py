@@ -114,7 +114,7 @@ def _precisions(text: str) -> str:
 
 
 def _models() -> tuple[str, ...]:
-    from trainmark.schema.task_catalogue import declared_tasks
+    from trainmark.schema.case import declared_tasks
 
     return tuple(model for task in declared_tasks().values() for model in task.models)
 

@@ -31,11 +31,18 @@ from trainmark.printable import counted, folded, printable, significant, unfilte
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import CHANGES
 from trainmark.schema.energy import EnergySource
-from trainmark.schema.findings import BoundFinding, PerDeviceFinding
 from trainmark.schema.measurement import Estimate, Measurement, ModelFlops, NoInterval, Suspicion
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, EPOCHS_UNIT, LOG, RESULTS, RUNS, STEPS_UNIT
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, EndedBy, Results, RunResult, measured_runs
+from trainmark.schema.results import (
+    BoundFinding,
+    CaseResult,
+    EndedBy,
+    PerDeviceFinding,
+    Results,
+    RunResult,
+    measured_runs,
+)
 
 _PULSE_INTERVAL_S = 15.0
 """Shortest time between two progress lines of a run, in seconds, if stderr is not a terminal."""

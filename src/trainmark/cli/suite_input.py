@@ -19,11 +19,10 @@ from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.resolving import ENGINES
 from trainmark.errors import InputError, TrainmarkError, nearest
 from trainmark.files import write_atomically
-from trainmark.schema.case import UNKNOWN
+from trainmark.schema.case import UNKNOWN, neutral_task
 from trainmark.schema.names import COMMAND_CARD, COMMAND_SUITE, SUITE
 from trainmark.schema.precision import Precision
 from trainmark.schema.suite import EACH_ITS_OWN, Launcher, Suite
-from trainmark.schema.task_catalogue import neutral_task
 from trainmark.suite import FROM_SLURM, load_suite
 from trainmark.workload import (
     OF_SEVERAL_NODES,

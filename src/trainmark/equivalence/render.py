@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from trainmark.schema.case import task_of_model
 from trainmark.schema.certificate import Certificate, Check
 from trainmark.schema.precision import Precision
-from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import find_task
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from trainmark.measure.statistics import machine_kinds
 from trainmark.schema.history import ChangeCause
-from trainmark.schema.identity import PartName
 from trainmark.schema.manifest import Manifest
+from trainmark.schema.outcome import PartName
 from trainmark.schema.results import Results, RunResult, StoredManifest, pooled
 from trainmark.store import Store
 

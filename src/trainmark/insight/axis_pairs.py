@@ -15,7 +15,7 @@ from trainmark.insight.findings import judged
 from trainmark.measure.campaigns import TABLE_LEVEL
 from trainmark.schema.case import Case, value_text
 from trainmark.schema.comparison import Comparison, Side
-from trainmark.schema.identity import PartName
+from trainmark.schema.outcome import PartName
 from trainmark.schema.results import CaseResult, Results
 
 _SEARCHED = 200

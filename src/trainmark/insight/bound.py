@@ -19,12 +19,20 @@ from trainmark.errors import InputError
 from trainmark.measure.energy import gpus_of, working_gpus
 from trainmark.measure.gates import cannot_look
 from trainmark.schema.case import Case, Device
-from trainmark.schema.findings import Bound, BoundCheck, BoundFinding, RunBound
 from trainmark.schema.manifest import GpuFacts, Manifest
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.names import RESULTS, RUNS
 from trainmark.schema.ranks import RankComparison, RankSpeed, RankTimes
-from trainmark.schema.results import CaseResult, RunResult, StoredManifest, pooled
+from trainmark.schema.results import (
+    Bound,
+    BoundCheck,
+    BoundFinding,
+    CaseResult,
+    RunBound,
+    RunResult,
+    StoredManifest,
+    pooled,
+)
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary, TelemetrySummary
 from trainmark.store import read_results
 

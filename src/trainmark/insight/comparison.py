@@ -38,10 +38,10 @@ from trainmark.schema.comparison import (
     Side,
 )
 from trainmark.schema.energy import EnergyRatio
-from trainmark.schema.identity import Part, PartName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Ratio
 from trainmark.schema.names import RUNS
+from trainmark.schema.outcome import Part, PartName
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 WHY_NO_INTERVAL = {

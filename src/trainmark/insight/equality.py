@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from trainmark.schema.case import BUILT_IN, Case, Device
 from trainmark.schema.certificate import GOLDEN, Certificate, Check, Party
-from trainmark.schema.findings import Difference, EqualityFinding, UncheckedSize, Verdict, Work
 from trainmark.schema.precision import Precision
-from trainmark.schema.results import CaseResult
+from trainmark.schema.results import CaseResult, Difference, EqualityFinding, UncheckedSize, Verdict, Work
 from trainmark.tasks import case_of, fixed_axes_of, task_of
 from trainmark.worker.tasks.products import STREAM
 

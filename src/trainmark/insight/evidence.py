@@ -12,9 +12,9 @@ from trainmark.documents import parse_yaml
 from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.measure.device_peaks import find_peak
 from trainmark.reference import Reference, find_reference
+from trainmark.schema.case import own_axes, recipe_axis
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
-from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks import KnownAxis, same_model
 
 

@@ -20,8 +20,22 @@ from trainmark.measure.energy import energy_finding, gpus_of, sampled_gpus
 from trainmark.measure.statistics import MAX_RATE_RATIO, MIN_RUNS_FOR_ORDER_STATISTICS, same_hardware
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.energy import EnergyFinding
-from trainmark.schema.findings import (
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import (
+    SPOILING,
+    About,
+    Cause,
+    GateName,
+    NoInterval,
+    Ratio,
+    Shape,
+    Steadiness,
+    Suspicion,
+)
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import (
     Advice,
+    CaseResult,
     ChoiceDifference,
     Doubt,
     EqualityFinding,
@@ -32,12 +46,12 @@ from trainmark.schema.findings import (
     RanksFinding,
     RatioFinding,
     RatioKind,
+    Results,
+    RunResult,
+    StoredManifest,
+    pooled,
+    sound,
 )
-from trainmark.schema.gates import SPOILING, GateName
-from trainmark.schema.manifest import Manifest
-from trainmark.schema.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness, Suspicion
-from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, Results, RunResult, StoredManifest, pooled, sound
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary
 
 DATA_WAIT = "data-wait"

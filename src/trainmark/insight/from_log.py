@@ -25,10 +25,10 @@ from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.steadiness import log_suspicions
 from trainmark.programs import formats, read_log, settings_of_axes
-from trainmark.schema.findings import RunBound
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.results import RunBound
 from trainmark.tasks import model_word
 
 HEAD_BYTES = 4 << 20

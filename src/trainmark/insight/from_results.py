@@ -16,12 +16,11 @@ from trainmark.insight.side_facts import facts_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.logs import Facts
 from trainmark.logs.parameters import Parameter
-from trainmark.schema.case import UNKNOWN, Case, value_text
+from trainmark.schema.case import UNKNOWN, Case, own_axes, recipe_axis, value_text
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import RESULTS, RUNS
 from trainmark.schema.recipe import AxisName, Condition
 from trainmark.schema.results import CaseResult, Results, RunResult, pooled
-from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.store import read_results
 
 _AS_CONDITION = {

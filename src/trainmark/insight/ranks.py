@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
-from trainmark.schema.findings import RanksFinding
 from trainmark.schema.ranks import RankComparison, RankSpeed, RankTimes
-from trainmark.schema.results import CaseResult, pooled
+from trainmark.schema.results import CaseResult, RanksFinding, pooled
 
 
 def judge_ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:

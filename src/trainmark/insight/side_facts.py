@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from trainmark.insight.bound import BoundFacts, bound_facts
 from trainmark.insight.comparison import environment_differences
 from trainmark.schema.case import Case
-from trainmark.schema.identity import Entries, PartName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import IDENTITY
+from trainmark.schema.outcome import Entries, PartName
 from trainmark.schema.results import RunResult, StoredManifest
 from trainmark.schema.telemetry import POWER_LIMIT
 

@@ -7,7 +7,7 @@ from trainmark.insight.recipe import StatedRecipe, recipe_of
 from trainmark.insight.side_facts import SideFacts
 from trainmark.logs.plausibility import Stall
 from trainmark.reference import Reference
-from trainmark.schema.findings import RunBound
+from trainmark.schema.results import RunBound
 
 
 @dataclass(frozen=True, slots=True)

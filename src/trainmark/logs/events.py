@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.parameters import PARAMETER, stream_event
-from trainmark.schema.parameters import Parameters
+from trainmark.schema.measurement import Parameters
 
 SCHEMA = "trainmark.events/1"
 

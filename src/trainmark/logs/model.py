@@ -12,7 +12,7 @@ from trainmark.schema.precision import Precision
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
-    from trainmark.schema.parameters import Parameters
+    from trainmark.schema.measurement import Parameters
 
 
 SEVERAL_RUNS = "several-runs"

@@ -20,8 +20,7 @@ from trainmark.logs.events import RunEvents
 from trainmark.measure.energy import sampled_gpus
 from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.schema.case import Case, Device
-from trainmark.schema.gates import SPOILING, UNINSPECTED, Answer, GateCheck, GateName
-from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.measurement import SPOILING, UNINSPECTED, About, Answer, GateCheck, GateName, Suspicion
 from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 
 __all__ = [

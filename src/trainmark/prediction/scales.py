@@ -9,10 +9,9 @@ from statistics import median, stdev
 from trainmark.measure.statistics import spread_of
 from trainmark.reference import Reference
 from trainmark.schema.case import UNKNOWN
-from trainmark.schema.findings import Bound
 from trainmark.schema.prediction import Limit, Term
 from trainmark.schema.recipe import RecipeAxis
-from trainmark.schema.results import CaseResult, Results, RunResult, pooled
+from trainmark.schema.results import Bound, CaseResult, Results, RunResult, pooled
 
 _ASSUMED_PER_NODE = 8
 """The devices of a host, if a publisher does not state them: that of most hosts with accelerators."""

@@ -48,9 +48,8 @@ from trainmark.report.drawing import (
 )
 from trainmark.report.language import decimals, number
 from trainmark.schema.decomposition import Decomposition
-from trainmark.schema.findings import RatioKind
 from trainmark.schema.measurement import Ratio
-from trainmark.schema.results import CaseResult
+from trainmark.schema.results import CaseResult, RatioKind
 
 MOST_BARS = 200
 """The largest number of bars in the chart; the table has all cases."""

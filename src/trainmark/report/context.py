@@ -24,12 +24,10 @@ from trainmark.logs.events import read_events
 from trainmark.measure.statistics import MIN_RUNS
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
-from trainmark.schema.case import UNKNOWN, Case, Option, axes_of
-from trainmark.schema.findings import Findings, RatioFinding
+from trainmark.schema.case import UNKNOWN, Case, Option, axes_of, is_neutral
 from trainmark.schema.names import EVENTS
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, Results, RunResult
-from trainmark.schema.task_catalogue import is_neutral
+from trainmark.schema.results import CaseResult, Findings, RatioFinding, Results, RunResult
 from trainmark.suite import select_baselines
 from trainmark.tasks import AxisLabel, task_of
 

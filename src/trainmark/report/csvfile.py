@@ -10,9 +10,8 @@ from trainmark.insight import judged
 from trainmark.printable import printable
 from trainmark.report.context import WHERE
 from trainmark.schema.case import Case, axes_of
-from trainmark.schema.findings import Doubt, Findings, RatioKind
 from trainmark.schema.measurement import Interval
-from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.results import CaseResult, Doubt, Findings, RatioKind, Results, RunResult
 
 _OF_CASE = (
     "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",

@@ -182,10 +182,6 @@ _Way = tuple[str, tuple[tuple[str, str], ...], str, str | None, tuple[str, ...]]
 """A variant's model, rules, framework, device and way."""
 
 
-_ENDED = tuple(f"{outcome.value}:" for outcome in Outcome if outcome is not Outcome.UNSUPPORTED)
-"""How the reason of a check begins that was tried and ended without a result."""
-
-
 def _way(certificate: Certificate, party: Party, way: tuple[str, ...]) -> _Way:
     rules = tuple(sorted(certificate.rules.items()))
     return certificate.model, rules, party.framework, party.device, way
@@ -199,10 +195,12 @@ def _variants(certificate: Certificate) -> Iterator[tuple[_Way, CheckedVariant]]
 
 def _without_absent(certificate: Certificate, checked: Collection[_Way]) -> Certificate:
     """Return a certificate without its absent variants of these ways."""
+    # So the reason of a check begins that was tried and ended without a result.
+    ended = tuple(f"{outcome.value}:" for outcome in Outcome if outcome is not Outcome.UNSUPPORTED)
     settled = {
         id(variant)
         for way, variant in _variants(certificate)
-        if variant.absent and not variant.absent.startswith(_ENDED) and way in checked
+        if variant.absent and not variant.absent.startswith(ended) and way in checked
     }
     parties = tuple(
         party.model_copy(update={"variants": tuple(one for one in party.variants if id(one) not in settled)})

@@ -1,12 +1,105 @@
-"""The measurement of one run, and the estimates over the runs of a case."""
+"""The measurement of one run, its doubts, the gates that check it, what it reports of itself; estimates over runs.
 
-from collections.abc import Mapping
+A gate is a check of a result, which a suite can turn off. The parameters that a run reports are typed for the names of
+the built-in workers; other names stay as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from functools import cache
+from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import (
+    Field,
+    PositiveFloat,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from trainmark.schema.frozen import Frozen, Share
+
+
+class GateName(StrEnum):
+    """A gate; its value is the code of the doubt that it raises."""
+
+    GPU_THROTTLED = "gpu-throttled"
+    CLOCK_DROPPED = "clock-dropped"
+    GPU_SHARED = "gpu-shared"
+    CPU_SHARED = "cpu-shared"
+    RANKS_DISAGREE = "ranks-disagree"
+    RANKS_UNEVEN = "ranks-uneven"
+    LOSS_NOT_FINITE = "loss-not-finite"
+    BATCH_DIFFERS = "batch-per-device-differs"
+    TWO_LEVELS = "two-levels"
+    DRIFT_OVER_RUNS = "drift-over-runs"
+
+
+SPOILING = frozenset(
+    {GateName.GPU_THROTTLED, GateName.CLOCK_DROPPED, GateName.GPU_SHARED, GateName.CPU_SHARED}
+)
+"""Doubts about a machine for which a run is repeated and excluded from its case's estimate."""
+
+UNINSPECTED = "not-looked"
+"""The code of a doubt about a run at whose machine a gate could not look."""
+
+
+class Answer(StrEnum):
+    """The answer of a gate about one run."""
+
+    DOUBT = "doubt"
+    """It found something."""
+    CLEAN = "clean"
+    """It looked and found nothing."""
+    UNCHECKED = "not-looked"
+    """It could not look, so nothing is known."""
+    OFF = "off"
+    """The suite turned it off."""
+
+
+class GateCheck(Frozen):
+    """A gate's answer about one run.
+
+    ``samples`` and ``seconds`` are what it looked at: samples of the machine, or steps, over that time; null if it does
+    not count any. ``reason`` says why it did not look.
+    """
+
+    gate: GateName
+    answer: Answer
+    samples: int | None = None
+    seconds: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The least ``samples`` over the least ``seconds`` that the gates about a run's machine looked at.
+
+    ``unchecked`` are those that could not look.
+    """
+
+    samples: int | None
+    seconds: float | None
+    unchecked: tuple[GateCheck, ...]
+
+    @classmethod
+    def of(cls, checks: Sequence[GateCheck]) -> "Inspection":
+        """Return how much these gates looked at."""
+        counts = [check.samples for check in checks if check.samples is not None]
+        times = [check.seconds for check in checks if check.seconds is not None]
+        return cls(
+            samples=min(counts, default=None),
+            seconds=min(times, default=None),
+            unchecked=tuple(check for check in checks if check.answer is Answer.UNCHECKED),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every gate looked."""
+        return not self.unchecked
 
 
 class About(StrEnum):
@@ -290,3 +383,77 @@ class Speedup(Frozen):
     baseline: str
     speedup: Ratio
     efficiency: Ratio
+
+
+class Parameters(Frozen):
+    """The PARAMETER event of a run; fields that it does not contain are null.
+
+    ``free`` has the other names: those of a task, a framework or another program, and a known name with a value of
+    another type. In JSON they are next to the other fields.
+    """
+
+    framework: str | None = None
+    framework_version: str | None = None
+    task: str | None = None
+    model: str | None = None
+    precision: str | None = None
+    compiler: str | None = None
+    device: str | None = None
+    device_name: str | None = None
+    data: str | None = None
+    loader: str | None = None
+    loader_workers: int | None = None
+    batch_per_device: int | None = None
+    world_size: int | None = None
+    global_batch: int | None = None
+    steps: int | None = None
+    warmup_steps: int | None = None
+    seed: int | None = None
+    memory_limit_bytes: int | None = None
+    unit: str | None = None
+    work: Mapping[str, int] | None = None
+    optimizer: Mapping[str, Any] | None = None
+    actual: Mapping[str, Any] | None = None
+    free: Mapping[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, reported: Mapping[str, Any]) -> Self:
+        """Return the parameters of a run's PARAMETER event."""
+        return cls.model_validate(reported)
+
+    def reported(self) -> dict[str, Any]:
+        """Return everything that the run reported, unchanged."""
+        known = {
+            name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
+        }
+        return {**{name: value for name, value in known.items() if name != "free"}, **self.free}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, reported: Any) -> Any:
+        if not isinstance(reported, Mapping):
+            return reported
+        known = {
+            name: value for name, value in reported.items() if name != "free" and _fits(cls, name, value)
+        }
+        return known | {"free": {name: value for name, value in reported.items() if name not in known}}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, _handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return self.reported()
+
+
+def _fits(model: type[Parameters], name: str, value: Any) -> bool:
+    if name not in model.model_fields:
+        return False
+    try:
+        _adapter(model, name).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+@cache
+def _adapter(model: type[Parameters], name: str) -> TypeAdapter[Any]:
+    known: Any = model.model_fields[name].annotation
+    return TypeAdapter(known)

@@ -17,8 +17,7 @@ from pydantic import (
 
 from trainmark.schema.case import Case, Count, Word
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.gates import GateName
-from trainmark.schema.measurement import Sampling
+from trainmark.schema.measurement import GateName, Sampling
 
 _PRESETS: dict[str, dict[str, Any]] = {
     # DLPerf's rule: 5 runs of 120 steps, the first 20 dropped.

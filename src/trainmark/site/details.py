@@ -7,8 +7,7 @@ from trainmark.report.blocks import Block, Bullets, Paragraph, Section, Span, pl
 from trainmark.report.context import Context, context, marks, shown
 from trainmark.report.language import Catalogue, Language, decimals, interval, number
 from trainmark.report.sections.summary import reproduce_section, subtitle
-from trainmark.schema.findings import Doubt
-from trainmark.schema.results import CaseResult
+from trainmark.schema.results import CaseResult, Doubt
 from trainmark.site.campaigns import Campaign
 from trainmark.site.entries import anchor_of
 

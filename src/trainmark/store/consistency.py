@@ -16,11 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import plain_message
 from trainmark.schema.case import BUILT_IN, Word
-from trainmark.schema.findings import RatioKind
-from trainmark.schema.gates import Answer, GateName
-from trainmark.schema.measurement import Estimate, Interval, Sampling
+from trainmark.schema.measurement import Answer, Estimate, GateName, Interval, Sampling
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, Results, RunResult, pooled
+from trainmark.schema.results import CaseResult, RatioKind, Results, RunResult, pooled
 
 LONGEST_STEPS = 1.2
 """The sum of the steps' times, as a part of the window, that a run may have: measuring accepts at most 1.15."""

@@ -18,15 +18,18 @@ from pydantic_core import ErrorDetails
 
 from trainmark.documents import Document, Key, documents_of, parse_document, read_document
 from trainmark.errors import InputError, nearest, plain_message
-from trainmark.schema.case import BUILT_IN, SYNTHETIC, Case, axes_of
-from trainmark.schema.suite import Dataset, NamingScheme, ProfileMode, Suite
-from trainmark.schema.task_catalogue import (
+from trainmark.schema.case import (
+    BUILT_IN,
+    SYNTHETIC,
+    Case,
+    axes_of,
     declared_tasks,
     is_neutral,
     own_axes,
     task_of_model,
     task_of_source,
 )
+from trainmark.schema.suite import Dataset, NamingScheme, ProfileMode, Suite
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.selection import select_baselines
 from trainmark.tasks import TASKS, case_of, find_task, task_of
@@ -491,6 +494,8 @@ def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
     The NGC and the template's names have no place for a repeat: theirs is added as ``_r2`` from the second
     run on, so that the first one has the documented name.
     """
+    if scheme is NamingScheme.CASE:
+        return f"{case.id}_{repeat}.log"
     precision = case.precision.published
     task = task_of(case)
     published = task.models.get(case.model)
@@ -506,8 +511,6 @@ def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
             return template_name(
                 task.repository, model, case.world_size, case.batch_per_device, precision, repeat
             )
-        case NamingScheme.CASE:
-            return f"{case.id}_{repeat}.log"
 
 
 def dlperf_name(topology: str, model: str, batch_per_device: int | str, precision: str, repeat: int) -> str:

@@ -9,9 +9,8 @@ from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
 from trainmark.files import extension_folders
-from trainmark.schema.case import Case
+from trainmark.schema.case import Case, own_axes, recipe_axis
 from trainmark.schema.recipe import OF_LARGE_MODELS, AxisName, AxisValue, Condition, RecipeAxis
-from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 __all__ = [

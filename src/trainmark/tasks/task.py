@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trainmark.schema.case import TaskAxes
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.task_catalogue import TaskAxes
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork

@@ -24,10 +24,9 @@ from pydantic import (
 
 from trainmark.errors import InputError
 from trainmark.expressions import evaluate, names_in, parse_expression
-from trainmark.schema.case import Case, Option, Word, axes_of
+from trainmark.schema.case import BUILT_IN_SOURCE, Case, Option, Word, axes_of, task_of_source
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.suite import Launcher
-from trainmark.schema.task_catalogue import BUILT_IN_SOURCE, task_of_source
 from trainmark.tasks import TASKS
 from trainmark.workload.generate import IMAGE_LIST
 from trainmark.workload.image import Image

@@ -8,7 +8,7 @@ from trainmark.files import new_folder
 from trainmark.imports import import_extra
 from trainmark.report.csvfile import case_rows, run_rows
 from trainmark.report.export.records import UNIT_OF_COLUMN, CaseRecord, ExportedResults, RunRecord, unit_of
-from trainmark.schema.findings import Doubt
+from trainmark.schema.results import Doubt
 
 CASES, RUNS = "cases.parquet", "runs.parquet"
 

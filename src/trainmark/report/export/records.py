@@ -14,9 +14,8 @@ from trainmark.insight import judged
 from trainmark.report.csvfile import case_rows, run_rows
 from trainmark.schema.case import Case
 from trainmark.schema.comparison import ComparedCase, Comparison
-from trainmark.schema.findings import Doubt, Findings
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.results import CaseResult, Doubt, Findings, Results, RunResult
 
 _RATE, _ENERGY, _SECONDS, _RATIO = "{rate}", "{energy}", "s", "ratio"
 

@@ -12,8 +12,8 @@ from trainmark.imports import import_extra
 from trainmark.report.export.paths import events_of
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord
 from trainmark.report.export.wording import doubts_of, throughput_of
-from trainmark.schema.findings import Doubt
 from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Doubt
 
 _PURPOSE = "an export to Weights & Biases"
 

@@ -28,12 +28,11 @@ from trainmark.report.blocks import (
 from trainmark.report.context import Context, by_unit, marks, of_marks
 from trainmark.report.language import GIB, Catalogue, Language, decimals, number, percent
 from trainmark.schema.energy import EnergyFinding
-from trainmark.schema.findings import Bound, BoundFinding
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.measurement import Measurement
 from trainmark.schema.profile import StepProfile, WorkKind
-from trainmark.schema.results import CaseResult, StoredManifest, pooled
+from trainmark.schema.results import Bound, BoundFinding, CaseResult, StoredManifest, pooled
 from trainmark.schema.telemetry import TelemetrySummary
 
 _LONGEST = 60

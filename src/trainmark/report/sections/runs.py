@@ -16,13 +16,21 @@ from trainmark.report.context import MOST_CASES, Context, Mark, UnitPart, by_uni
 from trainmark.report.language import GIB, decimals, number, percent
 from trainmark.report.sections.machine import named
 from trainmark.schema.check import CheckFinding, CheckReport, Level
-from trainmark.schema.findings import Doubt, RanksFinding
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import CannotSay, Measurement, Sampling, Steadiness
 from trainmark.schema.names import CHECK, LOG
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.ranks import RankSpeed
-from trainmark.schema.results import CaseResult, Expected, Repeats, RunResult, fastest, sound
+from trainmark.schema.results import (
+    CaseResult,
+    Doubt,
+    Expected,
+    RanksFinding,
+    Repeats,
+    RunResult,
+    fastest,
+    sound,
+)
 
 MIB = 1 << 20
 MOST_RANKS = 16

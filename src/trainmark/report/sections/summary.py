@@ -40,14 +40,12 @@ from trainmark.report.context import (
 from trainmark.report.language import days, decimals, interval, number, percent
 from trainmark.report.sections.machine import energy_cell, framework, hardware, named, nodes
 from trainmark.report.sections.throughput import equality
-from trainmark.schema.case import UNKNOWN
-from trainmark.schema.findings import Bound, EqualityFinding
+from trainmark.schema.case import UNKNOWN, neutral_task
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Node
 from trainmark.schema.names import RESULTS, SUITE
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult
-from trainmark.schema.task_catalogue import neutral_task
+from trainmark.schema.results import Bound, CaseResult, EqualityFinding
 
 ANCHOR = "glance"
 

@@ -28,14 +28,21 @@ from trainmark.report.context import (
     shown,
 )
 from trainmark.report.language import decimals, interval, number, percent
-from trainmark.schema.case import UNKNOWN
+from trainmark.schema.case import UNKNOWN, task_of_model
 from trainmark.schema.decomposition import Decomposition, TestedFactor
-from trainmark.schema.findings import Difference, EqualityFinding, RatioFinding, RatioKind, Verdict, Work
 from trainmark.schema.measurement import Interval, Ratio
 from trainmark.schema.names import DECOMPOSITION
 from trainmark.schema.precision import Precision
-from trainmark.schema.results import CaseResult, fastest
-from trainmark.schema.task_catalogue import task_of_model
+from trainmark.schema.results import (
+    CaseResult,
+    Difference,
+    EqualityFinding,
+    RatioFinding,
+    RatioKind,
+    Verdict,
+    Work,
+    fastest,
+)
 from trainmark.tasks import TASKS
 
 NOT_EQUAL = "≠"

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainmark.schema.case import Count
+from trainmark.schema.case import Count, TaskAxes
 from trainmark.schema.frozen import Frozen
-from trainmark.schema.task_catalogue import TaskAxes
 
 
 class Parallel(StrEnum):

@@ -1,6 +1,6 @@
 """The neutral task: another project's program, about which only what somebody states is known."""
 
-from trainmark.schema.task_catalogue import TaskAxes
+from trainmark.schema.case import TaskAxes
 from trainmark.tasks.task import Task
 
 __all__ = ["TASK"]

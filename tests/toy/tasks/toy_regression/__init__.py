@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainmark.schema.task_catalogue import TaskAxes
+from trainmark.schema.case import TaskAxes
 from trainmark.tasks import AxisLabel, Model, Task
 
 __all__ = ["TASK", "ToyAxes"]
