@@ -68,6 +68,8 @@ def pytest_configure() -> None:
     """
     # Only on CPUs with AVX-512 does TensorFlow use oneDNN unasked, without which it computes no NCHW on a CPU.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    # A thread that spins while the others of its training wait for a core takes five times the CPU.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Most objects are those of thousands of tests, which stay: looking for unreachable ones took a tenth of the time.
     gc.set_threshold(20_000, 20, 20)

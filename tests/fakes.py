@@ -176,8 +176,7 @@ class Bench:
 
     def call(self, *more: str) -> "subprocess.CompletedProcess[str]":
         """Run ``trainmark run`` to its end, in this process."""
-        with _in_this_process(), patch("trainmark.node.LocalHost", InProcessHost):
-            return call_trainmark(*self.words(*more), variables=self.environment())
+        return call_in_this_process(*self.words(*more), variables=self.environment())
 
     def environment(self) -> dict[str, str]:
         return {"TRAINMARK_HOME": str(self.folder / "home")}
@@ -187,6 +186,14 @@ class Bench:
         files = sorted(self.out.glob("runs/*/*/pids"), key=lambda file: file.stat().st_ctime_ns)
         found = [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
         return [pid for pid in found if pid != os.getpid()]
+
+
+def call_in_this_process(
+    *words: str | Path, variables: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """Run ``trainmark WORDS`` to its end; small programs run in this process, workers in copies of preloaded ones."""
+    with _in_this_process(), patch("trainmark.node.LocalHost", InProcessHost):
+        return call_trainmark(*words, variables=variables)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A host that runs the tests' small Python programs in this process: no interpreter is started, nothing is waited for.
 
+A built-in worker of one rank is a process forked from one that has imported its framework (``preloading.py``).
 Everything else (git, containers, programs that hang or are killed) runs as on ``LocalHost``, in processes.
 """
 
@@ -20,6 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from frameworks import framework_python
+from preloading import PRELOADS, preloaded
+from trainmark import worker
 from trainmark.environment import installed_packages
 from trainmark.node import Job, JobEnd, JobStatus, LocalHost
 from trainmark.node.machine import collect, open_nvml, read_git
@@ -33,6 +37,10 @@ NEEDS_A_PROCESS = (
 )  # fmt: skip
 """Beginnings of the behaviours of ``fake_training.py`` that need a process of their own."""
 
+WORKER = str(Path(worker.__file__).with_name("start.py"))
+MISTAKEN_WORKER = str(Path(__file__).parent / "programs" / "mutated_worker.py")
+"""The program of a worker that makes the mistake that its first word names."""
+
 _numbers = itertools.count(1 << 30)
 """Numbers of jobs: above every process id."""
 
@@ -41,7 +49,7 @@ _one_at_a_time = threading.Lock()
 
 
 class InProcessHost(LocalHost):
-    """This machine, where a job that is one of the tests' Python programs has ended when it was started."""
+    """This machine, where a job of a small Python program, or a worker of one rank, has ended when it was started."""
 
     def __init__(self, *arguments: Any, processes: bool = True, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -59,7 +67,8 @@ class InProcessHost(LocalHost):
         return node
 
     def start(self, job: Job) -> int:
-        if not _can_run_here(job):
+        framework = _framework_of_worker(job)
+        if framework is None and not _can_run_here(job):
             assert self._processes, f"mark this test `process`: it starts {job.commands}"
             return super().start(job)
         (command,) = job.commands
@@ -70,7 +79,16 @@ class InProcessHost(LocalHost):
                 nvml = telemetry.enter_context(open_nvml())
                 telemetry.enter_context(Telemetry(job.telemetry, None, nvml=nvml))
             with job.errors.open("wb", buffering=0) if job.errors else contextlib.nullcontext(log) as errors:
-                code = _run(command, job.directory, log, errors)
+                if framework is None:
+                    code = _run(command, job.directory, log, errors)
+                else:
+                    code = preloaded(framework).run(
+                        list(command.words[1:]),
+                        _variables(command),
+                        job.working_directory,
+                        log.fileno(),
+                        errors.fileno(),
+                    )
         number = next(_numbers)
         self._ended[number] = (job, code)
         return number
@@ -112,6 +130,24 @@ def installed_once(python: Path, variables: Mapping[str, str], timeout_s: float 
     return _installed[key]
 
 
+def _framework_of_worker(job: Job) -> str | None:
+    """Return the framework whose worker is the job's one rank; None for other programs, and where memory is limited."""
+    (command, *others) = job.commands
+    if others or job.memory is not None or command.words[1:2] not in ((WORKER,), (MISTAKEN_WORKER,)):
+        return None
+    made = Path(command.words[0]).parents[1].resolve()
+    environments = {
+        name: Path(framework_python(name) or "/nowhere/bin/python").parents[1] for name in PRELOADS
+    }
+    return next((name for name, folder in environments.items() if folder.resolve() == made), None)
+
+
+def _variables(command: Command) -> dict[str, str]:
+    """Return the variables with which a command starts."""
+    kept = {name: value for name, value in os.environ.items() if name not in command.without}
+    return {**kept, **command.variables}
+
+
 def _can_run_here(job: Job) -> bool:
     if len(job.commands) != 1 or job.memory is not None:
         return False
@@ -128,11 +164,10 @@ def _can_run_here(job: Job) -> bool:
 def _run(command: Command, folder: Path, output: io.RawIOBase, errors: io.RawIOBase) -> int:
     """Run a Python program as its own interpreter would, or a git that is waited for; return its exit code."""
     if command.words[0] == "git":
-        variables = {name: value for name, value in os.environ.items() if name not in command.without}
         return subprocess.run(
             command.words,
             cwd=folder,
-            env={**variables, **command.variables},
+            env=_variables(command),
             stdin=subprocess.DEVNULL,
             stdout=output.fileno(),
             stderr=errors.fileno(),
@@ -171,8 +206,7 @@ def _below_us(trace: TracebackType | None) -> TracebackType | None:
 
 @contextlib.contextmanager
 def _as_a_program(script: str, words: list[str], folder: Path, command: Command) -> Iterator[None]:
-    variables = {name: value for name, value in os.environ.items() if name not in command.without}
-    variables |= command.variables
+    variables = _variables(command)
     before = (sys.argv, sys.path, sys.dont_write_bytecode, dict(os.environ), Path.cwd(), set(sys.modules))
     # Two versions of a module, of the same size and second, would share their compiled file.
     sys.argv, sys.path, sys.dont_write_bytecode = (

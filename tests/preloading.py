@@ -50,15 +50,39 @@ PRELOADS: Mapping[str, Preload] = {
 }
 
 
-class Copy:
-    """A process forked from a preloaded one, with the part of Popen's interface that the tests use."""
+class Forked:
+    """A process forked from a preloaded one: its number, and its exit code as soon as it has ended."""
 
-    def __init__(self, stdout: int, stderr: int) -> None:
-        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8", errors="replace")
-        self.stderr: IO[str] = os.fdopen(stderr, encoding="utf-8", errors="replace")
+    def __init__(self) -> None:
         self.pid = 0
         self.returncode: int | None = None
         self.over = threading.Event()
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.over.wait(timeout):
+            raise subprocess.TimeoutExpired("a preloaded process", timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Copy(Forked):
+    """A process forked from a preloaded one, with the part of Popen's interface that the tests use."""
+
+    def __init__(self, stdout: int, stderr: int) -> None:
+        super().__init__()
+        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8", errors="replace")
+        self.stderr: IO[str] = os.fdopen(stderr, encoding="utf-8", errors="replace")
         self._read: dict[str, str] = {}
         self._readers = [
             threading.Thread(target=self._read_all, args=(name, pipe), daemon=True)
@@ -69,15 +93,6 @@ class Copy:
         # Closed by the test itself, after it has killed what it had started.
         with contextlib.suppress(ValueError):
             self._read[name] = pipe.read()
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        if not self.over.wait(timeout):
-            raise subprocess.TimeoutExpired("a preloaded process", timeout or 0)
-        assert self.returncode is not None
-        return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait until the process has ended and nobody holds its pipes any more; return what stood in them."""
@@ -93,14 +108,6 @@ class Copy:
         self.stdout.close()
         self.stderr.close()
         return self._read["stdout"], self._read["stderr"]
-
-    def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> "Copy":
         return self
@@ -133,7 +140,7 @@ class Preloaded:
             start_new_session=True,
         )
         theirs.close()
-        self._copies: dict[int, Copy] = {}
+        self._copies: dict[int, Forked] = {}
         self._early: dict[int, int] = {}
         self._started: list[int] = []
         self._news = threading.Condition()
@@ -144,13 +151,16 @@ class Preloaded:
         """Start a program by its path and words, or a piece of Python."""
         out, their_out = os.pipe()
         err, their_err = os.pipe()
-        environment = {**os.environ, **self._variables, **variables}
-        order: dict[str, Any] = {"words": words, "environment": environment, "folder": str(folder)}
+        order: dict[str, Any] = {
+            "words": words,
+            "environment": {**os.environ, **self._variables, **variables},
+            "folder": str(folder),
+        }
         if code:
             order["code"] = code
         copy = Copy(out, err)
         try:
-            self._order_a_copy(copy, order, array.array("i", [their_out, their_err]))
+            self._order_a_copy(copy, order, their_out, their_err)
         except BaseException:
             copy.stdout.close()
             copy.stderr.close()
@@ -160,7 +170,21 @@ class Preloaded:
             os.close(their_err)
         return copy
 
-    def _order_a_copy(self, copy: Copy, order: Mapping[str, Any], ends: "array.array[int]") -> None:
+    def run(
+        self, words: list[str], environment: Mapping[str, str], folder: Path, out: int, errors: int
+    ) -> int:
+        """Run a program to its end with exactly these variables and what the framework wants; return its exit code."""
+        order = {
+            "words": words,
+            "environment": {**environment, **self._variables},
+            "folder": str(folder),
+        }
+        forked = Forked()
+        self._order_a_copy(forked, order, out, errors)
+        return forked.wait()
+
+    def _order_a_copy(self, copy: Forked, order: Mapping[str, Any], out: int, errors: int) -> None:
+        ends = array.array("i", [out, errors])
         with self._order:
             self._channel.sendmsg(
                 [json.dumps(order).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)]

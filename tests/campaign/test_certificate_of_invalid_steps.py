@@ -1,32 +1,35 @@
 """A worker whose first step is not what was asked for ends invalid, and the certificate says why it does not hold."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from frameworks import framework_python, in_pytorch
+from in_process import MISTAKEN_WORKER, WORKER, InProcessHost
 from trainmark.campaign.certifying import certify_environments
 from trainmark.equivalence import render_certificate
+from trainmark.node import Job
 
 MODEL = "bert_tiny"
-MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 
 
-def home_with_mistake(folder: Path, mistake: str) -> Path:
-    """Return a home whose environment of PyTorch is the real one, but its Python makes a mistake in the worker."""
-    python, made = Path(framework_python("pytorch")), folder / "envs" / "pytorch"
-    (made / "bin").mkdir(parents=True)
-    stamp = json.loads((python.parents[1] / "environment.json").read_text())
-    (made / "environment.json").write_text(json.dumps({**stamp, "location": str(made)}))
-    wrapper = made / "bin" / "python"
-    wrapper.write_text(
-        "#!/bin/sh\n"
-        f'case "$1" in */worker/start.py) shift; set -- "{MUTATED}" {mistake} "$@";; esac\n'
-        f'exec "{python}" "$@"\n'
-    )
-    wrapper.chmod(0o755)
-    return folder
+class HostWithMistake(InProcessHost):
+    """This machine, where the worker of PyTorch makes a mistake."""
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__()
+        self._mistake = mistake
+
+    def start(self, job: Job) -> int:
+        """Start the job, a worker with the mistake."""
+        (command,) = job.commands
+        if WORKER in command.words:
+            python, _, *words = command.words
+            mistaken = replace(command, words=(python, MISTAKEN_WORKER, self._mistake, *words))
+            job = replace(job, commands=(mistaken,))
+        return super().start(job)
 
 
 @pytest.mark.training
@@ -44,9 +47,13 @@ def home_with_mistake(folder: Path, mistake: str) -> Path:
 def test_the_certificate_does_not_hold_and_names_what_the_first_step_did(
     mistake: str, reported: str, tmp_path: Path
 ) -> None:
-    (certificate,) = certify_environments(
-        ["pytorch", "paddle"], [MODEL], home_with_mistake(tmp_path, mistake), announce=lambda _: None
-    )
+    environment = tmp_path / "envs" / "pytorch"
+    environment.parent.mkdir()
+    environment.symlink_to(Path(framework_python("pytorch")).parents[1])
+    with patch("trainmark.campaign.certifying.LocalHost", lambda: HostWithMistake(mistake)):
+        (certificate,) = certify_environments(
+            ["pytorch", "paddle"], [MODEL], tmp_path, announce=lambda _: None
+        )
     assert not certificate.parties
     assert certificate.absent["pytorch"] == f"invalid: {reported}"
     assert not certificate.holds

@@ -1,16 +1,15 @@
 """The certificate of equal work in a suite of several frameworks: made once, kept, and obeyed."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from fakes import call_in_this_process
 from frameworks import framework_python
 from trainmark.campaign.certifying import observed_case, questions
 from trainmark.campaign.run_environment import RunEnvironment
@@ -121,13 +120,8 @@ def run(folder: Path, *words: str, **changes: Any) -> "subprocess.CompletedProce
             link.symlink_to(Path(framework_python(name)).parents[1])
     suite = folder / "suite.yaml"
     suite.write_text(yaml.safe_dump(SUITE | changes, sort_keys=False), encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-m", "trainmark.cli.main", "run", str(suite), "--out", str(folder / "out"), *words],
-        env={**os.environ, "TRAINMARK_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
+    return call_in_this_process(
+        "run", suite, "--out", folder / "out", *words, variables={"TRAINMARK_HOME": str(home)}
     )
 
 

@@ -1,6 +1,8 @@
 """A profiled run of a case: one run more, which changes no number, and whose failure harms nothing."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -49,11 +51,24 @@ def without_profiles(results: Results) -> list[CaseResult]:
     return [case.model_copy(update={"profile": None}) for case in results.cases]
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
+    """Measure without a profile; return the folder and its results."""
+    bench = Bench(tmp_path_factory.mktemp("measured"))
+    write(bench)
+    return bench.folder, bench.run()
+
+
+@pytest.fixture
+def before(measured: tuple[Path, Results], bench: Bench) -> Results:
+    """Put what was measured without a profile into the bench."""
+    shutil.copytree(measured[0], bench.folder, dirs_exist_ok=True)
+    return measured[1]
+
+
 @pytest.mark.training
 @needs_framework("pytorch")
-def test_a_profile_is_one_run_more_and_no_measurement(bench: Bench) -> None:
-    write(bench)
-    before = bench.run()
+def test_a_profile_is_one_run_more_and_no_measurement(bench: Bench, before: Results) -> None:
     write(bench, profile=True)
 
     results = bench.run(resume=True)
@@ -101,9 +116,9 @@ def test_a_program_without_a_profile_has_its_reason_and_its_number(bench: Bench)
 
 @pytest.mark.training
 @needs_framework("pytorch")
-def test_a_profile_that_fails_is_its_own_outcome_and_is_repeated_on_request(bench: Bench) -> None:
-    write(bench)
-    before = bench.run()
+def test_a_profile_that_fails_is_its_own_outcome_and_is_repeated_on_request(
+    bench: Bench, before: Results
+) -> None:
     write(bench, profile=True)
     # What an interrupted call left behind.
     (folder := bench.out / "runs" / before.cases[0].id / "profile").mkdir()

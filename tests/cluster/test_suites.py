@@ -121,7 +121,7 @@ def test_a_rank_that_is_stopped_runs_out_of_time_and_is_named_with_its_host(
         HANGS,
         TWO,
         strike=Striker(lambda: os.kill(rank_on(hosts, "node02"), signal.SIGSTOP)),
-        limits={"timeout_s": 20},
+        limits={"timeout_s": 12},
     )
     assert stopped.outcome is Outcome.TIMEOUT
     assert "node02" in (stopped.reason or "")
@@ -185,7 +185,7 @@ def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller_and_re
     engine: str, hosts: Cluster, bench: Bench
 ) -> None:
     hangs = {**ALL, "options": {"behaviour": "rank-5-hangs"}}
-    bench.write(ONE, hangs, card=MEETING, limits={"timeout_s": 30})
+    bench.write(ONE, hangs, card=MEETING, limits={"timeout_s": 15})
     started = in_control(hosts, *by_command(hosts, bench, engine))
     end = time.monotonic() + 100
     while "rendezvous.py" not in str(hosts.processes("node03")):
