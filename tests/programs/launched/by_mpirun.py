@@ -4,7 +4,7 @@
 import os
 from datetime import UTC, datetime
 
-from training import arguments, train
+from training import arguments, begin, train_line
 
 
 def say(words: str) -> None:
@@ -24,8 +24,9 @@ log(
     f" arch : tiny  mode : train  batch_size : {given.batch}  num_iter : {given.steps}  iter_unit : batch ",
 )
 say(f"Num GPUs {given.ranks}\nPer-GPU Batch Size {given.batch}")
+begin(given.behaviour)
 rates = []
-for step in train(RANK, given):
+for step in train_line(RANK, given):
     rates.append(given.ranks * given.batch / step.seconds)
     log(f"(0, {step.number})", f" total_ips : {rates[-1]} ")
 log("()", f" train_throughput : {sum(rates) / len(rates)} images/s")

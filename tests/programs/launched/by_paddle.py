@@ -7,7 +7,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from training import arguments, begin, misbehave
+from training import arguments, begin, train_line
 
 given = arguments()
 RANK = int(os.environ["PADDLE_TRAINER_ID"])
@@ -20,6 +20,10 @@ def log(words: str) -> None:
 
 
 begin(given.behaviour)
+if given.behaviour != "well":
+    # Whose rank fails, and who is then ended, is the launcher's doing alone.
+    for _ in train_line(RANK, given):
+        pass
 import paddle  # noqa: E402
 from paddle import distributed, nn  # noqa: E402
 
@@ -48,8 +52,6 @@ for number in range(given.steps):
         f"[Train][Epoch 1/1][Iter: {number}/{given.steps}]lr: 0.1, CELoss: {float(loss):.5f}, loss: {float(loss):.5f}, "
         f"batch_cost: {average:.5f}s, reader_cost: 0.00010, ips: {given.batch / average:.5f} samples/s, eta: 0:00:01"
     )
-    if number == 3 and RANK == 1:
-        misbehave(given.behaviour)
 log("[Train][Epoch 1/1][Avg]CELoss: 2.3, loss: 2.3")
 weights = b"".join(weight.numpy().tobytes() for weight in network.parameters())
 Path(f"weights.rank{RANK}").write_text(hashlib.sha256(weights).hexdigest())
