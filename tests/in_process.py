@@ -144,8 +144,8 @@ def _framework_of_worker(job: Job) -> str | None:
 
 def _variables(command: Command) -> dict[str, str]:
     """Return the variables with which a command starts."""
-    kept = {name: value for name, value in os.environ.items() if name not in command.without}
-    return {**kept, **command.variables}
+    inherited = {name: value for name, value in os.environ.items() if name not in command.without}
+    return {**inherited, **command.variables}
 
 
 def _can_run_here(job: Job) -> bool:

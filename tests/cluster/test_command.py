@@ -231,7 +231,7 @@ def test_srun_is_measured_in_an_allocation_and_as_a_job(measurement: Measurement
 
     try:
         options = f"--nodes 2 --out {out}/first --repeats 1"
-        program = f"srun --label -n 2 -w node01,node02 {THERE} ranks.py --times --slow node02 --steps 120"
+        program = f"srun --label -n 2 -w node01,node02 {THERE} ranks.py --times --slow node02 --steps 300"
         wait_for(lambda: slurm_is_idle(hosts))
         on_node01(f"salloc --quiet --nodes=3 --exclusive {trainmark} run {options} -- {program}")
         check(f"{out}/first", ["node01", "node02"])
