@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.campaign import certifying
-from trainmark.campaign.certificates import CERTIFICATE, FOLDER
 from trainmark.campaign.certifying import Question, certificates
+from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE
 from trainmark.campaign.run_environment import RunEnvironment
 from trainmark.node import LocalHost
 from trainmark.schema.case import Case
@@ -95,7 +95,7 @@ def test_a_check_that_lacked_memory_among_others_is_run_again_by_itself(
 
     assert certified(8, CASES, tmp_path, answer, monkeypatch) == ["mobilenet_v1", "gpt2_tiny"]
     assert sorted(tried) == ["gpt2_tiny", "gpt2_tiny", "mobilenet_v1"]
-    assert (tmp_path / FOLDER / "gpt2_tiny-cpu" / CERTIFICATE).exists()
+    assert (tmp_path / EQUIVALENCE / "gpt2_tiny-cpu" / CERTIFICATE).exists()
 
 
 def test_an_error_ends_the_other_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from trainmark.campaign.planning import plan_run
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
 from trainmark.node import LocalHost
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.suite import Protocol, Suite

@@ -8,7 +8,7 @@ import pytest
 
 from fakes import Bench, Silent, behaving
 from trainmark.campaign import Progress, collect_results
-from trainmark.campaign.persist import complete_manifest
+from trainmark.campaign.executor import complete_manifest
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.schema.manifest import Manifest, PeakQuantity
 from trainmark.schema.names import EVENTS, MANIFEST

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from trainmark.imports import attach
 
 if TYPE_CHECKING:
-    from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
-    from trainmark.campaign.card_checks import load_programs, program_mistakes
+    from trainmark.campaign.campaign import CampaignEnding, Order, explain_full_disk, run_campaign
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.directories import result_folders, results_of
     from trainmark.campaign.listener import ProgressListener
-    from trainmark.campaign.persist import explain_full_disk
     from trainmark.campaign.planning import FirstPlans, plan_campaign
     from trainmark.campaign.quiet import QuietWait
     from trainmark.campaign.reserving import reserve_hosts
@@ -26,7 +24,12 @@ if TYPE_CHECKING:
         stored_command,
         stored_results,
     )
-    from trainmark.campaign.run_environment import CannotStart, RunEnvironment
+    from trainmark.campaign.run_environment import (
+        CannotStart,
+        RunEnvironment,
+        load_programs,
+        program_mistakes,
+    )
     from trainmark.campaign.schedule import Attempt, Progress, wants_another
     from trainmark.campaign.time_limits import cases_over_limit
     from trainmark.campaign.timed_steps import can_be_timed, time_steps
@@ -66,13 +69,11 @@ __all__ = [
 __getattr__ = attach(
     __name__,
     {
-        ".campaign": ("CampaignEnding", "Order", "run_campaign"),
-        ".card_checks": ("load_programs", "program_mistakes"),
+        ".campaign": ("CampaignEnding", "Order", "explain_full_disk", "run_campaign"),
         ".certifying": ("certify_environments",),
         ".data_sets": ("DataSets",),
         ".directories": ("result_folders", "results_of"),
         ".listener": ("ProgressListener",),
-        ".persist": ("explain_full_disk",),
         ".planning": ("FirstPlans", "plan_campaign"),
         ".quiet": ("QuietWait",),
         ".reserving": ("reserve_hosts",),
@@ -84,7 +85,7 @@ __getattr__ = attach(
             "stored_command",
             "stored_results",
         ),
-        ".run_environment": ("CannotStart", "RunEnvironment"),
+        ".run_environment": ("CannotStart", "RunEnvironment", "load_programs", "program_mistakes"),
         ".schedule": ("Attempt", "Progress", "wants_another"),
         ".time_limits": ("cases_over_limit",),
         ".timed_steps": ("can_be_timed", "time_steps"),

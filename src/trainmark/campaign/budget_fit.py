@@ -14,10 +14,9 @@ from trainmark.campaign.budget import (
     predict,
     why_left_out,
 )
-from trainmark.campaign.case_search import run_case
-from trainmark.campaign.executor import Executor
+from trainmark.campaign.campaign import FinishedRuns
+from trainmark.campaign.executor import Executor, run_case
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.persist import FinishedRuns
 from trainmark.campaign.resume import as_attempts, manifest_in
 from trainmark.campaign.schedule import Schedule
 from trainmark.errors import InputError

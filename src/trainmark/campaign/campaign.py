@@ -1,42 +1,199 @@
-"""Run every case of a suite as often as its protocol requires, and save all results."""
+"""Run every case of a suite as often as its protocol requires, and save all results.
 
+Every run is in the database as it ends; a full disk and a damaged database are reported.
+"""
+
+import errno
+import os
 import shlex
-from contextlib import suppress
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.campaign.budget_fit import BudgetFit
-from trainmark.campaign.card_checks import load_programs
-from trainmark.campaign.case_search import run_case
-from trainmark.campaign.certificates import SAVED, stored_certificates
-from trainmark.campaign.certifying import certificates
-from trainmark.campaign.executor import Executor
-from trainmark.campaign.identity_check import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
+import trainmark
+from trainmark.campaign.executor import Executor, require_space, run_case
+from trainmark.campaign.identity import SOURCE_CHANGED, UnlikeRunsError, require_same_identity
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.persist import FinishedRuns, Persistence, explain_full_disk
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import (
+    SAVED_CERTIFICATES,
+    Finished,
     as_attempts,
     budget_left,
     collect,
+    collect_run,
+    manifest_in,
     read_manifests,
+    stored_certificates,
     stored_profiles,
     stored_trials,
     timed_seconds,
 )
-from trainmark.campaign.run_environment import RunEnvironment
+from trainmark.campaign.run_environment import RunEnvironment, load_programs
 from trainmark.campaign.schedule import Schedule, wants_another
-from trainmark.campaign.side_by_side import SideBySide
-from trainmark.execution import open_results
+from trainmark.errors import TrainmarkError
+from trainmark.execution import ResultDirectory, open_results, write_record
+from trainmark.measure.statistics import environment_of
 from trainmark.node import Host, HostError, LocalHost, deferred_signals, map_hosts
 from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
-from trainmark.schema.names import RESULTS, RUNS
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.names import DATABASE, LOG, RESULTS, RUNS
 from trainmark.schema.outcome import Outcome, OutcomeRecord
-from trainmark.schema.results import Results
+from trainmark.schema.results import Results, RunResult
 from trainmark.schema.suite import ProfileMode, Suite
-from trainmark.store import write_results
-from trainmark.workload import UnsupportedByCard
+from trainmark.store import Store, document_of, sqlite_url, write_results
+from trainmark.workload import BuiltinSource, UnsupportedByCard, Workloads
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Persistence:
+    """Saves a campaign's results; owns the database connection while the campaign runs."""
+
+    def __init__(
+        self, directory: ResultDirectory, suite: Suite, workloads: Workloads, command: str | None = None
+    ) -> None:
+        self._directory = directory
+        self._suite = suite
+        self._workloads = workloads
+        self._store, self.database_note = _open_store(directory.path.resolve() / DATABASE)
+        # Relative to the database: the directory may be moved and remains the same campaign.
+        try:
+            self._campaign = self._store.campaign(suite, ".", trainmark.__version__, command)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def result(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Return a finished run's result, read from its folder."""
+        return collect_run(self._suite, case, self._workloads, self._directory, record)
+
+    def keep(self, case: Case, result: RunResult) -> None:
+        """Store a finished run, and link its log under the name by which the suite publishes it."""
+        found = manifest_in(self._directory.path / result.directory)
+        self._store.add(self._campaign, case, result, None if found is None else environment_of(found))
+        if result.log is not None:
+            _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
+
+    def forget_unfinished(self, cases: Iterable[Case]) -> None:
+        """Remove the stored runs of these cases that the directory has no longer, because they are to be repeated."""
+        finished = {
+            (name, repeat)
+            for case in cases
+            for repeat in self._directory.finished(case)
+            for name in (case.id, case.earlier_id)
+        }
+        of_cases = {name for case in cases for name in (case.id, case.earlier_id)}
+        stored = self._store.known_runs(self._campaign)
+        gone = [name for name in stored if name[0] in of_cases and name not in finished]
+        if gone:
+            self._store.remove(self._campaign, gone)
+
+    def certify(self, shown: Iterable[Certificate]) -> None:
+        """Store the certificates of equal work, replacing those stored before."""
+        self._store.certify(self._campaign, shown)
+
+    def catch_up(self, finished: Iterable[Finished]) -> None:
+        """Store the finished runs that are missing in the database or were judged differently before.
+
+        A run is missing if trainmark was killed between disk and database; changed gates lead to a different judgement.
+        """
+        known = self._store.known_runs(self._campaign)
+        for case, runs in finished:
+            for run in runs:
+                earlier = (case.earlier_id, run.repeat) in known and case.earlier_id != case.id
+                if not earlier and known.get((case.id, run.repeat)) != document_of(run):
+                    self.keep(case, run)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._store.close()
+
+
+def _open_store(path: Path) -> tuple[Store, str | None]:
+    """Open a result directory's database, and return it with a note if it was damaged and is rebuilt."""
+    if not _is_damaged(path):
+        return Store(sqlite_url(path)), None
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return Store(
+        sqlite_url(path)
+    ), f"{path}: damaged; rebuilt from the runs (the old file is now {aside.name})"
+
+
+def _is_damaged(path: Path) -> bool:
+    """Return whether SQLite finds a file damaged or no database; a locked database is not damaged."""
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            return list(database.execute("PRAGMA quick_check")) != [("ok",)]
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _link(name: Path, log: Path) -> None:
+    if not log.exists():
+        return
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.unlink(missing_ok=True)
+    name.symlink_to(os.path.relpath(log, name.parent))
+
+
+@contextmanager
+def explain_full_disk(out: Path) -> Iterator[None]:
+    """Turn a full-disk error into a ``TrainmarkError`` that explains how to resume with the directory ``out``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise TrainmarkError(
+            f"{out}: the disk is full; all finished runs are saved: free some space and continue with --resume"
+        ) from None
+
+
+class FinishedRuns:
+    """The finished runs of a campaign's cases, and of cases that only an earlier call ran."""
+
+    def __init__(self, cases: Sequence[Case], directory: ResultDirectory, persistence: Persistence) -> None:
+        self.cases = tuple(cases)
+        self._directory, self._persistence = directory, persistence
+        # A run that could not be started measured nothing, and its cause may be gone by now.
+        self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
+
+    def of(self, case: Case) -> Sequence[RunResult]:
+        """Return a case's finished runs."""
+        return self._runs[case.id] if case.id in self._runs else self._read(case)
+
+    def next_repeat(self, case: Case) -> int:
+        """Return the number of the case's next run."""
+        return 1 + max((run.repeat for run in self.of(case)), default=0)
+
+    def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Save the record of a run of one of the cases; return its result.
+
+        Raises the ``OSError`` of a full disk for a run that failed because of it; that run stays unfinished.
+        """
+        folder = self._directory.run(case, record.repeat)
+        # Signals are deferred, so that a Ctrl-C at this moment does not lose a finished run.
+        with deferred_signals():
+            result = self._persistence.result(case, record)
+            require_space(folder, result.outcome)
+            # A run without a measurement is "invalid", which is known only after its files were read.
+            update = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=update))
+            self._persistence.keep(case, result)
+            self._runs[case.id].append(result)
+        return result
+
+    def _read(self, case: Case) -> list[RunResult]:
+        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +327,12 @@ class _Campaign:
     def _certify(self) -> None:
         """Check first that the frameworks do equal work, if the suite requires it."""
         order, run_env = self.order, self.executor.run_env
-        if order.suite.equivalence:
-            limits, saved = order.suite.limits, run_env.home / SAVED
-            certificates(run_env, order.cases, order.out, limits, self.listener.readying, saved)
+        own = [case for case in order.cases if isinstance(run_env.workload(case).card.source, BuiltinSource)]
+        if order.suite.equivalence and own:
+            from trainmark.campaign.certifying import certificates
+
+            limits, saved = order.suite.limits, run_env.home / SAVED_CERTIFICATES
+            certificates(run_env, own, order.out, limits, self.listener.readying, saved)
         self.persistence.certify(stored_certificates(order.out))
 
     def _catch_up(self) -> None:
@@ -190,8 +350,12 @@ class _Campaign:
         left_s = budget_left(suite, runs, timed_seconds(self.executor.directory, suite.cases))
         schedule = Schedule(suite.protocol, [case.id for case in cases], attempts, left_s)
         if suite.budget is not None:
+            from trainmark.campaign.budget_fit import BudgetFit
+
             BudgetFit(suite.budget, self.finished, schedule, self.executor, self.listener).fit()
         if suite.side_by_side and len(self.order.hosts) > 1:
+            from trainmark.campaign.side_by_side import SideBySide
+
             SideBySide(self.finished, schedule, self.executor, self.listener).go()
             return
         while (index := schedule.next()) is not None:

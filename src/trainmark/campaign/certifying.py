@@ -13,8 +13,8 @@ from threading import Event
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
-from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
+from trainmark.campaign.resume import CERTIFICATE, EQUIVALENCE, read_certificate
 from trainmark.campaign.run_environment import CannotStart, RunEnvironment
 from trainmark.environment import EnvironmentState, entries, state_of
 from trainmark.equivalence import (
@@ -244,7 +244,7 @@ def certificates(
             raise KeyboardInterrupt
 
     def answered(question: Question) -> Certificate:
-        place = out / FOLDER / _name(question)
+        place = out / EQUIVALENCE / _name(question)
         return answer(question, run_env.watched(watch), place, limits, announce, saved)
 
     at_once = max(1, min(len(found), run_env.machine.cores // CORES_OF_A_CHECK))
@@ -257,7 +257,7 @@ def certificates(
             raise
     for index, certificate in enumerate(answers):
         if at_once > 1 and _lacked(certificate, Outcome.OOM):
-            (out / FOLDER / _name(found[index]) / CERTIFICATE).unlink()
+            (out / EQUIVALENCE / _name(found[index]) / CERTIFICATE).unlink()
             answers[index] = answered(found[index])
     return tuple(answers)
 
@@ -296,7 +296,7 @@ def certify_environments(
         for model in models or there_are
         for framework in requested
     )
-    suite = Suite(name=FOLDER, cases=cases)
+    suite = Suite(name=EQUIVALENCE, cases=cases)
     run_env = RunEnvironment(suite, load_workloads(), (LocalHost(),), home)
     with TemporaryDirectory(prefix="trainmark-") as folder:
         return certificates(run_env, cases, Path(folder), suite.limits, announce)

@@ -1,5 +1,10 @@
-"""Execution of one run, from its program's prerequisites to its outcome, or to its end on purpose."""
+"""Execution of a run, from its program's prerequisites to its outcome, or to its end on purpose.
 
+Before the runs of a case, short ones choose its open axes and then its largest batch.
+"""
+
+import errno
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,8 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from trainmark.campaign.identity import Identifier
-from trainmark.campaign.identity_check import (
+from trainmark.campaign.batch_search import largest_fitting, next_batch, probe_protocol
+from trainmark.campaign.best_search import (
+    axes_of_trial,
+    candidates,
+    forget_trial,
+    read_trial,
+    trial_protocol,
+    why_none,
+    write_trial,
+)
+from trainmark.campaign.identity import (
+    Identifier,
+    UnlikeRunsError,
     changed_meanwhile,
     identity_of,
     keep_entries,
@@ -16,12 +32,10 @@ from trainmark.campaign.identity_check import (
     require_same_identity,
 )
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.log_measurement import RunLog, read_run_log
-from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
-from trainmark.campaign.planning import plan_run
+from trainmark.campaign.log_measurement import RunLog, measured, read_run_log
 from trainmark.campaign.quiet import QuietWait
 from trainmark.campaign.resume import manifest_in
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, Setting, plan_run
 from trainmark.execution import (
     PreparationError,
     Preparer,
@@ -29,10 +43,15 @@ from trainmark.execution import (
     check_expected_files,
     read_record,
     run_plan,
+    write_record,
 )
+from trainmark.files import write_run_file
 from trainmark.logs import ParsedLog
+from trainmark.logs.events import read_events
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_since_restart
 from trainmark.measure.gates import MIN_PERIODS
+from trainmark.measure.ranks import measured_peaks
+from trainmark.measure.statistics import fingerprint, pooling_differences
 from trainmark.node import (
     Heartbeat,
     Host,
@@ -45,14 +64,22 @@ from trainmark.node import (
     map_hosts,
 )
 from trainmark.node.telemetry import INTERVAL_S
-from trainmark.schema.case import Case
-from trainmark.schema.names import EVENTS, LOG
+from trainmark.placement import device_of
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
+from trainmark.schema.names import EVENTS, LOG, MANIFEST
 from trainmark.schema.outcome import Entries, Outcome, OutcomeRecord, PartName
 from trainmark.schema.plan import Plan
+from trainmark.schema.results import Trial, fastest
 from trainmark.schema.suite import Protocol, Suite
 from trainmark.training_loop import PROGRESS_SUFFIX
 from trainmark.workload import Card
 from trainmark.workload.card import OWN_FORMAT
+
+LEAST_FREE_BYTES = 1 << 20
+"""With less free space on the result directory's disk, a failed run is blamed on the disk and not on its program."""
+
+_SHOWN = 3
 
 LEAST_WINDOW_S = 2 * MIN_PERIODS * INTERVAL_S
 """The least seconds of a window that is ended on purpose: twice what the gates need to look at the machine."""
@@ -343,3 +370,176 @@ class Executor:
                 if not isinstance(again, CannotStart):
                     require_same_commands(self.directory, requested, record, again)
         return parts
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a run's nodes into the run's folder."""
+    write_run_file(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+
+
+def complete_manifest(folder: Path, manifest: Manifest, case: Case, requested: str, repeat: int) -> None:
+    """Rewrite a manifest with the peaks that the run in the folder measured, if it measured any.
+
+    ``case`` is the case that ran, ``requested`` the id of the case in the suite.
+    """
+    events = read_events(folder / EVENTS)
+    measured = measured_peaks(events.summary, case.world_size) if events.summary else ()
+    if not measured:
+        return
+
+    def of_node(number: int, node: Node) -> Node:
+        peaks = MeasuredPeaks(
+            case_id=requested,
+            repeat=repeat,
+            precision=events.parameters.precision,
+            peaks=tuple(peak for peak in measured if peak.rank // case.devices_per_node == number),
+        )
+        return node.model_copy(update={"peaks": peaks})
+
+    nodes = tuple(of_node(number, node) for number, node in enumerate(manifest.nodes))
+    write_manifest(folder, manifest.model_copy(update={"nodes": nodes}))
+
+
+def require_same_environment(directory: ResultDirectory, case: Case, manifest: Manifest) -> None:
+    """Raise ``UnlikeRunsError`` with the differences if an earlier run of the case had another environment.
+
+    The manifests' fingerprints are compared: hardware, limits, driver and versions, but not names and times.
+    """
+    for record in directory.finished(case).values():
+        earlier = manifest_in(directory.run(case, record.repeat))
+        if earlier is None or fingerprint(earlier) == fingerprint(manifest):
+            continue
+        changes = [
+            f"{path} was {before} and is {now}"
+            for path, before, now in pooling_differences(earlier, manifest)
+        ]
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        raise UnlikeRunsError(
+            f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
+            f"({'; '.join(changes[:_SHOWN])}{more}), and runs in both cannot be pooled; choose another --out"
+        )
+
+
+def require_space(folder: Path, outcome: Outcome) -> None:
+    """Raise the ``OSError`` of a full disk if a run failed on one: it is unfinished, so --resume repeats it."""
+    disk = os.statvfs(folder)
+    if outcome in (Outcome.FAILED, Outcome.INVALID) and disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+
+def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
+    """Run a case on hosts that have its labels, in the folder of this repeat; return the run's record."""
+    folder = executor.directory.run(case, repeat)
+    return run_requested(executor, Request(case, case, executor.suite.protocol, repeat, folder))
+
+
+def run_requested(executor: Executor, request: Request) -> OutcomeRecord:
+    """Execute a request with the case's open axes and its largest batch chosen; return the run's record."""
+    there = executor.run_env.of(request.requested)
+    if isinstance(there, CannotStart):
+        return executor.refuse(request, there)
+    on_labelled = executor.on(there)
+    settled = _with_best(on_labelled, request.requested)
+    if isinstance(settled, Case):
+        settled = _with_largest_batch(on_labelled, settled)
+    if isinstance(settled, CannotStart):
+        return executor.refuse(request, settled)
+    return on_labelled.execute(replace(request, case=settled))
+
+
+def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
+    """Return the case with the fastest values on its open axes, found by short runs."""
+    if not case.left_open:
+        return case
+    card, device = executor.run_env.workload(case).card, device_of(case, executor.run_env.machine)
+    trials = [(found, _try(executor, case, found)) for found in candidates(case, card, device)]
+    best = fastest([trial for _, trial in trials])
+    if best is not None:
+        return next(found for found, trial in trials if trial is best)
+    if not trials:
+        return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
+    reasons = "; ".join(
+        f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
+    )
+    return CannotStart(trials[0][1].outcome, f"no candidate could be measured: {reasons}")
+
+
+def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
+    axes = axes_of_trial(case, candidate)
+    folder = executor.directory.trial(case, axes)
+    known = read_trial(folder)
+    if known is not None and _is_current(executor, case, candidate, folder):
+        return known
+    if known is not None:
+        forget_trial(folder)
+        executor.directory.set_aside(folder)
+    executor.listener.trying(candidate, axes)
+    protocol = trial_protocol(executor.suite.protocol)
+    record = executor.execute(Request(case, candidate, protocol, 1, folder))
+    require_space(folder, record.outcome)
+    card, events = executor.run_env.workload(candidate).card, read_events(folder / EVENTS)
+    outcome, reason, measurement = measured(candidate, card, folder, events, record)
+    trial = Trial(
+        axes=axes,
+        outcome=outcome,
+        reason=reason,
+        throughput=measurement.throughput if measurement else None,
+        unit=measurement.unit if measurement else None,
+    )
+    # A short run that could not be started is tried again: its cause may be temporary.
+    if record.started_at is not None or outcome is Outcome.UNSUPPORTED:
+        write_trial(folder, trial)
+    write_record(folder, record)
+    return trial
+
+
+def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
+    """Return the case with a number as its batch; if it requests the largest one, find it by short runs."""
+    if case.batch_per_device != MAX_BATCH:
+        return case
+    tried: dict[int, bool] = {}
+    reason = None
+    while (batch := next_batch(tried)) is not None:
+        record = _probe(executor, case, batch)
+        if record.outcome not in (Outcome.OK, Outcome.OOM):
+            return CannotStart(record.outcome, f"a batch of {batch} was tried: {record.reason}")
+        tried[batch] = record.outcome is Outcome.OK
+        reason = record.reason or reason
+    largest = largest_fitting(tried)
+    return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
+
+
+def _is_current(executor: Executor, requested: Case, case: Case, folder: Path) -> bool:
+    """Return whether a stored short run used the machine and program that the case would use now.
+
+    If the case has finished runs, the check against those decides instead.
+    """
+    record, then = read_record(folder), manifest_in(folder)
+    if executor.directory.finished(requested) or record is None or record.identity is None or then is None:
+        return True
+    setting = executor.run_env.setting(case)
+    if isinstance(setting, CannotStart):
+        return True
+    now = identity_of(executor.identifier.program(case))
+    changes = record.identity.limited_to(now).changes(now)
+    if fingerprint(then) == fingerprint(setting.manifest) and not changes:
+        return True
+    executor.listener.readying(
+        f"{folder}: the environment or program has changed since; repeating this short run"
+    )
+    return False
+
+
+def _probe(executor: Executor, case: Case, batch: int) -> OutcomeRecord:
+    folder = executor.directory.probe(case, batch)
+    known = read_record(folder)
+    if known is not None and known.started_at is not None:
+        if _is_current(executor, case, case.at_batch(batch), folder):
+            return known
+        executor.directory.set_aside(folder)
+    executor.listener.probing(batch)
+    protocol = probe_protocol(executor.suite.protocol)
+    record = executor.execute(Request(case, case.at_batch(batch), protocol, 1, folder))
+    require_space(folder, record.outcome)
+    write_record(folder, record)
+    return record

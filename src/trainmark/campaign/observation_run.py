@@ -6,8 +6,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from trainmark.campaign.planning import plan_run
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
 from trainmark.equivalence import worker_flags, write_inputs
 from trainmark.errors import plain_message
 from trainmark.execution import run_plan

@@ -1,30 +1,29 @@
-"""The plans of a suite's runs."""
+"""The plans of a suite's first runs, for ``trainmark plan``."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
 
 from trainmark.campaign.batch_search import FIRST, probe_protocol
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol, why_none
-from trainmark.campaign.card_checks import load_programs
-from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, RunEnvironment
+from trainmark.campaign.run_environment import (
+    CannotStart,
+    RunEnvironment,
+    RunPlanner,
+    load_programs,
+    plan_run,
+    run_planner,
+)
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
 from trainmark.placement import (
     FrameworkPython,
-    Planner,
-    RunSpec,
     device_of,
     place_of,
-    prepare,
-    prepare_packages,
 )
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
-from trainmark.workload import UnsupportedByCard
 
 
 def plan_campaign(
@@ -96,60 +95,3 @@ class FirstPlans:
         if isinstance(interpreter, CannotStart):
             return interpreter
         return run_env.data_file_problem(case) or (run_env, interpreter)
-
-
-def plan_run(
-    run_env: RunEnvironment,
-    case: Case,
-    protocol: Protocol,
-    interpreter: FrameworkPython,
-    repeat: int,
-    directory: Path,
-    **more: Unpack[MoreOfSpec],
-) -> Plan | CannotStart:
-    """Return the plan of one run, or why it cannot be started on these hosts; ``RunSpec`` has the arguments."""
-    planner = run_planner(run_env, case, protocol, interpreter, repeat, **more)
-    return planner if isinstance(planner, CannotStart) else planner.plan(case, directory)
-
-
-def run_planner(
-    run_env: RunEnvironment,
-    case: Case,
-    protocol: Protocol,
-    interpreter: FrameworkPython,
-    repeat: int,
-    **more: Unpack[MoreOfSpec],
-) -> "RunPlanner | CannotStart":
-    """Return the planner of the cases of one place, or why none of them can be started on these hosts."""
-    try:
-        # Each plan has the folder of its own run.
-        spec = run_env.spec(case, protocol, interpreter, repeat, Path(), **more)
-    except UnsupportedByCard as error:
-        return CannotStart(Outcome.UNSUPPORTED, str(error))
-    nodes = range(min(case.nodes, len(run_env.hosts)))
-    return RunPlanner(spec, tuple(run_env.repositories(node) for node in nodes))
-
-
-class RunPlanner:
-    """Plans the runs of the cases of one place, with what must be prepared for them.
-
-    ``repositories`` are the nodes' folders for the programs' repositories.
-    """
-
-    def __init__(self, spec: RunSpec, repositories: tuple[Path, ...]) -> None:
-        self._spec, self._repositories = spec, repositories
-        self._planner, self._prepares = Planner(spec), spec.needs_preparation
-
-    def plan(self, case: Case, directory: Path) -> Plan | CannotStart:
-        """Return the plan of a run in ``directory``, or why it cannot be started on these hosts."""
-        try:
-            plan = self._planner.plan(case, directory)
-            if not self._prepares:
-                return plan
-            spec = replace(self._spec, case=case, directory=directory)
-            before = [prepare_packages(spec, node) for node in range(len(self._repositories))]
-            before += [prepare(spec, node, folder) for node, folder in enumerate(self._repositories)]
-        except UnsupportedByCard as error:
-            return CannotStart(Outcome.UNSUPPORTED, str(error))
-        preparations = tuple(found for found in before if found is not None)
-        return replace(plan, preparations=preparations)

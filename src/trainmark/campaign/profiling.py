@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainmark.campaign.case_search import run_requested
-from trainmark.campaign.executor import Executor, Request
+from trainmark.campaign.executor import Executor, Request, run_requested
 from trainmark.campaign.resume import stored_profile
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory, write_record

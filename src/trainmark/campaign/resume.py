@@ -1,4 +1,4 @@
-"""Rebuild results from finished runs, either from their folders or from a database."""
+"""Rebuild results from finished runs and certificates, either from their folders or from a database."""
 
 import json
 import math
@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 import trainmark
 from trainmark.campaign.best_search import read_trial
-from trainmark.campaign.certificates import stored_certificates
 from trainmark.campaign.identity import variables_of
 from trainmark.campaign.log_measurement import has_own_window, measured
 from trainmark.campaign.model_flops import model_flops
@@ -79,6 +78,12 @@ from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.store import Store, StoredCampaign, StoredRuns, existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Workloads, recorded_workloads
+
+EQUIVALENCE = "equivalence"
+"""The folder of a result directory for its certificates, each in the folder of its question."""
+CERTIFICATE = "certificate.json"
+SAVED_CERTIFICATES = "certificates"
+"""The folder of trainmark's home for the certificates of all suites, by their basis."""
 
 _REPEATS = re.compile(
     r"ModuleNotFoundError|ImportError|SyntaxError|IndentationError|NameError|cannot start \S+:|can't open file"
@@ -293,6 +298,19 @@ def _rank_times(
         return None
     steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
+
+
+def stored_certificates(out: Path) -> tuple[Certificate, ...]:
+    """Return the certificates in a result directory."""
+    found = (read_certificate(path) for path in sorted((out / EQUIVALENCE).glob(f"*/{CERTIFICATE}")))
+    return tuple(certificate for certificate in found if certificate is not None)
+
+
+def read_certificate(path: Path) -> Certificate | None:
+    """Return a certificate; None if it is missing or this version cannot read it."""
+    with suppress(OSError, ValidationError):
+        return Certificate.model_validate_json(path.read_bytes())
+    return None
 
 
 def stored_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:

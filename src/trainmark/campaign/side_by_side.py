@@ -6,12 +6,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trainmark.campaign.case_search import run_case
-from trainmark.campaign.executor import Executor
+from trainmark.campaign.campaign import FinishedRuns
+from trainmark.campaign.executor import Executor, run_case
 from trainmark.campaign.host_pool import pool_hosts
-from trainmark.campaign.identity_check import UnlikeRunsError
+from trainmark.campaign.identity import UnlikeRunsError
 from trainmark.campaign.listener import ProgressListener
-from trainmark.campaign.persist import FinishedRuns
 from trainmark.campaign.resume import as_attempts
 from trainmark.campaign.schedule import Schedule
 from trainmark.execution import Heartbeat

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.campaign.planning import plan_run
-from trainmark.campaign.run_environment import CannotStart, RunEnvironment
+from trainmark.campaign.run_environment import CannotStart, RunEnvironment, plan_run
 from trainmark.execution import run_plan
 from trainmark.node import Heartbeat, StepPace, free_ports, read_tail
 from trainmark.schema.case import MAX_BATCH, Case
