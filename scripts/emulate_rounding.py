@@ -57,7 +57,7 @@ def rounding_mode(bits: int, seed: int) -> Any:
 
 def arrays_of(observed: Any, outputs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the arrays of an observation by subject and name."""
-    layers = outputs or {layer.name: layer.values for layer in observed.convolutions}
+    layers = outputs or {layer.name: layer.values for layer in observed.operations}
     return {
         "activations": dict(layers),
         "logits": {"": observed.logits},

@@ -6,40 +6,30 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from .facts import Expected, Facts, ObservedConfig, peak_resident_bytes
+from .facts import Facts, ObservedConfig, peak_resident_bytes
 from .feed import Feed
 from .optimizers import Moments
 from .place import Place
 from .task import Verified
 
 
-class Gradients(Protocol):
-    """A rank's pass of its batch alone; it may have ``layers`` too, the observations for ``Task.verify_layers``."""
+class Observation(NamedTuple):
+    """One forward and backward pass of the batch without an update, in training mode; arrays are numpy's, float32.
 
-    @property
-    def gradients(self) -> Mapping[str, Any]:
-        """Return the gradient of each parameter."""
-
-
-class Observation(Protocol):
-    """One forward and backward pass without an update, in training mode; arrays are numpy's, float32.
-
-    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes. A task has
-    its own type for further observations.
+    ``gradients`` are those of the loss only (without weight decay), by the shared names and in their shapes.
+    ``logits`` are the network's outputs, ``operations`` its observed convolutions or products, in forward order. A task
+    that observes something else has a type of its own with a loss and gradients.
     """
 
-    @property
-    def loss(self) -> float:
-        """Return the loss of the batch."""
-
-    @property
-    def gradients(self) -> Mapping[str, Any]:
-        """Return the gradient of each parameter."""
+    logits: Any
+    loss: float
+    gradients: Mapping[str, Any]
+    operations: Sequence[Any]
 
 
 def repeated(once: Callable[[], Any], wait: Callable[[], None]) -> Callable[[int], None]:
@@ -189,30 +179,11 @@ class Backend(Protocol):
         """Return the observations of the first step. Called once, after it; hooks may be removed here."""
 
     @abstractmethod
-    def expected(self) -> Expected:
-        """Return the expected observations of the first step."""
-
-    @abstractmethod
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the same model and loss as ``train``, without an update.
 
-        Running statistics may change; the caller loads them again. A task has its own type of the result.
-        """
-
-    @abstractmethod
-    def observed_step(self, index: int) -> Any:
-        """Run step ``index``, and return the observations of its layers for ``Task.verify_layers``."""
-
-    @abstractmethod
-    def own_pass(self) -> Gradients | None:
-        """Pass this rank's current batch forward and backward alone, without an exchange of gradients.
-
         Running statistics may change; the caller loads them again.
         """
-
-    @abstractmethod
-    def read_batch(self) -> tuple[Any, ...] | None:
-        """Return this rank's current batch as numpy arrays."""
 
     def loader_path(self) -> Verified | None:
         """Check the loader's output for a known sample; None if it cannot be observed."""

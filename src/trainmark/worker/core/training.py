@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .backend import Backend, Gradients
+from .backend import Backend
 from .facts import Expected, as_requested
 from .feed import Feed, FixedFeed, LoadedFeed
 from .folders import import_backend
@@ -119,21 +119,27 @@ class Training(Backend):
         return self._to_batch(*batch)
 
     def expected(self) -> Expected:
+        """Return the expected observations of the first step."""
         return Expected(self.precision.compute, self.precision.weights, self.precision.tf32)
 
     def observed_step(self, index: int) -> Any:
-        """Run step ``index``; its layers are not observed."""
+        """Run step ``index``; return the observations of its layers for ``Task.verify_layers``, here none."""
         self.step(index)
         return None
 
-    def own_pass(self) -> Gradients | None:
-        """Return the gradients of ``observe`` in a run of one rank."""
+    def own_pass(self) -> Any:
+        """Pass this rank's current batch forward and backward alone, without an exchange of gradients.
+
+        Return an ``OwnPass``, here in a run of one rank the ``Observation`` of it, or None. Running statistics may
+        change; the caller loads them again.
+        """
         compiled = self.settings.compiler != NONE and not self.OBSERVES_COMPILED
         if self.ranks.place.world_size > 1 or compiled:
             return None
         return self.observe()
 
     def read_batch(self) -> tuple[Any, ...] | None:
+        """Return this rank's current batch as numpy arrays."""
         import numpy as np
 
         return tuple(

@@ -18,6 +18,7 @@ from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
 from ..backends.jax.backend import JaxTraining, optimizer, tf32_switches
+from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -355,7 +356,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
         return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         """Pass the batch forward and backward by the function that the step differentiates.
 
         The backward pass starts from the scaled loss, as in FP16's step.
@@ -386,7 +387,7 @@ class JaxImageTraining(JaxTraining, ImageTraining):
             _observed(layer.name, operation, outputs[layer.name])
             for layer, operation in zip(layers, operations)
         ]
-        return observing.Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
+        return Observation(np.asarray(logits), float(loss), to_shared(gradients), observed)
 
 
 open_training = JaxImageTraining

@@ -15,7 +15,7 @@ from ..backends.mindspore.backend import (
     sgd,
     with_precision,
 )
-from ..core.backend import hooked
+from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -156,12 +156,12 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         dtype, shape = str(weight.dtype).lower(), tuple(weight.shape)
         return observing.config_by_shapes(self.settings.model, output, dtype, shape)
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         convolutions, register = cells(self.model, nn.Conv2d), nn.Cell.register_forward_hook
         hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss, gradients = self.observe_pass()
-        return observing.Observation(logits, loss, gradients, found)
+        return Observation(logits, loss, gradients, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in MindSpore's own graph of it."""

@@ -13,6 +13,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from ..backends.mxnet.backend import MXNetTraining, count_parameters, dtype_name
 from ..backends.mxnet.loading import ToDevice, open_images
+from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -268,7 +269,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
         padding = observing.symmetric(given["pad"])
         return given["kernel"], given["stride"], padding, given["num_group"], values
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
         convolutions, register = blocks(self.model, nn.Conv2D), nn.Conv2D.register_forward_hook
         hooks, found = observing.note_convolutions(
@@ -279,7 +280,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
                 stack.enter_context(hook)
             logits, loss = self.forward()
         outputs, gradients = logits.astype("float32").asnumpy(), self._gradients(loss)
-        return observing.Observation(outputs, float(loss.asscalar()), gradients, found)
+        return Observation(outputs, float(loss.asscalar()), gradients, found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step; return its images, and the types of its layers in the graph that was, or is now, traced."""

@@ -6,6 +6,7 @@ import oneflow as flow
 from oneflow import nn
 
 from ..backends.oneflow.backend import OneFlowTraining, as_numpy, count_parameters, sgd
+from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -149,7 +150,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
         dtype, shape = _name_of(weight.dtype), tuple(weight.shape)
         return observing.config_by_shapes(self.settings.model, output, dtype, shape, unseen=unobservable)
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss, eagerly; drop the gradients."""
         if self._noted is None:
             _, self._noted = observing.note_convolutions(
@@ -164,7 +165,7 @@ class OneFlowImageTraining(OneFlowTraining, ImageTraining):
             name: as_numpy(tensor.grad) for name, tensor in self.tensors.items() if tensor.requires_grad
         }
         self.optimizer.zero_grad(set_to_none=True)
-        return observing.Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
+        return Observation(as_numpy(logits), float(as_numpy(loss)), gradients, found)
 
     def open_loader(self, settings: ImageSettings, place: Place) -> Feed:
         from ..backends.oneflow.loading import open_images

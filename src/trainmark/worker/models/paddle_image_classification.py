@@ -19,7 +19,7 @@ from ..backends.paddle.backend import (
     tf32_switches,
     type_name,
 )
-from ..core.backend import hooked
+from ..core.backend import Observation, hooked
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -236,12 +236,12 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
     def named_tensors(self) -> dict[str, Any]:
         return named_tensors(self.network, self.settings.model)
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         convolutions, register = [unit.conv for unit in self._units], nn.Layer.register_forward_post_hook
         hooks, found = observing.note_convolutions(self.settings.model, convolutions, register, _describe)
         with hooked(hooks):
             logits, loss = self._forward()
-        return observing.Observation(logits.numpy(), float(loss), self.own_gradients(loss), found)
+        return Observation(logits.numpy(), float(loss), self.own_gradients(loss), found)
 
     def observed_step(self, index: int) -> observing.ObservedLayers:
         """Do the step, and return the types of its layers: by hooks, or in the compiled program, and its images."""

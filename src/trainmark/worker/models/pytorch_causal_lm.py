@@ -20,6 +20,7 @@ from ..backends.pytorch.backend import (
     whole,
 )
 from ..backends.pytorch.collectives import Exchange
+from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
@@ -34,7 +35,7 @@ from ..tasks.causal_lm.packing import predicted
 from ..tasks.causal_lm.settings import FSDP2, FULL, NO_CHECKPOINTING, CausalSettings, LanguageSettings
 from ..tasks.causal_lm.task import ObservedLayers
 from ..tasks.causal_lm.training import LanguageTraining, ObservedConfig
-from ..tasks.products import STREAM, Observation
+from ..tasks.products import STREAM
 from .pytorch_decoders import Decoder, GptModel, LanguageModel, LlamaModel
 
 

@@ -14,7 +14,7 @@ from torch.utils._triton import has_triton
 from ..backends.pytorch.backend import PyTorchTraining, count_parameters, tf32_switches, type_name
 from ..backends.pytorch.collectives import FLAT_16, InOnePiece
 from ..backends.pytorch.loading import ON_GPU, Batch, memory_format, open_loader
-from ..core.backend import hooked
+from ..core.backend import Observation, hooked
 from ..core.facts import Facts, assert_parameters
 from ..core.feed import Feed
 from ..core.place import Place
@@ -379,7 +379,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         (classifier,) = _modules(self.model, nn.Linear)
         return observing.by_shared_names(self.settings.model, convolutions, norms, classifier)
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         """Pass the batch by the model's own modules, for its convolutions; then by the network of the step, and back.
 
         Hooks in a compiled network would be compiled into another program.
@@ -390,7 +390,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self._layers()
         logits, loss = self._forward()
         outputs, gradients = logits.detach().float().cpu().numpy(), self.observed_gradients(loss)
-        return observing.Observation(outputs, float(loss.detach()), gradients, found)
+        return Observation(outputs, float(loss.detach()), gradients, found)
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:

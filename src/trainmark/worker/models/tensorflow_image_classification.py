@@ -14,6 +14,7 @@ from tensorflow.python.framework import op_callbacks
 
 from ..backends import tensorflow as backend
 from ..backends.tensorflow.backend import NamedVariable, TensorFlowTraining, count_parameters, tf32_switches
+from ..core.backend import Observation
 from ..core.facts import assert_parameters
 from ..core.feed import Feed
 from ..core.outcomes import UNSUPPORTED, Known, RunError
@@ -353,7 +354,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         images = tf.cast(self._as_input(batch[0]), tf.float32).numpy()
         return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
-    def observe(self) -> observing.Observation:
+    def observe(self) -> Observation:
         loss, logits, gradients = self.observed_pass()
         convolutions = keras.Model(self.model.inputs, list(self.outputs.values()))
         outputs = convolutions(self._as_input(self.batch[0]), training=True)
@@ -361,7 +362,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
             _observe_convolution(conv.name, self.model.get_layer(conv.name + ".conv"), output)
             for conv, output in zip(self._convolutions, outputs)
         ]
-        return observing.Observation(logits.numpy(), float(loss), gradients, found)
+        return Observation(logits.numpy(), float(loss), gradients, found)
 
 
 open_training = TensorFlowImageTraining

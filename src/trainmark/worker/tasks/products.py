@@ -1,9 +1,10 @@
 """Observations of a pass of a model made of matrix products, for the check of equal work and the verification."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from ..core.backend import Observation
 from ..core.equivalence import sketch
 from ..core.facts import Expected
 from ..core.task import Verified
@@ -46,19 +47,6 @@ class ObservedProduct(NamedTuple):
     signed_sum: float
 
 
-class Observation(NamedTuple):
-    """One forward and backward pass of the whole batch, without an update; arrays are numpy's, float32.
-
-    ``logits`` is (batch,), of text (batch, length, vocabulary); ``gradients`` are by the names and in the shapes of the
-    model's description.
-    """
-
-    logits: Any
-    loss: float
-    gradients: Mapping[str, Any]
-    products: Sequence[ObservedProduct]
-
-
 def observe_product(name: str, inputs: int, outputs: int, bias: bool, output: Any) -> ObservedProduct:
     """Return what a product is and did; ``output`` is numpy."""
     return ObservedProduct(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))
@@ -66,7 +54,7 @@ def observe_product(name: str, inputs: int, outputs: int, bias: bool, output: An
 
 def describe_products(observed: Observation) -> dict[str, Any]:
     """Return the products, ready for JSON."""
-    return {"products": [product._asdict() for product in observed.products]}
+    return {"products": [product._asdict() for product in observed.operations]}
 
 
 def describe_logits(observed: Observation) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import optax
 from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 
+from ...core.backend import Observation
 from ...core.choices import one_of, refuse_gaps
 from ...core.facts import PROCESS, Facts, assert_parameters, cpu_name
 from ...core.optimizers import Moments
@@ -22,7 +23,7 @@ from ...core.precision import FP32, Precision, find_precision, require_capabilit
 from ...core.settings import LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import slots_for
-from ...tasks.products import Observation, observe_product
+from ...tasks.products import observe_product
 from .collectives import (
     CPU,
     RANKS,

@@ -13,7 +13,7 @@ import paddle
 from paddle import nn
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ...core.backend import hooked, repeated
+from ...core.backend import Observation, hooked, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, cpu_name
 from ...core.optimizers import Moments
@@ -23,7 +23,7 @@ from ...core.precision import FP32, Precision, find_precision, require_capabilit
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import DeviceTimers, EventTimers, HostTimers, slots_for
-from ...tasks.products import Observation, ObservedProduct, observe_product
+from ...tasks.products import ObservedProduct, observe_product
 from .collectives import Group, algorithm_search, choose_device, limit_threads, math_threads
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")

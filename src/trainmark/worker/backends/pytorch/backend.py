@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...core.backend import hooked, repeated
+from ...core.backend import Observation, hooked, repeated
 from ...core.choices import refuse_gaps, require_version
 from ...core.facts import PROCESS, Expected, Facts, cpu_name
 from ...core.feed import LoadedFeed
@@ -33,7 +33,7 @@ from ...pytorch_fast.compilers import (
     compile_s,
 )
 from ...pytorch_fast.scaled_linear import OPERAND, products_in_fp8
-from ...tasks.products import Observation, ObservedProduct, observe_product
+from ...tasks.products import ObservedProduct, observe_product
 from .collectives import Exchange, Group, WhileComputed, check_gradients, choose_device, choose_exchange
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16", "fp8")

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ...core.backend import repeated
+from ...core.backend import Observation, repeated
 from ...core.choices import one_of, refuse_gaps, require_version
 from ...core.facts import PROCESS, Facts, assert_parameters
 from ...core.optimizers import Moments
@@ -22,7 +22,7 @@ from ...core.precision import Precision, find_precision, require_capability
 from ...core.settings import ADAM, LAMB, AdamRecipe, Recipe, Settings
 from ...core.training import Training
 from ...core.window import HostTimers, slots_for
-from ...tasks.products import Observation, observe_product
+from ...tasks.products import observe_product
 from .collectives import Device, Group, choose_device, compute_threads, device_name, limit_threads, wait_for
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")

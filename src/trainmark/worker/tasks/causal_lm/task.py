@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ...core.backend import Observation
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import AdamRecipe
 from ...core.task import Check, PlainLoss, Task, Verified
-from ..products import Observation, check_types, describe_logits, describe_products
+from ..products import check_types, describe_logits, describe_products
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .packing import DOCUMENTS, attended, number, pack, predicted
 from .settings import ADAM_FIELDS, LLAMA_RECIPE, CausalSettings, LanguageSettings, add_flags
@@ -90,7 +91,7 @@ class TextTask(Task[Text]):
             length = observed.sequence_length
         else:
             length = (
-                alone.products[0].output[1] if isinstance(alone, Observation) and alone.products else None
+                alone.operations[0].output[1] if isinstance(alone, Observation) and alone.operations else None
             )
         found = check_types(expected, None if observed is None else observed.types.items())
         found.data["seen_sequence_length"] = length

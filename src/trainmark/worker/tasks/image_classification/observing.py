@@ -79,19 +79,6 @@ class ObservedConvolution(NamedTuple):
     values: Any
 
 
-class Observation(NamedTuple):
-    """One forward and backward pass without an update, in training mode; arrays are numpy's, float32.
-
-    ``gradients`` are those of the loss alone (no weight decay in them), by the names and in the shapes of
-    ``Architecture.shapes``; ``logits`` is (batch, classes); ``convolutions`` are in forward order.
-    """
-
-    logits: Any
-    loss: float
-    gradients: Mapping[str, Any]
-    convolutions: Sequence[ObservedConvolution]
-
-
 SAME_NAMES = {name: name for name in ("weight", "bias", "running_mean", "running_var")}
 
 

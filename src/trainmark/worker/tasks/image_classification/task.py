@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from ...core.backend import Observation
 from ...core.equivalence import sketch
 from ...core.facts import Expected
 from ...core.task import Check, Piece, PlainLoss, Task, Verified
 from .architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
-from .observing import Observation, ObservedConvolution, verify_layers
+from .observing import ObservedConvolution, verify_layers
 from .settings import ImageRecipe, ImageSettings, add_flags
 
 SUFFIXES = (".jpg", ".jpeg")
@@ -240,7 +241,7 @@ class ImageClassification(Task[ImageSettings]):
             layers=_convolutions,
             outputs=_logits,
             reach=lambda observed, weights: {
-                "pre_activations": pre_activations(settings.model, observed.convolutions, weights)
+                "pre_activations": pre_activations(settings.model, observed.operations, weights)
             },
         )
 
@@ -251,7 +252,7 @@ def batch_statistic(before: Any, after: Any) -> Any:
 
 
 def _convolutions(observed: Observation) -> dict[str, Any]:
-    described = [conv._asdict() for conv in observed.convolutions]
+    described = [conv._asdict() for conv in observed.operations]
     return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in described]}
 
 
