@@ -40,8 +40,10 @@ _ELSEWHERE = (
     "framework",
     "options",
     "where",
+    "nodes",
+    "devices_per_node",
 )
-"""Axes whose values programs write in their own way."""
+"""Axes whose values programs write in their own way, and those that are compared with the facts of the log."""
 
 
 def machine_suspicions(
@@ -216,12 +218,16 @@ def _single(alone: ParsedLog) -> str | None:
 
 
 def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
-    """Yield the settings that the program printed, for axes that the case has."""
+    """Yield the settings that the program printed, for axes that the case states."""
+    values = {axis: case.value(axis) for axis in case.axes if axis not in _ELSEWHERE}
+    requested = {axis: value for axis, value in values.items() if value != UNKNOWN}
+    if not requested:
+        return
     with log.open(encoding="utf-8", errors="replace") as file:
         recipe = recipe_from(read_parameters(islice(file, HEAD_LINES)))
     for axis, reading in recipe.readings.items():
-        if axis in case.axes and axis not in _ELSEWHERE:
-            yield axis, reading.value, case.value(axis)
+        if axis in requested:
+            yield axis, reading.value, requested[axis]
 
 
 def _agrees(name: str, logged: object, requested: object, commands: Iterable[str]) -> bool:
