@@ -27,7 +27,7 @@ from trainmark.report.blocks import (
     cell,
     plain,
 )
-from trainmark.report.rendering import to_markdown
+from trainmark.report.writing import to_markdown
 from trainmark.schema.case import Case
 from trainmark.schema.measurement import Answer, GateCheck, GateName, Parameters, Steadiness
 from trainmark.schema.outcome import Outcome

@@ -12,7 +12,7 @@ from trainmark.campaign.log_measurement import last_line_of
 from trainmark.cli.main import main
 from trainmark.printable import folded, printable, printable_line, significant
 from trainmark.report.csvfile import render_csv, render_runs_csv
-from trainmark.report.rendering import page_environment
+from trainmark.report.writing import page_environment
 from trainmark.schema.measurement import About, Suspicion
 
 CAN = pytest.CaptureFixture[str]

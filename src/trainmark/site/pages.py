@@ -11,7 +11,7 @@ from jinja2 import Environment
 from trainmark.report.blocks import Chart, Section
 from trainmark.report.drawing import PALETTE
 from trainmark.report.language import Language, catalogue
-from trainmark.report.rendering import fitted, page_environment, page_script, page_style, pictures_of
+from trainmark.report.writing import fitted, page_environment, page_script, page_style, pictures_of
 from trainmark.site.explorer import Explorer, columns
 
 STYLE, SCRIPT = "assets/site.css", "assets/site.js"

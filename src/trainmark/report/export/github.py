@@ -7,7 +7,7 @@ from trainmark.files import write_atomically
 from trainmark.printable import counted
 from trainmark.report.export.records import CaseRecord, ExportedResults
 from trainmark.report.export.wording import doubts_of, throughput_of, verdict_of
-from trainmark.report.rendering import escape_markdown
+from trainmark.report.writing import escape_markdown
 from trainmark.schema.comparison import Change, Side
 
 MOST_BYTES = 1_000_000

@@ -14,7 +14,7 @@ from trainmark.printable import printable
 from trainmark.report.export.paths import events_of, folder_name
 from trainmark.report.export.records import CaseRecord, ExportedResults, Figure, RunRecord
 from trainmark.report.export.wording import doubts_of, throughput_of
-from trainmark.report.rendering import escape_markdown
+from trainmark.report.writing import escape_markdown
 from trainmark.schema.results import Doubt
 
 _PURPOSE = "an export to TensorBoard"
