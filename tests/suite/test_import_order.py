@@ -32,7 +32,7 @@ MODULES = (
     "schema.suite",
     "schema.plan",
     "tasks.recommendation.axes",
-    "tasks.task",
+    "tasks",
     "suite.matrix",
     "workload.card",
     "store",

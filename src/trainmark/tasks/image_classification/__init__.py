@@ -3,8 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
+from trainmark.tasks import AxisLabel, Model, Task
 from trainmark.tasks.image_classification.axes import Form, ImageAxes, Layout, MakeImages
-from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork

@@ -1,7 +1,7 @@
 """The neutral task: another project's program, about which only what somebody states is known."""
 
 from trainmark.schema.case import TaskAxes
-from trainmark.tasks.task import Task
+from trainmark.tasks import Task
 
 __all__ = ["TASK"]
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from trainmark.tasks import AxisLabel, Model, Task
 from trainmark.tasks.recommendation.axes import GIVEN, ClickAxes, Form, MakeClicks
-from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork
