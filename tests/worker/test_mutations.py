@@ -127,6 +127,14 @@ def test_a_scale_whose_step_its_digits_swallow_stands_still_and_is_in_doubt_only
     assert ran.doubts == doubts
 
 
+@in_pytorch
+def test_a_step_after_the_window_that_overflows_is_repeated_with_a_smaller_scale(tmp_path: Path) -> None:
+    ran = run("pytorch", tmp_path, "scale-too-large", precision="amp-fp16", layout="nhwc")
+    assert ran.code == 0, ran.stderr
+    assert ran.doubts == []
+    assert ran.last["after_window"]["learning_rate"] is not None
+
+
 def otherwise(framework: str, flags: Mapping[str, Any], rarely: bool = True) -> Any:
     name = "-".join([framework, *map(str, flags.values())])
     return pytest.param(framework, dict(flags), marks=in_frameworks(framework, rarely=rarely), id=name)

@@ -251,6 +251,18 @@ def block_left_out(training: Any) -> None:
             layer.forward = lambda given, layer=layer: given + 0 * sum(p.sum() for p in layer.parameters())
 
 
+def scale_too_large(training: Any) -> None:
+    """No mistake: the batch after the window has gradients that overflow at the scale of the window's steps."""
+    own_pass = training.own_pass
+
+    def enlarged() -> Any:
+        training.own_pass = own_pass
+        training.scaler._scale.fill_(2.0**18)
+        return own_pass()
+
+    training.own_pass = enlarged
+
+
 def dropout(training: Any) -> None:
     """Half of the features before the classifier."""
     (classifier,) = (module for module in training.model.modules() if isinstance(module, nn.Linear))
@@ -440,6 +452,7 @@ OPENED = {
     "products-in-bf16": products_in_bf16,
     "gradient-stops": gradient_stops,
     "block-left-out": block_left_out,
+    "scale-too-large": scale_too_large,
     "dropout": dropout,
     "accumulated": accumulated,
     "half-the-gradient": half_the_gradient,

@@ -34,6 +34,9 @@ TRIED_OUT = (10, 0.05)
 Ten halvings reduce the initial scale of 2 ** 16 to 64; about every 2 000 steps a larger scale is tried.
 """
 
+OVERFLOWS = 17
+"""The most times that a step is trained until it does not overflow: each overflow halves a scale of at most 2 ** 16."""
+
 LAST_BITS, TINY = 13, 2.0**-100
 """The bits of FP32's 24 that neither BF16 (8) nor FP16 (11) has, and a size below which FP32 has fewer digits."""
 
@@ -94,10 +97,14 @@ def _train_steps(
     Return the second one, the batches of both (numpy, None if they cannot be read), and its layers' observations.
     """
     first, second, task = settings.steps, settings.steps + 1, training.task
-    before, batch = training.sampled_weights(), training.read_batch()
-    training.step(first)
-    training.synchronize()
-    between = training.sampled_weights()
+    before = training.sampled_weights()
+    for _ in range(OVERFLOWS):
+        batch = training.read_batch()
+        training.step(first)
+        training.synchronize()
+        between = training.sampled_weights()
+        if not (overflowed := _overflowed(training, settings, first, before, between)):
+            break
     # After the fetch of the observed step's batch, whose pictures are observed too.
     last_batch = training.read_batch()
     changed = None
@@ -108,26 +115,27 @@ def _train_steps(
             last_batch = tuple(other)
     elif batch is not None and last_batch is not None:
         changed = any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(batch, last_batch))
-    alone, failed = _own_pass(training)
-    # A pass changes only running statistics.
-    if (alone is not None or failed is not None) and not all(map(task.is_trainable, between)):
-        training.load_weights(between)
+    for _ in range(OVERFLOWS):
+        alone, failed = _own_pass(training)
+        # A pass changes only running statistics.
+        if (alone is not None or failed is not None) and not all(map(task.is_trainable, between)):
+            training.load_weights(between)
+        last_batch = last_batch if settings.synthetic else training.read_batch()
+        moments = training.read_moments()
+        observed = training.observed_step(second) or getattr(alone, "layers", None)
+        training.synchronize()
+        after = training.sampled_weights()
+        if not (skipped := _overflowed(training, settings, second, between, after)):
+            break
     if failed is not None:
         found.data["own_pass_failed"] = failed
-    moments = training.read_moments()
-    observed = training.observed_step(second) or getattr(alone, "layers", None)
-    training.synchronize()
-    after = training.sampled_weights()
 
     found.data["batch_changed"] = changed
     if changed is False:
         found.doubt("batch-reused", "Two steps after the window were trained on the same batch.")
-    skipped = _scale_may_overflow(settings) and (
-        _is_without_update(training, before, between) or _is_without_update(training, between, after)
-    )
     whole = all(np.isfinite(array).all() for array in after.values())
     rate, weights, later = training.rates[second], (before, between, after), training.read_moments()
-    moves = rate > 0 and training.keeps_fp32_weights() and whole and not skipped
+    moves = rate > 0 and training.keeps_fp32_weights() and whole and not (overflowed or skipped)
     names = [name for name in between if task.is_trainable(name)]
     mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
     step = WitnessedStep(training, settings, rate, weights, (moments, later), alone, mean, moves)
@@ -194,6 +202,16 @@ def _check_loader_path(training: Training) -> Verified:
 def _scale_may_overflow(settings: Settings) -> bool:
     """Return whether the loss scale is dynamic, so that a step that overflows is correctly skipped."""
     return PRECISIONS[settings.precision].scaled and settings.recipe.loss_scale is None
+
+
+def _overflowed(
+    training: Training, settings: Settings, index: int, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> bool:
+    """Return whether the optimizer skipped a step on any rank, as it should where the scaled gradients overflow."""
+    if not _scale_may_overflow(settings) or not training.rates[index] > 0:
+        return False
+    still = _is_without_update(training, before, after)
+    return any(count for (count,) in training.gather([int(still)]))
 
 
 def _is_without_update(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
