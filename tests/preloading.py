@@ -27,14 +27,31 @@ from unittest.mock import patch
 from frameworks import framework_python
 
 PRELOADED = Path(__file__).parent / "programs" / "preloaded.py"
+WORKER = Path(__file__).parents[1] / "src" / "trainmark" / "worker"
+
+SHORT_PROBES = f"""
+import sys
+sys.path.insert(0, {str(WORKER)!r})
+import start
+from trainmark_worker.core import probes
+probes.SIZES, probes.VALUES = {{"cpu": (256,)}}, {{"cpu": 2**18}}
+"""
+"""A run measures its device's peaks by some hundred GFLOP and a GB of sums, more than a small model's training takes.
+
+Workers that are started as a user starts them measure with all of it (``test_conformance.py``).
+"""
 
 
 @dataclass(frozen=True)
 class Preload:
-    """What a worker imports of its framework, and the variables that it sets before that."""
+    """What a worker imports of its framework, and the variables that it sets before that.
+
+    ``before`` is Python that each copy runs before its program.
+    """
 
     modules: tuple[str, ...]
     variables: Mapping[str, str]
+    before: str = SHORT_PROBES
 
 
 PRELOADS: Mapping[str, Preload] = {
@@ -130,7 +147,7 @@ class Preloaded:
     """A Python that has imported what takes long, and is copied for each program."""
 
     def __init__(self, python: str, preload: Preload) -> None:
-        self._variables = {**preload.variables, **compiled_before()}
+        self._variables, self._before = {**preload.variables, **compiled_before()}, preload.before
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [python, str(PRELOADED), *preload.modules],
@@ -185,10 +202,9 @@ class Preloaded:
 
     def _order_a_copy(self, copy: Forked, order: Mapping[str, Any], out: int, errors: int) -> None:
         ends = array.array("i", [out, errors])
+        whole = json.dumps({**order, "before": self._before})
         with self._order:
-            self._channel.sendmsg(
-                [json.dumps(order).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)]
-            )
+            self._channel.sendmsg([whole.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)])
             with self._news:
                 assert self._news.wait_for(lambda: self._started or self._process.poll() is not None, 120)
                 assert self._started, f"the preloaded process has ended with {self._process.returncode}"
@@ -246,6 +262,7 @@ TRAINMARK = Preload(
         "trainmark.store.database",
     ),
     {},
+    before="",
 )
 
 

@@ -12,7 +12,7 @@ from preloading import Preload, Preloaded
 
 
 def test_waiting_for_a_copy_ends_when_the_preloading_process_is_gone(tmp_path: Path) -> None:
-    copies = Preloaded(sys.executable, Preload((), {}))
+    copies = Preloaded(sys.executable, Preload((), {}, before=""))
     copy = copies.start(
         ["sleeps"], {}, tmp_path, "import os, time\nprint(os.getppid(), flush=True)\ntime.sleep(60)"
     )

@@ -25,7 +25,15 @@ from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUS
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
 
 MODELS = [model for task in TASKS.values() if task.equal_work for model in task.models]
-QUICK = ("mobilenet_v1", "gpt2_tiny", "llama_tiny", "bert_tiny", "wide_deep_tiny", "dlrm_tiny")
+QUICK = (
+    "mobilenet_v1",
+    "mobilenet_tiny",
+    "gpt2_tiny",
+    "llama_tiny",
+    "bert_tiny",
+    "wide_deep_tiny",
+    "dlrm_tiny",
+)
 REDUCED_TO: dict[str, Any] = {
     "llama3.2_1b": CAUSAL,
     "llama3.2_3b": CAUSAL,

@@ -7,6 +7,7 @@ for output and errors; the answers are lines ``{"started": pid}`` and ``{"ended"
 """
 
 import array
+import gc
 import importlib
 import json
 import os
@@ -41,6 +42,7 @@ def become(order: Dict[str, Any], descriptors: List[int]) -> None:
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
+    exec(compile(order["before"], "<before>", "exec"), {})
     sys.argv[:] = order["words"]
     if "code" in order:
         exec(compile(order["code"], "<code>", "exec"), {"__name__": "__main__"})
@@ -100,4 +102,7 @@ if __name__ == "__main__":
     assert len(threads) == 1, (
         f"importing {sys.argv[1:]} started {len(threads) - 1} threads: no copy of this is whole"
     )
+    # What is imported stays: no copy has to look through it for unreachable objects.
+    gc.collect()
+    gc.freeze()
     serve(socket.socket(fileno=os.dup(0)))

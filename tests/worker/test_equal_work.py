@@ -32,8 +32,11 @@ from trainmark.workload import find_gap, load_workloads
 
 pytestmark = pytest.mark.training
 
-MODELS = (pytest.param("resnet50_v1.5", marks=pytest.mark.rare), "mobilenet_v1")
-SMALL_MODEL = "mobilenet_v1"
+MODELS = (
+    *(pytest.param(name, marks=pytest.mark.rare) for name in ("resnet50_v1.5", "mobilenet_v1")),
+    "mobilenet_tiny",
+)
+SMALL_MODEL = "mobilenet_tiny"
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
@@ -213,10 +216,10 @@ def test_some_are_closer_than_the_certificate_asks(
 @pytest.mark.parametrize("framework", [with_framework(name) for name in RUN_HERE])
 def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Train, framework: str) -> None:
     layout = observed_layout(framework)
-    base, _ = observe(framework, "mobilenet_v1")
+    base, _ = observe(framework, SMALL_MODEL)
     # JAX's collectives are part of compiled programs, and TensorFlow's ranks train as graphs.
     compiler = {"jax": "xla", "tensorflow": "graph"}.get(framework, "none")
-    told = train(framework, "mobilenet_v1", "", layout, compiler, ranks=2)
+    told = train(framework, SMALL_MODEL, "", layout, compiler, ranks=2)
     if compiler == "none":
         assert failing(compare(ImageObservation.model_validate(told["steps"]), base).checks) == {}
     else:
@@ -230,8 +233,8 @@ def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Tr
 def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
     observe: Observe, train: Train, framework: str, layout: str, compiler: str
 ) -> None:
-    base, _ = observe(framework, "mobilenet_v1")
-    told = train(framework, "mobilenet_v1", "", layout, compiler)
+    base, _ = observe(framework, SMALL_MODEL)
+    told = train(framework, SMALL_MODEL, "", layout, compiler)
     variant = follows(base, Followed.model_validate(told["steps"]), {"layout": layout}, compiler)
     assert failing(variant.checks) == {}
 
@@ -239,8 +242,8 @@ def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
 @pytest.mark.rare
 @pytest.mark.parametrize("framework", [with_framework(name) for name in RUN_HERE])
 def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str) -> None:
-    right, _ = observe(framework, "mobilenet_v1")
-    wrong, seen = observe(framework, "mobilenet_v1", "stride", "--weight-decay=0.02")
+    right, _ = observe(framework, SMALL_MODEL)
+    wrong, seen = observe(framework, SMALL_MODEL, "stride", "--weight-decay=0.02")
     assert {Subject.GEOMETRY, Subject.MULTIPLY_ADDS, Subject.DECAY} <= set(failing(seen))
     assert {Subject.ACTIVATIONS, Subject.LOGITS} <= set(failing(compare(right, wrong).checks))
 
@@ -248,33 +251,33 @@ def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str)
 @pytest.mark.rare
 @pytest.mark.parametrize("framework", [with_framework(name) for name in RUN_HERE if name != "pytorch"])
 def test_a_bounded_activation_is_found_in_every_framework(observe: Observe, framework: str) -> None:
-    right, _ = observe(framework, "mobilenet_v1")
-    wrong, seen = observe(framework, "mobilenet_v1", "relu6")
+    right, _ = observe(framework, SMALL_MODEL)
+    wrong, seen = observe(framework, SMALL_MODEL, "relu6")
     assert failing(seen) == {}
     assert {Subject.ACTIVATIONS, Subject.LOGITS} <= set(failing(compare(right, wrong).checks))
 
 
 @in_pytorch
 def test_the_inputs_reach_both_sides_of_every_activation_and_it_is_recorded(observe: Observe) -> None:
-    seen, told = observe("pytorch", "mobilenet_v1")
+    seen, told = observe("pytorch", SMALL_MODEL)
     assert isinstance(seen, ImageObservation)
-    assert len(seen.pre_activations) == 27
+    assert len(seen.pre_activations) == 5
     assert told.reach is not None
     lowest, highest = told.reach
     assert lowest < 0
     assert highest > 6
     # One that gets nothing above 6 is no proof of what it does there.
-    ranges = {**seen.pre_activations, "block3.pointwise": (-0.5, 5.2)}
+    ranges = {**seen.pre_activations, "block1.pointwise": (-0.5, 5.2)}
     short = seen.model_copy(update={"pre_activations": ranges})
     failed = failing(party(short, {}, None, None))
-    assert failed[Subject.REACH].startswith("block3.pointwise gets values from -0.5 to 5.2")
+    assert failed[Subject.REACH].startswith("block1.pointwise gets values from -0.5 to 5.2")
     assert Subject.REACH in failing(party(seen.model_copy(update={"pre_activations": {}}), {}, None, None))
 
 
 @in_pytorch
 def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -> None:
-    base, _ = observe("pytorch", "mobilenet_v1")
-    told = train("pytorch", "mobilenet_v1", "momentum", "nhwc", "none")
+    base, _ = observe("pytorch", SMALL_MODEL)
+    told = train("pytorch", SMALL_MODEL, "momentum", "nhwc", "none")
     wrong = follows(base, Followed.model_validate(told["steps"]), {"layout": "nhwc"}, "none")
     assert {Subject.UPDATE_NORM, Subject.LOSS} <= set(failing(wrong.checks))
 
@@ -297,23 +300,23 @@ MISTAKES = [
 def test_a_mistake_is_found_and_named(
     observe: Observe, mistake: str, alone: set[Subject], beside: set[Subject]
 ) -> None:
-    right, _ = observe("pytorch", "mobilenet_v1")
-    wrong, seen = observe("pytorch", "mobilenet_v1", mistake)
+    right, _ = observe("pytorch", SMALL_MODEL)
+    wrong, seen = observe("pytorch", SMALL_MODEL, mistake)
     assert alone <= set(failing(seen))
     assert beside <= set(failing(compare(right, wrong).checks))
 
 
 @in_pytorch
 def test_a_worker_without_a_mistake_passes_the_same_way(observe: Observe) -> None:
-    right, _ = observe("pytorch", "mobilenet_v1")
-    same, seen = observe("pytorch", "mobilenet_v1", "none")
+    right, _ = observe("pytorch", SMALL_MODEL)
+    same, seen = observe("pytorch", SMALL_MODEL, "none")
     assert failing(seen) == {}
     assert failing(compare(right, same).checks) == {}
 
 
 @in_pytorch
 def test_a_rate_inside_the_velocity_is_told_in_words(observe: Observe) -> None:
-    _, seen = observe("pytorch", "mobilenet_v1", "rate-inside-velocity")
+    _, seen = observe("pytorch", SMALL_MODEL, "rate-inside-velocity")
     assert "the velocity includes the learning rate" in failing(seen)[Subject.MOMENTUM]
 
 
@@ -339,6 +342,6 @@ def test_a_stride_in_the_wrong_layer_is_named_with_its_layer(observe: Observe) -
     ],
 )
 def test_another_recipe_is_found(observe: Observe, flag: str, subject: Subject) -> None:
-    right, _ = observe("pytorch", "mobilenet_v1")
-    wrong, seen = observe("pytorch", "mobilenet_v1", "none", flag)
+    right, _ = observe("pytorch", SMALL_MODEL)
+    wrong, seen = observe("pytorch", SMALL_MODEL, "none", flag)
     assert subject in failing(seen) | failing(compare(right, wrong).checks)

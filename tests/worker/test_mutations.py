@@ -35,7 +35,8 @@ def run(framework: str, folder: Path, change: str, ranks: int = 1, **flags: Any)
     """Train a few steps with the change; the events are rank 0's."""
     events = folder / "events.jsonl"
     port = free_ports(8) if ranks > 1 else 0
-    given = {"steps": 8, "batch_per_device": 4, **flags}
+    # The network in whose middle some changes are made.
+    given = {"model": "mobilenet_v1", "steps": 8, "batch_per_device": 4, **flags}
     # Threads that spin while they wait take the cores from the ranks that they wait for.
     shared = {**compiled_before(), "OMP_WAIT_POLICY": "passive"}
     started = [

@@ -39,7 +39,7 @@ from trainmark_worker.core.arguments import parse
 from trainmark_worker.models.jax_image_classification import open_training
 from trainmark_worker.core.place import place_from
 from trainmark_worker.core.window import measure
-flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --classes 3 --steps 4 --warmup-steps 2"
+flags = "--framework jax --model mobilenet_tiny --compiler xla --layout nhwc --classes 3 --steps 4 --warmup-steps 2"
 settings = parse([*flags.split(), "--batch-per-device=2", "--image-size=32", "--device=cpu"], 1)
 training = open_training(settings, place_from({}))
 quiet = measure(training, 4, 2, lambda: None).compiled_in_window
@@ -110,7 +110,7 @@ from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
 from trainmark_worker.core.precision import PRECISIONS
 from trainmark_worker.models import jax_image_classification as train
-flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
+flags = "--framework jax --model mobilenet_tiny --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
 settings = parse([*flags.split(), "--batch-per-device=1", "--image-size=32", "--device=cpu"], 1)
 real = train.build_model
 train.build_model = lambda name, classes, precision: real(name, classes, PRECISIONS["fp32"])

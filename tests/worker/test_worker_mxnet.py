@@ -17,7 +17,7 @@ from trainmark_worker.models.mxnet_image_classification import open_training
 from trainmark_worker.core.precision import PRECISIONS
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
-flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32"
+flags = "--framework mxnet --model mobilenet_tiny --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
 training.precision = PRECISIONS["amp-bf16"]
 training.step(0)
@@ -35,7 +35,7 @@ def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.models.mxnet_image_classification import open_training
 from trainmark_worker.core.place import place_from
-flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32 --compiler"
+flags = "--framework mxnet --model mobilenet_tiny --batch-per-device 2 --image-size 32 --compiler"
 counts = []
 for compiler in ("none", "hybridize"):
     training = open_training(parse([*flags.split(), compiler], 1), place_from({}))

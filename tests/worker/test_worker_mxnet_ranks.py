@@ -67,7 +67,7 @@ def _jpeg() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("model", ["mobilenet_v1", pytest.param("resnet50_v1.5", marks=pytest.mark.rare)])
+@pytest.mark.parametrize("model", ["mobilenet_tiny", pytest.param("resnet50_v1.5", marks=pytest.mark.rare)])
 def test_real_images_in_recordio_train_one_rank_and_two(tmp_path: Path, records: Path, model: str) -> None:
     alone = train(tmp_path, framework="mxnet", model=model, data=records, classes=2, steps=4)
     together, other = train_together(

@@ -37,7 +37,7 @@ from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import place_from
 from trainmark_worker.models.pytorch_image_classification import open_training
-flags = "--framework pytorch --model mobilenet_v1 --precision amp-bf16 --batch-per-device 2 --image-size 32"
+flags = "--framework pytorch --model mobilenet_tiny --precision amp-bf16 --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
 training.autocast = torch.autocast("cpu", enabled=False)
 training.network.float()
@@ -162,7 +162,7 @@ def test_label_smoothing_changes_the_loss_by_its_formula() -> None:
 from trainmark_worker.core.arguments import parse
 from trainmark_worker.core.place import place_from
 from trainmark_worker.models.pytorch_image_classification import open_training
-flags = "--framework pytorch --model mobilenet_v1 --batch-per-device 2 --image-size 32 --label-smoothing 0.3"
+flags = "--framework pytorch --model mobilenet_tiny --batch-per-device 2 --image-size 32 --label-smoothing 0.3"
 training = open_training(parse(flags.split(), 1), place_from({}))
 logits, labels = torch.randn(5, 10), torch.arange(5)
 log = logits.log_softmax(1)

@@ -144,8 +144,8 @@ for more in ([], ["--bn-weight-decay"]):
 print(json.dumps(told))
 """)
 
-    batch_norm = 2 * (32 + 32 + sum(2 * width for width in (64, 128, 128, 256, 256, *[512] * 6, 1024)) + 1024)
-    assert decaying == [4_231_976 - batch_norm + 0, 4_231_976]
+    batch_norm = 2 * (24 + 24 + 32 + 32 + 64)
+    assert decaying == [69_320 - batch_norm, 69_320]
 
 
 # Eager, Keras asks each result for its shape, for which TensorFlow waits in this mode, and on a GPU does not.

@@ -28,7 +28,7 @@ LONG_S = 300
 """Seconds after which a process that has not ended is held to hang, also on a machine that does other work."""
 
 SMALL = {
-    "model": "mobilenet_v1",
+    "model": "mobilenet_tiny",
     "batch-per-device": "2",
     "image-size": "32",
     "steps": "6",

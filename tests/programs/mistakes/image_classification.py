@@ -96,7 +96,7 @@ def a_relu_is_missing() -> None:
         last_relu = max((i for i, m in enumerate(modules) if isinstance(m, nn.ReLU)), default=-1)
         whole(
             self,
-            *(nn.Identity() if i == last_relu and len(modules) > 20 else m for i, m in enumerate(modules)),
+            *(nn.Identity() if i == last_relu and len(modules) > 12 else m for i, m in enumerate(modules)),
         )
 
     replace(nn.Sequential, "__init__", init)

@@ -52,6 +52,7 @@ TASK = Task(
     models={
         "resnet50_v1.5": Model(short="r50", published="ResNet50V1.5"),
         "mobilenet_v1": Model(short="mbv1", published="MobileNetV1"),
+        "mobilenet_tiny": Model(short="mbtiny", published="MobileNet-tiny"),
     },
     labels={
         "layout": AxisLabel("layout", "布局"),

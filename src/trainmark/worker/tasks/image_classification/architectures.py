@@ -38,6 +38,9 @@ MOBILENET_BLOCKS = (
 )
 """Output channels and stride of each depthwise-separable block."""
 
+TINY_BLOCKS = ((32, 1), (64, 2))
+"""The same of ``mobilenet_tiny``, whose stem has 24 channels."""
+
 
 class Convolution(NamedTuple):
     """A convolution without bias: square kernel, the same stride and symmetric padding on both axes."""
@@ -181,21 +184,21 @@ def _resnet50() -> Architecture:
     return Architecture(tuple(convolutions), features=2048)
 
 
-def _mobilenet_v1() -> Architecture:
-    """Names: ``stem``, then ``block0.depthwise`` (3x3) and ``block0.pointwise`` (1x1) to ``block12``."""
-    convolutions: list[Convolution] = [Convolution("stem", 3, 32, 3, 2, 1, 1)]
-    channels = 32
-    for block, (outputs, stride) in enumerate(MOBILENET_BLOCKS):
+def _mobilenet(channels: int, blocks: tuple[tuple[int, int], ...]) -> Architecture:
+    """Names: ``stem``, then ``block0.depthwise`` (3x3), ``block0.pointwise`` (1x1), ``block1.depthwise`` and so on."""
+    convolutions: list[Convolution] = [Convolution("stem", 3, channels, 3, 2, 1, 1)]
+    for block, (outputs, stride) in enumerate(blocks):
         convolutions += [
             Convolution(f"block{block}.depthwise", channels, channels, 3, stride, 1, channels),
             Convolution(f"block{block}.pointwise", channels, outputs, 1, 1, 0, 1),
         ]
         channels = outputs
-    return Architecture(tuple(convolutions), features=1024)
+    return Architecture(tuple(convolutions), features=channels)
 
 
-# With 1000 classes: 25,557,032 and 4,231,976 parameters.
+# With 1000 classes: 25,557,032, 4,231,976 and 69,320 parameters.
 ARCHITECTURES: dict[str, Architecture] = {
     "resnet50_v1.5": _resnet50(),
-    "mobilenet_v1": _mobilenet_v1(),
+    "mobilenet_v1": _mobilenet(32, MOBILENET_BLOCKS),
+    "mobilenet_tiny": _mobilenet(24, TINY_BLOCKS),
 }
