@@ -27,8 +27,8 @@ from typing import Any
 
 from trainmark.campaign.log_measurement import RunLog, read_run_log
 from trainmark.campaign.suspicion import missing_facts
-from trainmark.logs.arrivals import pieces, read_arrivals, record_times
 from trainmark.logs.model import Meaning, Record
+from trainmark.logs.records import pieces, read_arrivals, record_times
 from trainmark.programs.reading import read_stream_by_format
 from trainmark.schema.case import Case
 from trainmark.schema.names import COMMAND_SUITE, LOG, RESULTS, SUITE

@@ -21,7 +21,7 @@ from trainmark.insight.evidence import Strength, published_pairs
 from trainmark.insight.physics import physical_limit
 from trainmark.insight.recipe import Reading
 from trainmark.insight.sides import run_of_figure, side_of_figure, side_of_run
-from trainmark.logs.parameters import read_parameters
+from trainmark.logs.events import read_parameters
 from trainmark.reference import find_reference, load_references
 from trainmark.schema.recipe import AxisValue, Condition, RecipeAxis
 

@@ -12,8 +12,8 @@ import pytest
 from trainmark.errors import InputError
 from trainmark.insight.log_ranks import compare_ranks
 from trainmark.logs import read_stream
-from trainmark.logs.columns import Floats
 from trainmark.logs.format import GivenFormats
+from trainmark.logs.model import Floats
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import find_format, read_log, synthetic_log
 

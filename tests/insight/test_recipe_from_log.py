@@ -15,7 +15,7 @@ from trainmark.errors import InputError
 from trainmark.insight import run_from_log
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import StatedRecipe, recipe_from
-from trainmark.logs.parameters import Parameter, read_parameters
+from trainmark.logs.events import Parameter, read_parameters
 from trainmark.programs import dialects
 from trainmark.schema.manifest import (
     AcceleratorFacts,

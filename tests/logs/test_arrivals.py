@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainmark.logs.arrivals import pieces, record_times
 from trainmark.logs.guess.reading import propose_for, proposed_format, read_guessed
+from trainmark.logs.records import pieces, record_times
 from trainmark.programs import read_stream
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainmark.logs.columns import BLOCK_VALUES, BUFFERED_VALUES, Column, in_step, median
+from trainmark.logs.model import BLOCK_VALUES, BUFFERED_VALUES, Column, in_step, median
 
 
 @pytest.mark.parametrize("late", [3, BUFFERED_VALUES - 7, 2 * BUFFERED_VALUES + 5])

@@ -10,11 +10,10 @@ import pytest
 
 from trainmark import logs
 from trainmark.errors import InputError
-from trainmark.logs.columns import Column
 from trainmark.logs.description.build import build_format, parse_description
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, GivenFormats, LogContext
-from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Records
+from trainmark.logs.model import Column, EndState, Facts, Meaning, ParsedLog, Records
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format
 

@@ -16,11 +16,11 @@ _MEASURE = """
 import importlib.util, json, sys, tracemalloc
 from pathlib import Path
 
-from trainmark.logs import columns, read
+from trainmark.logs import model, read
 from trainmark.programs.log_formats.mlperf import parts
 
 read._LARGEST_BLOCK_BYTES = 1  # never touched, and more than all that is
-columns.BUFFERED_VALUES = 1 << 12  # or what a column keeps in memory at first would be all of these logs
+model.BUFFERED_VALUES = 1 << 12  # or what a column keeps in memory at first would be all of these logs
 parts.LONG_EVENTS, parts.PART_EVENTS = 1 << 12, 1 << 11  # or all these logs were short
 spec = importlib.util.spec_from_file_location("parse_benchmark", sys.argv[1])
 benchmark = importlib.util.module_from_spec(spec)

@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from trainmark.logs.arrivals import record_times
 from trainmark.logs.format import Format
+from trainmark.logs.records import record_times
 from trainmark.programs import find_format
 from trainmark.programs.reading import read_stream_by_format
 

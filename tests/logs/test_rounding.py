@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainmark.logs import Facts, ParsedLog
-from trainmark.logs.columns import Column, rounding_of
+from trainmark.logs.model import Column, rounding_of
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.measure.rules.witnesses import find_witnesses

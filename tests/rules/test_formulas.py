@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.logs.columns import BUFFERED_VALUES, Column, Floats
+from trainmark.logs.model import BUFFERED_VALUES, Column, Floats
 from trainmark.measure.rules.series import (
     Blocks,
     count,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trainmark.logs import Facts, ParsedLog, Severity
-from trainmark.logs.columns import Column
 from trainmark.logs.guess.reading import read_guessed
+from trainmark.logs.model import Column
 from trainmark.measure.rules import Claim, RuleResult, find_rule, judge, measure_log
 from trainmark.measure.rules.row import reading_problems
 from trainmark.measure.rules.witnesses import explain_factor

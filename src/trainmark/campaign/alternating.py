@@ -16,8 +16,8 @@ import numpy as np
 from trainmark.campaign.log_measurement import RunLog, last_line_of, read_run_log
 from trainmark.errors import TrainmarkError
 from trainmark.logs import Meaning, ParsedLog, Scope
-from trainmark.logs.arrivals import are_buffered
-from trainmark.logs.columns import Floats
+from trainmark.logs.model import Floats
+from trainmark.logs.records import are_buffered
 from trainmark.measure.paired_blocks import (
     DROPPED_RECORDS,
     LEAST_RECORDS,

@@ -12,7 +12,13 @@ from trainmark.campaign.result_measurement import measure_result
 from trainmark.campaign.suspicion import contradictions, missing_facts
 from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Problem, Severity, Status
-from trainmark.logs.arrivals import (
+from trainmark.logs.events import RunEvents
+from trainmark.logs.format import Format
+from trainmark.logs.guess import Guess, find_untimed
+from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
+from trainmark.logs.model import PARTIAL_BATCHES, Column, Floats
+from trainmark.logs.plausibility import with_timing_by
+from trainmark.logs.records import (
     STAMP_PATTERN,
     are_buffered,
     pieces,
@@ -20,13 +26,6 @@ from trainmark.logs.arrivals import (
     record_times,
     stamped,
 )
-from trainmark.logs.columns import Column, Floats
-from trainmark.logs.events import RunEvents
-from trainmark.logs.format import Format
-from trainmark.logs.guess import Guess, find_untimed
-from trainmark.logs.guess.reading import IN_EXPLAIN, propose_for, proposed_format, read_guessed
-from trainmark.logs.model import PARTIAL_BATCHES
-from trainmark.logs.plausibility import with_timing_by
 from trainmark.measure import NotMeasurable, measure_events
 from trainmark.measure.rules import Rule, RuleKind, RuleResult, find_rule, judge_records, measure_log
 from trainmark.measure.rules.witnesses import TOLERANCE, explain_factor

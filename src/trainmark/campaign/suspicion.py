@@ -7,9 +7,8 @@ from pathlib import Path
 
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
-from trainmark.logs.events import RunEvents
+from trainmark.logs.events import HEAD_LINES, RunEvents, read_parameters
 from trainmark.logs.hints import TF32_UNKNOWN
-from trainmark.logs.parameters import HEAD_LINES, read_parameters
 from trainmark.measure.statistics import fingerprint, pooling_differences
 from trainmark.schema.case import BEST, MAX_BATCH, UNKNOWN, Case
 from trainmark.schema.manifest import Manifest

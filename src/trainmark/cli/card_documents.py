@@ -144,8 +144,8 @@ def _reading(card: Mapping[str, Any], log: "RunLog | None", run: "RunResult | No
 
 def _proposed(log: "RunLog") -> Iterator[str]:
     """Yield the proposed description of the lines, without the stamp of their arrival, which no line has."""
-    from trainmark.logs.arrivals import STAMP_PATTERN
     from trainmark.logs.guess.reading import proposal
+    from trainmark.logs.records import STAMP_PATTERN
 
     assert log.guess is not None
     for line in proposal(log.guess).splitlines():

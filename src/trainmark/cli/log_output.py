@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainmark.logs import Facts, ParsedLog
     from trainmark.logs.format import Format
-    from trainmark.logs.opening import FoundPath
+    from trainmark.logs.transport import FoundPath
     from trainmark.measure.rules import Rule, RuleResult
 
 
@@ -163,7 +163,7 @@ def _readings_of(
 def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     """Yield the log at a path; of an archive, each of its members."""
     from trainmark.logs import ParsedLog, Problem, Status
-    from trainmark.logs.opening import is_archive
+    from trainmark.logs.transport import is_archive
     from trainmark.programs.reading import read_by_format, read_stream_by_format
 
     if found.error:
@@ -178,8 +178,8 @@ def _logs_at(found: "FoundPath", known: "Format | None", given: "Facts") -> "Ite
 
 def _members(path: str, known: "Format | None", given: "Facts") -> "Iterator[ParsedLog]":
     from trainmark.logs.archives import archive_members
-    from trainmark.logs.opening import DamagedError
     from trainmark.logs.read import unreadable_log
+    from trainmark.logs.transport import DamagedError
     from trainmark.programs.reading import read_stream_by_format
 
     try:

@@ -15,7 +15,7 @@ from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.insight.side_facts import facts_of
 from trainmark.insight.sides import ExplainedRun
 from trainmark.logs import Facts
-from trainmark.logs.parameters import Parameter
+from trainmark.logs.events import Parameter
 from trainmark.schema.case import UNKNOWN, Case, own_axes, recipe_axis, value_text
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.names import RESULTS, RUNS

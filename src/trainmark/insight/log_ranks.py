@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainmark.errors import InputError
-from trainmark.logs.columns import Floats
-from trainmark.logs.model import ParsedLog, Records
+from trainmark.logs.model import Floats, ParsedLog, Records
 from trainmark.measure.statistics import CONFIDENCE, student_t
 from trainmark.measure.steadiness import PARTS
 from trainmark.schema.ranks import RankComparison, RankSpeed

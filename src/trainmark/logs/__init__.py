@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Severity,
         Status,
     )
-    from trainmark.logs.opening import find_logs
     from trainmark.logs.read import read_log, read_stream
+    from trainmark.logs.transport import find_logs
 
 
 __all__ = [
@@ -63,7 +63,7 @@ __getattr__ = attach(
             "Severity",
             "Status",
         ),
-        ".opening": ("find_logs",),
         ".read": ("read_log", "read_stream"),
+        ".transport": ("find_logs",),
     },
 )

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trainmark.logs.columns import Column, Floats, in_step
-from trainmark.logs.model import Problem, Records
+from trainmark.logs.model import Column, Floats, Problem, Records, in_step
 
 BATCH_CHANGES = "batch-changes"
 _MOST_KINDS = 4096

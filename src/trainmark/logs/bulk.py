@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
-from trainmark.logs.literals import (
+from trainmark.logs.fields import (
     VARYING,
     can_match,
     depends_on_digits,
@@ -23,6 +22,7 @@ from trainmark.logs.literals import (
     required,
     required_all,
 )
+from trainmark.logs.model import Floats
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, Shapes, shapes_of
 from trainmark.logs.suffixes import SUFFIX, suffix_factor
 from trainmark.logs.transport import COLOUR_CODE, strip_colours

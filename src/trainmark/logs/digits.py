@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.model import Floats
 from trainmark.logs.suffixes import ANY_YEAR, SHORT_STAMP_BYTES
 
 _MOST_DIGITS = 18

@@ -12,11 +12,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Column, Floats
-from trainmark.logs.fields import Extract
-from trainmark.logs.literals import required, required_all
-from trainmark.logs.model import EndState, Facts, Meaning, OwnRun, Problem, Scope, Witness
-from trainmark.logs.parameters import dll_parameters as parameters_of_dllogger
+from trainmark.logs.events import dll_parameters as parameters_of_dllogger
+from trainmark.logs.fields import Extract, required, required_all
+from trainmark.logs.model import Column, EndState, Facts, Floats, Meaning, OwnRun, Problem, Scope, Witness
 from trainmark.schema.precision import Precision
 
 _THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3})+(?:\.\d*)?")

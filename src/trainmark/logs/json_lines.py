@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.digits import Characters, IrregularError
+from trainmark.logs.model import Floats
 from trainmark.logs.shapes import DIGITS_ALIKE, LineTable, shapes_of
 
 Hooks = Mapping[str, Any]

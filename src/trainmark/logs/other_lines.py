@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.fields import STAMP
+from trainmark.logs.fields import STAMP, VARYING, can_match, required_all
 from trainmark.logs.format import Format, LogContext, parse_positive
-from trainmark.logs.gathering import TAIL_BYTES, LogCollector
-from trainmark.logs.literals import VARYING, can_match, required_all
 from trainmark.logs.model import (
     MOST_OF_A_NOTE,
     SEVERAL_RUNS,
@@ -28,7 +26,7 @@ from trainmark.logs.model import (
     Severity,
     Status,
 )
-from trainmark.logs.rank_records import Counters
+from trainmark.logs.records import TAIL_BYTES, Counters, LogCollector
 from trainmark.logs.restarts import restart_problem
 from trainmark.logs.suffixes import SUFFIX
 

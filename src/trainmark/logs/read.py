@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from trainmark.logs.batches import count_batch
-from trainmark.logs.columns import Column, rounding_of
+from trainmark.logs.fields import can_match
 from trainmark.logs.format import (
     Format,
     GivenFormats,
@@ -19,7 +19,6 @@ from trainmark.logs.format import (
     ProgramFormats,
     parse_positive,
 )
-from trainmark.logs.gathering import HEAD_BYTES, LogCollector
 from trainmark.logs.hints import (
     Hints,
     MergedFacts,
@@ -28,9 +27,17 @@ from trainmark.logs.hints import (
     read_hints,
     with_accumulation,
 )
-from trainmark.logs.literals import can_match
-from trainmark.logs.model import EndState, Facts, Meaning, ParsedLog, Problem, Records, Status
-from trainmark.logs.opening import DamagedError, UnusableFileError, binary_kind, open_log, unpack
+from trainmark.logs.model import (
+    Column,
+    EndState,
+    Facts,
+    Meaning,
+    ParsedLog,
+    Problem,
+    Records,
+    Status,
+    rounding_of,
+)
 from trainmark.logs.other_lines import (
     after_last_record,
     conflicting_facts,
@@ -45,8 +52,15 @@ from trainmark.logs.other_lines import (
     unknown_format_log,
 )
 from trainmark.logs.plausibility import check_plausibility, with_settled_meaning
-from trainmark.logs.rank_records import Counters, Read, read_records
-from trainmark.logs.transport import read_pieces
+from trainmark.logs.records import HEAD_BYTES, Counters, LogCollector, Read, read_records
+from trainmark.logs.transport import (
+    DamagedError,
+    UnusableFileError,
+    binary_kind,
+    open_log,
+    read_pieces,
+    unpack,
+)
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _LONGEST_NUMBER = 10

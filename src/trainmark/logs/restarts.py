@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Column, Floats, differences
-from trainmark.logs.model import Problem, Records, Restart
+from trainmark.logs.model import Column, Floats, Problem, Records, Restart, differences
 
 RESTARTED = "restarted"
 _MOST = 64

@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.model import Floats
 
 LEVEL = 0.99
 """The level of the interval: two equal programs are called different in at most one of a hundred comparisons."""

@@ -34,8 +34,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from trainmark.logs import Problem, Severity
-from trainmark.logs.columns import Floats, median
-from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.logs.model import Floats, Meaning, ParsedLog, median
 from trainmark.measure.rules.series import NoNumberError, series
 from trainmark.schema.measurement import About, CannotSay, Cause, Level, Shape, Steadiness, Suspicion
 

@@ -16,8 +16,7 @@ from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format, read_description
 from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
-from trainmark.logs.opening import Recording
-from trainmark.logs.transport import PIECE_BYTES
+from trainmark.logs.transport import PIECE_BYTES, Recording
 from trainmark.programs.log_formats import find_format, known_formats
 from trainmark.schema.names import LOG, OUTCOME
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.logs.parameters import stream_event
+from trainmark.logs.events import stream_event
 from trainmark.node import last_step
 from trainmark.printable import last_line
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Span, Table, cell, code

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainmark.errors import InputError
-from trainmark.logs.columns import median
 from trainmark.logs.description.build import FormatDescription
 from trainmark.logs.description.facts import Expression, Settings, Sources
 from trainmark.logs.description.patterns import compile_pattern
 from trainmark.logs.format import LogContext
-from trainmark.logs.model import Problem, Severity
+from trainmark.logs.model import Problem, Severity, median
 
 _KEYS = ("pattern", "code", "message", "severity", "times", "equal", "within", "value", "above")
 _SHOWN: Mapping[str, Mapping[str, float]] = {

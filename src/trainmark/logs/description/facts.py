@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from trainmark.errors import InputError, nearest
 from trainmark.expressions import evaluate, names_in, parse_expression
 from trainmark.logs.description.patterns import compile_pattern
+from trainmark.logs.fields import can_match
 from trainmark.logs.format import count_items
-from trainmark.logs.literals import can_match
 from trainmark.logs.model import Facts, read_hardware
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import is_on, mentions_mixed_precision

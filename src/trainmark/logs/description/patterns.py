@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from trainmark.errors import InputError, nearest
-from trainmark.logs.columns import Floats
 from trainmark.logs.fields import SHORT_STAMP, STAMP, column_of
+from trainmark.logs.model import Floats
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _REPEATED_GROUP = re.compile(r"\)[*+{]")

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.fields import STAMP, number, stamps
 from trainmark.logs.guess.model import Guess
 from trainmark.logs.guess.vocabulary import COUNTED, NOT_TRAINING
+from trainmark.logs.model import Floats
 
 _GLOG = rb"\b[IWEF](?:[01]\d[0-3]\d) \d\d:\d\d:\d\d\.\d{1,9}"
 _STAMP = re.compile(STAMP + rb"|" + _GLOG)

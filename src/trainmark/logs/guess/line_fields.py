@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.families import Family, Place
 from trainmark.logs.guess.vocabulary import (
     Meant,
@@ -20,6 +19,7 @@ from trainmark.logs.guess.vocabulary import (
     preference,
     unit_of_counter,
 )
+from trainmark.logs.model import Floats, median
 
 SECONDS = {"step_time_s": 1.0, "step_time_ms": 1e-3, "step_time_us": 1e-6}
 """Fields of a step's time, and how many seconds their unit has."""

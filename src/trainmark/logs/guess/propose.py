@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
 from trainmark.logs.guess.families import STAMPED, Family, Place, blocks, families, guess_bar
 from trainmark.logs.guess.line_fields import (
     SECONDS,
@@ -25,6 +24,7 @@ from trainmark.logs.guess.vocabulary import (
     meaning_of,
     unit_of_counter,
 )
+from trainmark.logs.model import Floats, median
 from trainmark.printable import significant
 
 _CLOSE = 0.05

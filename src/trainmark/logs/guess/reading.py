@@ -13,12 +13,11 @@ from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.logs.description import build_format
 from trainmark.logs.description.build import parse_description
 from trainmark.logs.format import Format, GivenFormats
-from trainmark.logs.gathering import HEAD_BYTES
 from trainmark.logs.guess import Guess, find_untimed, guess_format
 from trainmark.logs.guess.propose import of_ranks
 from trainmark.logs.model import Scope, Witness
-from trainmark.logs.opening import DamagedError, unpack
-from trainmark.logs.transport import longest_rank, strip_colours
+from trainmark.logs.records import HEAD_BYTES
+from trainmark.logs.transport import DamagedError, longest_rank, strip_colours, unpack
 
 NAME = "guessed"
 

@@ -9,8 +9,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, in_step, median
-from trainmark.logs.model import Facts, Meaning, ParsedLog, Problem, Records, Scope, Severity, Status
+from trainmark.logs.model import (
+    Facts,
+    Floats,
+    Meaning,
+    ParsedLog,
+    Problem,
+    Records,
+    Scope,
+    Severity,
+    Status,
+    in_step,
+    median,
+)
 from trainmark.logs.plausibility.intervals import (
     counts_from_zero,
     intervals,

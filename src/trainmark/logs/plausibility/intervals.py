@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Column, Floats, differences
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Records, Scope
+from trainmark.logs.model import Column, Floats, Meaning, ParsedLog, Problem, Records, Scope, differences
 
 _BLOCK = 1 << 15
 STRETCH = 4

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats, median
-from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.model import MOST_OF_A_NOTE, Floats, Meaning, ParsedLog, Problem, Severity, median
 from trainmark.logs.plausibility.intervals import Intervals, intervals
 
 _DIFFERS = 0.1

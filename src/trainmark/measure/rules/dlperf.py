@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import median
-from trainmark.logs.model import ParsedLog
+from trainmark.logs.model import ParsedLog, median
 from trainmark.measure.rules.series import NoNumberError, global_batch, series
 
 FIRST, LAST = 20, 120

@@ -11,8 +11,7 @@ from math import fsum
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
-from trainmark.logs.model import ParsedLog, Problem, Scope, Severity
+from trainmark.logs.model import Floats, ParsedLog, Problem, Scope, Severity
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 
 _BLOCK = 1 << 15

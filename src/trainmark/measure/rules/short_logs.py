@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.model import Floats, Meaning, ParsedLog, Problem, Severity, median
 from trainmark.measure.rules.series import NoNumberError
 
 _UNSTEADY = 0.15

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, differences, median
-from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.logs.model import Floats, Meaning, ParsedLog, differences, median
 from trainmark.logs.plausibility.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
 

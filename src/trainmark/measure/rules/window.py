@@ -26,9 +26,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import BLOCK_VALUES, Floats, differences, median
 from trainmark.logs.model import (
+    BLOCK_VALUES,
     MOST_OF_A_NOTE,
+    Floats,
     Meaning,
     OwnRun,
     ParsedLog,
@@ -36,6 +37,8 @@ from trainmark.logs.model import (
     Records,
     Restart,
     Severity,
+    differences,
+    median,
 )
 from trainmark.logs.plausibility.intervals import counts_from_zero, intervals, last_digit, steps_since_restart
 from trainmark.logs.plausibility.step_timing import MATTERS

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, differences, median
 from trainmark.logs.hints import is_of_sequences
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Witness
+from trainmark.logs.model import Floats, Meaning, ParsedLog, Problem, Scope, Witness, differences, median
 from trainmark.logs.plausibility.intervals import Intervals, first_interval, intervals
 from trainmark.logs.plausibility.step_timing import measure_timing
 from trainmark.measure.rules.series import NoNumberError, Series, global_batch, harmonic_mean, series

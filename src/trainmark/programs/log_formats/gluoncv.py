@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
 from trainmark.logs.format import (
     Format,
     LogContext,
@@ -24,7 +23,7 @@ from trainmark.logs.format import (
     parse_setting,
     unknown_end,
 )
-from trainmark.logs.model import Facts, Scope, read_hardware
+from trainmark.logs.model import Facts, Floats, Scope, median, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 from trainmark.schema.precision import Precision
 

@@ -21,11 +21,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
-from trainmark.logs.model import PARTIAL_BATCHES, EndState, Facts, Problem, Scope, Severity, read_hardware
+from trainmark.logs.model import (
+    PARTIAL_BATCHES,
+    EndState,
+    Facts,
+    Floats,
+    Problem,
+    Scope,
+    Severity,
+    read_hardware,
+)
 from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 from trainmark.schema.precision import Precision
 

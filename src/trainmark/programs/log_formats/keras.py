@@ -16,11 +16,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
 from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknown_end
 from trainmark.logs.headings import drop_unheaded
-from trainmark.logs.model import Facts, Problem, Scope, read_hardware
+from trainmark.logs.model import Facts, Floats, Problem, Scope, median, read_hardware
 from trainmark.logs.synthetic import SampleRun, lines_of
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from pkgutil import iter_modules
 
 from trainmark.files import extension_folders
-from trainmark.logs.parameters import Parameter
+from trainmark.logs.events import Parameter
 from trainmark.schema.case import task_choices
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 

@@ -15,10 +15,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from trainmark.logs.columns import Column
 from trainmark.logs.fields import Extract
 from trainmark.logs.format import Assembled, Format, LogContext, parse_setting, search_word
-from trainmark.logs.model import EndState, Facts, Problem, Scope, Severity
+from trainmark.logs.model import Column, EndState, Facts, Problem, Scope, Severity
 from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 from trainmark.programs.log_formats.mlperf import parts
 from trainmark.programs.log_formats.mlperf.dialects import DIALECTS, READ_AS_USUAL

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.columns import Floats, median
-from trainmark.logs.model import Witness
+from trainmark.logs.model import Floats, Witness, median
 from trainmark.programs.log_formats.mlperf.dialects import BENCHMARKS, DIALECTS, USUAL, Dialect
 from trainmark.programs.log_formats.mlperf.events import Events, Spans, segments, spans
 

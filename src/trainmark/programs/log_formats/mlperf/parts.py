@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Column, Floats, in_step, median
 from trainmark.logs.format import Assembled
+from trainmark.logs.model import Column, Floats, in_step, median
 from trainmark.programs.log_formats.mlperf.events import KEYS, Events
 from trainmark.programs.log_formats.mlperf.methods import (
     Part,

@@ -1,20 +1,31 @@
-"""Records of one rank, each once, with the samples of the steps that it covers, and their numbering by counters."""
+"""The records of a log: collected while it streams, assembled rank by rank, and timed by their arrival.
 
+The collector keeps the log's head, its tail and the columns of each rank. Of a rank, each record counts once, with the
+samples of the steps that it covers; counters number the records. Arrival times are those of the log's bytes.
+"""
+
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from trainmark.logs.batches import Batches, apply_batches, find_batches
-from trainmark.logs.columns import Column, Floats, differences, in_step, median
-from trainmark.logs.fields import FIELDS
-from trainmark.logs.format import Format
-from trainmark.logs.gathering import LogCollector
+from trainmark.logs.fields import FIELDS, VARYING, Extract, can_match, derived, extract
+from trainmark.logs.format import Format, GivenFormats, KnownFormats
+from trainmark.logs.headings import drop_unheaded
 from trainmark.logs.model import (
     SEVERAL_RUNS,
+    Column,
+    Floats,
     Meaning,
+    ParsedLog,
     Problem,
     RankRecords,
     Records,
@@ -22,10 +33,208 @@ from trainmark.logs.model import (
     Scope,
     Severity,
     Witness,
+    differences,
+    in_step,
+    median,
 )
 from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 from trainmark.logs.restarts import find_restarts, find_resumed_runs
-from trainmark.logs.transport import Rank
+from trainmark.logs.transport import Demultiplexer, Rank, begin_lines, strip_colours
+
+HEAD_BYTES = 1 << 19
+TAIL_BYTES = 1 << 17
+NOTES_BYTES = 1 << 20
+_RECOGNISED_BYTES = 1 << 15
+_MOST_KINDS = 4096
+_SHORT_BYTES = 1 << 14
+"""A shorter text is searched whole."""
+_OVERALL = 1 << 15
+"""Weight of a match of the ``overall`` pattern against matches of other patterns."""
+
+# Each begins with plain letters ("oss" of loss and Loss), which makes the search as fast as memory.
+_NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
+_LOSS = re.compile(rb"oss(?:_finite\": ?false|[\w.]*[\"']?" + _NOT_FINITE + rb")")
+_COST = re.compile(rb"cost: \[[-+]?(?i:nan|inf)\b")
+
+
+@dataclass(slots=True)
+class LogCollector:
+    """Collects a log piece by piece; recognises which of ``formats`` it has from the first records.
+
+    ``later`` is the text from a second header of a log after the first records. ``accompanied_by`` is the format of a
+    harness whose lines are among those of the program.
+    """
+
+    formats: KnownFormats
+    total_bytes: int = 0
+    text_bytes: int = 0
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytes = b""
+    tail_is_open: bool = False
+    later: bytes = b""
+    loss_not_finite: bool = False
+    notes: bytearray = field(default_factory=bytearray)
+    format: Format | None = None
+    accompanied_by: Format | None = None
+    pattern: int = 0
+    columns: dict[Rank, dict[str, Column]] = field(default_factory=dict)
+    counts: Counter[Rank] = field(default_factory=Counter)
+    streams: Demultiplexer = field(default_factory=Demultiplexer)
+    _kinds: set[bytes] = field(default_factory=set)
+    _has_values: bool = False
+    _opened: dict[Rank, bool | None] = field(default_factory=dict)
+
+    def take(self, piece: bytes) -> None:
+        """Add the next piece of the log."""
+        self.total_bytes += len(piece)
+        self.tail_is_open = not piece.endswith((b"\n", b"\r"))
+        for rank, text in self.streams.split(piece):
+            self._take_text(rank, text)
+
+    @property
+    def has_records(self) -> bool:
+        """Return whether a record with more than its counters was found, or the format has none."""
+        return self.format is not None and (self._has_values or not self.format.records)
+
+    def finish(self) -> None:
+        """Add the lines without a line end."""
+        for rank, text in self.streams.rest():
+            self._take_text(rank, text)
+
+    def _take_text(self, rank: Rank, text: bytes) -> None:
+        if self.text_bytes < HEAD_BYTES:
+            self.head += strip_colours(text[: HEAD_BYTES - self.text_bytes])
+        self.text_bytes += len(text)
+        end = strip_colours(text[-TAIL_BYTES:])
+        self.tail = end if len(text) >= TAIL_BYTES else (self.tail + end)[-TAIL_BYTES:]
+        if self.format is None or not self.counts:
+            self._recognise(strip_colours(text))
+        if self.format is None:
+            return
+        noted = self.format.notes
+        if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
+            for match in noted.finditer(strip_colours(text)):
+                self.notes += match[0].rstrip(b"\n") + b"\n"
+        found = _fields(self.format, self.pattern, self._headed(self.format, rank, text))
+        if self.accompanied_by is None and not self.format.accompanies:
+            self.accompanied_by = next(self._harnesses(found.samples), None)
+        self.loss_not_finite = self.loss_not_finite or any(map(has_bad_loss, found.samples))
+        if not self.later and found.columns:
+            self.later = _second_start(self.format, found.samples if self.counts else found.samples[1:])
+        if found.columns:
+            self._append(rank, found.columns)
+
+    def _headed(self, known: Format, rank: Rank, text: bytes) -> bytes:
+        """Return ``text`` without the records that are of no heading, for a format that has them."""
+        if known.heading is None:
+            return text
+        record, plain = known.records[self.pattern], strip_colours(text)
+        headed, self._opened[rank] = drop_unheaded(known.heading, record, plain, self._opened.get(rank))
+        return headed
+
+    def _harnesses(self, samples: list[bytes]) -> Iterator[Format]:
+        """Yield the formats of harnesses whose lines are in the samples of a text."""
+        for sample in samples:
+            yield from (known for known in self.formats.harnesses(sample) if can_match(known.mark, sample))
+
+    def _recognise(self, text: bytes) -> None:
+        """Choose the format with the most records in the first lines; in all of ``text`` if there are none."""
+        if (
+            self.format is None
+            and self.text_bytes > 2 * HEAD_BYTES
+            and next(iter(self.formats.candidates(_one_of_each(text))), None) is None
+        ):
+            return
+        # Whole lines: a truncated one would match a pattern with fewer fields.
+        cut = text.rfind(b"\n", 0, _RECOGNISED_BYTES) + 1 or _RECOGNISED_BYTES
+        samples = [text[:cut], text[cut:]]
+        if self.format is not None and not self.format.records and self.format.extract is None:
+            # Every piece of a log without records gets here. Its start is enough, if it has new lines.
+            samples = samples[:1] if self._is_new(samples[0]) else []
+        for sample in samples:
+            most = 0
+            for known in self.formats.candidates(sample):
+                if known.extract and known.mark.search(sample) and known.extract(sample).columns:
+                    self.format = known
+                    return
+                for index, pattern in enumerate(known.records):
+                    if not can_match(pattern, sample):
+                        continue
+                    matches = len(pattern.findall(sample)) * (_OVERALL if index == known.overall else 1)
+                    if matches > most:
+                        most, self.format, self.pattern = matches, known, index
+            if most:
+                return
+        if self.format is None:
+            marks = (
+                known
+                for known in self.formats.candidates(text)
+                if can_match(known.mark, text) and known.mark.search(text)
+            )
+            self.format = next(marks, None)
+
+    def _is_new(self, text: bytes) -> bool:
+        """Return whether ``text`` has a line that differs from all earlier ones by more than its numbers."""
+        lines = set(text.translate(None, VARYING).split(b"\n")) - self._kinds
+        if len(self._kinds) < _MOST_KINDS:
+            self._kinds |= lines
+        return bool(lines)
+
+    def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
+        columns = self.columns.setdefault(rank, {})
+        length = len(next(iter(found.values())))
+        self._has_values = self._has_values or any(
+            np.isfinite(values).any() for name, values in found.items() if name not in ("step", "epoch")
+        )
+        for name, values in found.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = Column()
+                column.append(np.full(self.counts[rank], np.nan))
+            column.append(values)
+        for name in columns.keys() - found.keys():
+            columns[name].append(np.full(length, np.nan))
+        self.counts[rank] += length
+
+
+def _one_of_each(text: bytes) -> bytes:
+    if len(text) <= _SHORT_BYTES:
+        return text
+    from trainmark.logs.shapes import one_of_each
+
+    return one_of_each(text)
+
+
+def _second_start(known: Format, samples: list[bytes]) -> bytes:
+    """Return the text from a second start of a log, as a resumed run prints it; empty if there is none."""
+    if known.header is None or not known.records:
+        return b""
+    for text in samples:
+        if can_match(known.header, text) and (start := known.header.search(text)):
+            return strip_colours(text[start.start() :])
+    return b""
+
+
+def _fields(known: Format, pattern: int, text: bytes) -> Extract:
+    if known.extract:
+        found = known.extract(strip_colours(text))
+    elif known.records:
+        found = extract(known.records[pattern], text, known.header)
+    else:
+        return Extract({}, [_one_of_each(text)])
+    derived(found.columns)
+    return found
+
+
+def has_bad_loss(text: bytes) -> bool:
+    """Return whether a line of ``text`` prints a loss that is NaN or infinite."""
+    if b"oss_finite" not in text:
+        # Searching for these words costs a tenth of the patterns: "inf" is nearly always part of INFO.
+        words = text.lower()
+        if b"nan" not in words and words.count(b"inf") == words.count(b"info"):
+            return False
+    return _LOSS.search(text) is not None or _COST.search(text) is not None
+
 
 _COPY_DEVIATION = 0.02
 """Ranks that print one figure of all devices print nearly the same value."""
@@ -368,3 +577,111 @@ def conflicting_copies(known: Format, records: Records, copies: int) -> Iterator
             "is used"
         )
         yield Problem(SEVERAL_RUNS, sentence)
+
+
+STAMP_PATTERN = "{stamp}.*?"
+"""The beginning of a guessed pattern for lines that are read with their arrival before them."""
+
+MOST_AT_ONCE = 1.5
+"""Above this mean number of records at one moment, the program's output may be buffered."""
+
+_MANY_LOOKS = 5
+"""The least median time between two moments of a buffered output, in looks at the log."""
+
+
+def read_arrivals(path: Path) -> list[tuple[float, int]]:
+    """Return the noted (Unix time, size in bytes) of a log; empty for a missing file, and up to a damaged line."""
+    noted: list[tuple[float, int]] = []
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return noted
+    for line in text.splitlines():
+        moment, _, size = line.partition(" ")
+        try:
+            noted.append((float(moment), int(size)))
+        except ValueError:
+            break
+    return noted
+
+
+def pieces(path: Path, arrivals: list[tuple[float, int]]) -> list[tuple[float, bytes]]:
+    """Return the whole lines of the log at ``path`` that arrived at each moment; the rest came with the last one.
+
+    A progress bar begins with its line's end, so the end of a line may come long after its text: the line arrived
+    with its text.
+    """
+    found: list[tuple[float, bytes]] = []
+    carry, carried_at = b"", arrivals[-1][0] if arrivals else 0.0
+    with path.open("rb") as file:
+        for (_, before), (moment, size) in pairwise(arrivals):
+            data = file.read(max(0, size - before))
+            if carry and data[:1] in (b"\r", b"\n"):
+                ended = len(data) - len(data.lstrip(b"\r\n"))
+                found.append((carried_at, carry + data[:ended]))
+                carry, data = b"", data[ended:]
+            data = carry + data
+            cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+            carry, carried_at = data[cut:], moment
+            if cut:
+                found.append((moment, data[:cut]))
+        if carry := carry + file.read():
+            found.append((carried_at, carry))
+    return found
+
+
+def stamped(arrived: list[tuple[float, bytes]]) -> list[tuple[float, bytes]]:
+    """Return the same lines, each with its arrival before it, as a program with a logger would have printed them."""
+    return [(moment, begin_lines(piece, _stamp(moment))) for moment, piece in arrived]
+
+
+def _stamp(moment: float) -> bytes:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3].encode() + b" "
+
+
+def record_times(arrived: list[tuple[float, bytes]], log: ParsedLog, known: Format) -> Floats | None:
+    """Return the Unix time at which each record of ``log``, read by ``known``, had arrived.
+
+    None if the records cannot be told apart: a format that computes them from several lines, or ranks that
+    print into one another.
+    """
+    if len(arrived) < 2 or not log.records.count:
+        return None
+    collected = LogCollector(GivenFormats((known,)))
+    collected.take(b"".join(piece for _, piece in arrived))
+    collected.finish()
+    counter = LogCollector(GivenFormats((known,)), format=known, pattern=collected.pattern)
+    if not collected.counts:
+        return None
+    rank, count = max(collected.counts.items(), key=lambda found: found[1])
+
+    def counted() -> int:
+        # Alone in its piece, a line with a tag, such as a warning of PyTorch's, looks like the log of that rank.
+        return counter.counts.total() if len(collected.counts) == 1 else counter.counts.get(rank, 0)
+
+    times: list[float] = []
+    for moment, piece in arrived:
+        counter.take(piece)
+        counter.pattern = collected.pattern
+        times += [moment] * (counted() - len(times))
+    counter.finish()
+    times += [arrived[-1][0]] * (counted() - len(times))
+    if len(times) != count:
+        return None
+    # As their clock, the times go with the records wherever the format leaves some out.
+    collected.columns[rank]["clock_s"] = Column.of(times)
+    with np.errstate(all="ignore"):
+        clock = read_records(collected, known).records.clock_s
+    return clock.array() if clock is not None and len(clock) == log.records.count else None
+
+
+def are_buffered(times: Floats, interval_s: float) -> bool:
+    """Return whether the records arrived in bursts, so that their times are those of a buffer.
+
+    Records that come faster than the log is looked at, every ``interval_s`` seconds, are none.
+    """
+    moments = np.unique(times)
+    if len(moments) < 2:
+        return len(times) > 1
+    gap_s = float(np.median(np.diff(moments)))
+    return len(times) > MOST_AT_ONCE * len(moments) and gap_s > _MANY_LOOKS * interval_s
