@@ -7,7 +7,7 @@ from venv import EnvBuilder
 
 from trainmark.environment import EnvironmentState, Stamp, Variant, find_entry, folder_of, state_of
 from trainmark.environment.entry import digest_of
-from trainmark.environment.stamp import write_stamp
+from trainmark.environment.locations import write_stamp
 
 
 def make_empty_environment(home: Path, framework: str) -> Path:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from fakes import Bench, alive
-from trainmark.environment.introspection import run_script
-from trainmark.environment.resolving import Engine, require_engine
+from trainmark.environment.resolving import Engine, require_engine, run_script
 from trainmark.node import Job, JobOnHost, LocalHost, jobs, run_jobs
 from trainmark.node.machine import read_git
 from trainmark.node.processes import MARK, marked_pids

@@ -26,10 +26,9 @@ from trainmark.environment import (
     find_entry,
     resolve,
 )
-from trainmark.environment.introspection import probe_environment
 from trainmark.environment.locations import folder_of, python_of
 from trainmark.environment.packages import PackageLock, lock_packages
-from trainmark.environment.resolving import ENGINES, Engine, require_engine
+from trainmark.environment.resolving import ENGINES, Engine, probe_environment, require_engine
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import carried_extensions
 from trainmark.node import CommandRunner, Heartbeat, Host, ignore_heartbeat, remote_path

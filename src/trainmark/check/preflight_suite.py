@@ -21,8 +21,13 @@ from trainmark.campaign.transfer import MOST_BYTES
 from trainmark.check.formatting import compare_values, size
 from trainmark.check.rules import Requirements
 from trainmark.environment import SYSTEM
-from trainmark.environment.introspection import ProbedEnvironment, probe_environment
-from trainmark.environment.resolving import ENGINES, Engine, require_engine
+from trainmark.environment.resolving import (
+    ENGINES,
+    Engine,
+    ProbedEnvironment,
+    probe_environment,
+    require_engine,
+)
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost, map_hosts, probe_runner, remote_path

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmark.environment.introspection import last_answer
+from trainmark.environment.resolving import last_answer
 from trainmark.errors import TrainmarkError
 from trainmark.node import NOT_FOUND, Host, Job, child_mark, deferred_signals, probe_mark
 from trainmark.schema.plan import Command

@@ -277,7 +277,7 @@ def _text(path: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    from trainmark.environment.introspection import MARK
+    from trainmark.environment.resolving import MARK
 
     snapshot = take_snapshot(json.loads(sys.argv[1])["folders"])
     sys.stdout.write(f"\n{MARK}{snapshot.model_dump_json()}\n")

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from trainmark.environment.creation import CreatedEnvironment, CreationRequest, create, remove
     from trainmark.environment.entry import Extra, FrameworkEntry, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspection import EnvironmentFinding, Inspection, inspect, verify_environment
-    from trainmark.environment.introspection import describe, installed_packages
     from trainmark.environment.listing import EnvironmentRow, overview
-    from trainmark.environment.locations import folder_of, log_of
+    from trainmark.environment.locations import Stamp, folder_of, log_of, read_stamp
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
         SYSTEM,
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
         EnvironmentKind,
         EnvironmentState,
         UnusableEnvironment,
+        describe,
+        installed_packages,
         resolve,
         run_environ,
         state_of,
     )
-    from trainmark.environment.stamp import Stamp, read_stamp
     from trainmark.schema.manifest import FrameworkVersions, Manifest, Node
 
 __all__ = [
@@ -73,11 +73,10 @@ __getattr__ = attach(
     {
         ".checking": ("EnvironmentReport", "check"),
         ".creation": ("CreatedEnvironment", "CreationRequest", "create", "remove"),
-        ".introspection": ("describe", "installed_packages"),
         ".entry": ("Extra", "FrameworkEntry", "Placeholder", "Variant", "entries", "find_entry"),
         ".inspection": ("EnvironmentFinding", "Inspection", "inspect", "verify_environment"),
         ".listing": ("EnvironmentRow", "overview"),
-        ".locations": ("folder_of", "log_of"),
+        ".locations": ("Stamp", "folder_of", "log_of", "read_stamp"),
         ".relock": ("make_lock",),
         ".resolving": (
             "SYSTEM",
@@ -85,11 +84,12 @@ __getattr__ = attach(
             "EnvironmentKind",
             "EnvironmentState",
             "UnusableEnvironment",
+            "describe",
+            "installed_packages",
             "resolve",
             "run_environ",
             "state_of",
         ),
-        ".stamp": ("Stamp", "read_stamp"),
         "trainmark.schema.manifest": ("FrameworkVersions", "Manifest", "Node"),
     },
 )

@@ -6,22 +6,19 @@ from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.entry import FrameworkEntry, find_entry
 from trainmark.environment.inspection import EnvironmentFinding, import_findings, inspect
-from trainmark.environment.introspection import (
-    EnvironmentContents,
-    framework_versions,
-    read_contents,
-    run_script,
-)
-from trainmark.environment.locations import folder_of
+from trainmark.environment.locations import folder_of, read_stamp
 from trainmark.environment.resolving import (
     Environment,
+    EnvironmentContents,
     EnvironmentKind,
     EnvironmentState,
     UnusableEnvironment,
+    framework_versions,
+    read_contents,
     reason_for,
     resolve,
+    run_script,
 )
-from trainmark.environment.stamp import read_stamp
 from trainmark.schema.manifest import FrameworkVersions
 
 

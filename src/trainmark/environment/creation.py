@@ -13,12 +13,21 @@ from trainmark import __version__
 from trainmark.environment.entry import Build, FrameworkEntry, Links, Placeholder, Variant, digest_of, lock_of
 from trainmark.environment.inspection import imports_of, inspect, pins_of
 from trainmark.environment.interpreter import Interpreter, choose, probe
-from trainmark.environment.introspection import EnvironmentContents, read_contents
-from trainmark.environment.locations import CREATING, clear, creation_lock, folder_of, log_of, python_of
+from trainmark.environment.locations import (
+    CREATING,
+    Stamp,
+    WheelRecord,
+    clear,
+    creation_lock,
+    folder_of,
+    log_of,
+    python_of,
+    read_stamp,
+    write_stamp,
+)
 from trainmark.environment.lock import canonical, render_lock
 from trainmark.environment.pip import Installer
-from trainmark.environment.resolving import EnvironmentState, state_of
-from trainmark.environment.stamp import Stamp, WheelRecord, read_stamp, write_stamp
+from trainmark.environment.resolving import EnvironmentContents, EnvironmentState, read_contents, state_of
 from trainmark.errors import InputError, TrainmarkError
 
 Notify = Callable[[str], None]

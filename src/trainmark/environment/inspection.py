@@ -8,16 +8,17 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.entry import FrameworkEntry, entries, find_entry, lock_of, minor_of
-from trainmark.environment.introspection import (
+from trainmark.environment.locations import Stamp, python_of, read_stamp
+from trainmark.environment.lock import Pin, canonical
+from trainmark.environment.resolving import (
+    Environment,
     EnvironmentContents,
+    EnvironmentKind,
+    UnusableEnvironment,
     describe,
     framework_versions,
     read_contents,
 )
-from trainmark.environment.locations import python_of
-from trainmark.environment.lock import Pin, canonical
-from trainmark.environment.resolving import Environment, EnvironmentKind, UnusableEnvironment
-from trainmark.environment.stamp import Stamp, read_stamp
 from trainmark.schema.manifest import FrameworkVersions
 
 _INTERPRETER = re.compile(r"/[^\n'\"]*/bin/python[0-9.]*")

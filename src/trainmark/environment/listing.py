@@ -7,9 +7,8 @@ from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.entry import FrameworkEntry, Variant, entries
 from trainmark.environment.interpreter import find
-from trainmark.environment.locations import folder_of
+from trainmark.environment.locations import folder_of, read_stamp
 from trainmark.environment.resolving import SYSTEM, state_of
-from trainmark.environment.stamp import read_stamp
 
 
 class EnvironmentRow(BaseModel):
