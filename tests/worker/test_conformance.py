@@ -92,9 +92,10 @@ def real(framework: str, idiom: Idiom, folder: Path, images: Path) -> Ran:
 
 @pytest.fixture(scope="module")
 def ranks(framework: str, idiom: Idiom, folder: Path, images: Path) -> list[Ran]:
-    """Two ranks on the same images; those of one framework as a launcher starts them."""
+    """Two ranks on the same images; those of two frameworks as a launcher starts them."""
     given = {**idiom.flags, **idiom.images, "data": images, "batch_per_device": 4}
-    anew = framework == "pytorch"
+    # MXNet's library reads the number of threads when it is loaded.
+    anew = framework in ("pytorch", "mxnet")
     return train_together(folder, framework, anew=anew, **given, steps=5, warmup_steps=2, threads=2)
 
 
