@@ -15,9 +15,9 @@ from trainmark.campaign import collect_results
 from trainmark.campaign.quiet import QuietWait
 from trainmark.cli.run_output import print_command_results
 from trainmark.cli.suite_input import CommandSuite
-from trainmark.cpu_lists import parse_cpus
 from trainmark.execution import ResultDirectory
 from trainmark.node import LocalHost
+from trainmark.node.machine import parse_cpus
 from trainmark.report import render_table
 from trainmark.schema.results import Results
 from trainmark.workload.recognition import Recognised

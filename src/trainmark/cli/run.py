@@ -584,7 +584,7 @@ def _check_minutes(given: float | None) -> None:
 def _pin(cpus: str | None, hosts: str | None) -> None:
     """Limit this program and its runs to the CPUs of ``--cpus``; raise ``InputError`` if that is impossible."""
     from trainmark.campaign.quiet import pin
-    from trainmark.cpu_lists import parse_cpus
+    from trainmark.node.machine import parse_cpus
 
     if cpus is None:
         return

@@ -13,11 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import median_low
 
-from trainmark.cpu_lists import count_cpus
 from trainmark.documents import parse_yaml
 from trainmark.errors import InputError
 from trainmark.measure.energy import gpus_of, working_gpus
 from trainmark.measure.gates import cannot_look
+from trainmark.node.machine import count_cpus
 from trainmark.schema.case import Case, Device
 from trainmark.schema.manifest import GpuFacts, Manifest
 from trainmark.schema.measurement import Measurement

@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.cpu_lists import count_cpus
 from trainmark.errors import InputError
 from trainmark.logs.model import same_device
+from trainmark.node.machine import count_cpus
 from trainmark.schema.manifest import Manifest, Node
 from trainmark.schema.measurement import (
     Estimate,

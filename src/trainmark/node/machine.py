@@ -197,6 +197,9 @@ _FLAGS = (
 )  # fmt: skip
 """Vector extensions by which the frameworks select CPU kernels (x86-64, then Arm)."""
 
+MOST_CPUS = 1 << 16
+"""Numbers of CPUs are below this: a list may come from another machine's results, and a set of it must fit."""
+
 _UNLIMITED_V1 = 1 << 60
 """Above this limit there is none: cgroup v1 writes "no limit" as the largest multiple of the page size."""
 _NAMES = (
@@ -272,7 +275,7 @@ def _pinned(allowed: str | None, there: str | None) -> str | None:
     """Return the list of CPUs that may be used if it is only a part of those that are ``there``."""
     if allowed is None or there is None:
         return None
-    return allowed if _cpu_numbers(allowed) < _cpu_numbers(there) else None
+    return allowed if parse_cpus(allowed) < parse_cpus(there) else None
 
 
 def _cpus_of_group(proc: Path, sys: Path) -> str | None:
@@ -283,10 +286,32 @@ def _cpus_of_group(proc: Path, sys: Path) -> str | None:
     return _text(sys / "devices/system/cpu/online")
 
 
-def _cpu_numbers(cpus: str) -> set[int]:
-    """Return the CPUs of a kernel CPU list (``0-3,8``)."""
-    ends = [part.split("-") for part in cpus.split(",")]
-    return {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
+def count_cpus(text: str) -> int | None:
+    """Return the number of CPUs in a list as users and the kernel write it (``0-3,8``); None for another text."""
+    try:
+        return len(parse_cpus(text))
+    except ValueError:
+        return None
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """Return the CPUs of a list such as ``0-3,6``; raise ``ValueError`` for another text."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not _is_cpu_number(first) or (dash and not _is_cpu_number(last)):
+            raise ValueError(f"'{part}' is neither a number nor a range such as 0-3")
+        low, high = int(first), int(last) if dash else int(first)
+        if low > high:
+            raise ValueError(f"'{part}' ends before it begins")
+        if high >= MOST_CPUS:
+            raise ValueError(f"'{part}' has a CPU beyond {MOST_CPUS - 1}")
+        found |= set(range(low, high + 1))
+    return frozenset(found)
+
+
+def _is_cpu_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def read_memory(proc: Path, sys: Path) -> MemoryFacts:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmark.cpu_lists import MOST_CPUS, count_cpus, parse_cpus
+from trainmark.node.machine import MOST_CPUS, count_cpus, parse_cpus
 
 
 def test_ranges_and_numbers_are_counted_once() -> None:
